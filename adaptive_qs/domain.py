@@ -36,6 +36,8 @@ class Attribute:
             something. It plays no part in equality.
         beyond: codes at the end that are off that scale: of unknown and of missing values. It
             plays no part in equality.
+        declared: the group of each code at levels that are public, from fine to coarse, as
+            :func:`adaptive_qs.levels.chain_of` makes them. It plays no part in equality.
 
     Raises:
         SchemaError: the size is not a positive integer.
@@ -45,6 +47,7 @@ class Attribute:
     size: int
     ordered: bool = field(default=True, compare=False)
     beyond: int = field(default=0, compare=False)
+    declared: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         size = as_integer(self.size)

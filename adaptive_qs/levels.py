@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,31 +89,109 @@ class Groups:
         return array - self.repeated(self.sums(array, axis) / self.sizes.reshape(along), axis)
 
 
-def nested_groupings(attribute: int, shares: NDArray[np.float64], ordered: bool) -> list[Grouping]:
+def chain_of(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Those of some public groupings of the same codes that are nested, from fine to coarse.
+
+    The one with most groups comes first, and each of the others where its groups are made of those
+    of the last one taken. One that tells all codes apart, or none, is no level.
+
+    Args:
+        levels: the group of each code, in any numbers.
+    """
+    numbered = [tuple(np.unique(level, return_inverse=True)[1].tolist()) for level in levels]
+    found: list[tuple[int, ...]] = []
+    for level in sorted(numbered, key=max, reverse=True):
+        finer = found[-1] if found else range(len(level))
+        nested = len(set(zip(finer, level))) == len(set(finer))
+        if nested and 1 < len(set(level)) < len(set(finer)):
+            found.append(level)
+    return tuple(found)
+
+
+def nested_groupings(
+    attribute: int,
+    shares: NDArray[np.float64],
+    ordered: bool,
+    declared: Sequence[Sequence[int]] = (),
+) -> list[Grouping]:
     """The levels of an attribute, from fine to coarse, by how frequent its codes are.
 
     The codes are put in order (their own, or by how frequent they are where they have none, so
     that rare codes come together) and cut into groups of about the same share. A coarser level
-    is made of the groups of the finer one.
+    is made of the groups of the finer one. Declared levels are taken as they are: finer ones are
+    cut inside their groups, coarser ones are made of them.
 
     Args:
         attribute: its position in the domain.
         shares: a distribution over its codes, released or public, shape (codes,).
         ordered: whether the codes are on a scale.
+        declared: the group of each code at public levels, as :func:`chain_of` makes them.
     """
-    order = np.arange(shares.size) if ordered else np.argsort(-shares, kind="stable")
+    public = [np.array(level) for level in declared]
+    order = _in_order(shares, ordered, public)
+    ladder = [(int(level.max()) + 1, level) for level in public]
     levels: list[Grouping] = []
     units = np.arange(shares.size)  # of each place in the order: its group of the level below
-    number = shares.size
-    for size in LEVEL_SIZES:
-        if number < WORTH_A_LEVEL * size:
+    for size in sorted([*LEVEL_SIZES, *(number for number, _ in ladder)], reverse=True):
+        if int(units[-1]) + 1 < WORTH_A_LEVEL * size:
             continue
-        units = _cut(np.bincount(units, shares[order]).astype(np.float64), size)[units]
-        number = int(units[-1]) + 1
-        groups = np.empty(shares.size, dtype=np.int64)
-        groups[order] = units
-        levels.append(Grouping(attribute, tuple(groups.tolist())))
+        kept = next((level for number, level in ladder if number == size), None)
+        if kept is None:
+            number, coarser = next((one for one in ladder if one[0] < size), (1, 0 * order))
+            if size < WORTH_A_LEVEL * number:
+                continue
+            first = np.flatnonzero(np.diff(units, prepend=-1))
+            held = np.bincount(units, shares[order]).astype(np.float64)
+            units = _cut_inside(held, _runs(coarser[order][first]), size)[units]
+            kept = np.empty(shares.size, dtype=np.int64)
+            kept[order] = units
+        units = _runs(kept[order])
+        levels.append(Grouping(attribute, tuple(kept.tolist())))
     return levels
+
+
+def _in_order(
+    shares: NDArray[np.float64], ordered: bool, declared: Sequence[NDArray[np.int64]]
+) -> NDArray[np.intp]:
+    """The codes, or the most frequent first, so that each group of a declared level is a run."""
+    codes = np.arange(shares.size)
+    keys = [codes if ordered else -shares]
+    for level in declared:
+        if ordered:
+            first = np.unique(level, return_index=True)[1]
+            keys.append(first[level])
+        else:
+            keys += [level, -np.bincount(level, shares)[level]]
+    return np.lexsort(keys)
+
+
+def _runs(labels: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The number of the run of equal labels that each place is in."""
+    return np.cumsum(np.diff(labels, prepend=labels[0]) != 0)
+
+
+def _cut_inside(
+    shares: NDArray[np.float64], inside: NDArray[np.int64], number: int
+) -> NDArray[np.int64]:
+    """The group of each of some units in order: so many runs, none of which leaves its parent.
+
+    Each parent has one run, and one more as long as its runs hold most each.
+
+    Args:
+        shares: of the units.
+        inside: the parent of each, ascending from 0.
+        number: of runs.
+    """
+    units, held = np.bincount(inside), np.bincount(inside, shares)
+    runs = np.ones(units.size, dtype=np.int64)
+    for _ in range(number - units.size):
+        each = np.where(runs < units, held / runs, -1.0)
+        runs[np.argmax(each)] += 1
+    groups, end = [], 0
+    for parent, some in enumerate(runs.tolist()):
+        groups.append(_cut(shares[inside == parent], some) + end)
+        end = int(groups[-1][-1]) + 1
+    return np.concatenate(groups)
 
 
 def _cut(shares: NDArray[np.float64], number: int) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.generate import DEFAULT_GENERATOR
-from adaptive_qs.loop import DEFAULT_RULE
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
@@ -197,6 +197,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
         rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
         generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.
+        levels: "auto" (default) measures marginals over groups of codes too, where that may pay,
+            "off" over codes alone; see the guide to levels.
         target: name of the column that models trained on the tables are to predict: the
             workload asks for every set of columns also together with it
             (:meth:`~adaptive_qs.workload.workload.Workload.serving`).
@@ -264,6 +266,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         reference: str = "product",
         rule: str = DEFAULT_RULE,
         generator: str = DEFAULT_GENERATOR,
+        levels: str = LEVELS[0],
         learning_share: float = DEFAULT_SHARE,
         rows_per_person: RowsPerPerson | None = None,
         neighbours: str = DEFAULT_NEIGHBOURS,
@@ -292,6 +295,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.reference = reference
         self.rule = rule
         self.generator = generator
+        self.levels = levels
         self.learning_share = learning_share
         self.rows_per_person = rows_per_person
         self.neighbours = neighbours
@@ -338,10 +342,16 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         described = resolve_schema(schema, table, self.max_memory)
         if self.about is not None:
             described = described.with_about(*about_of(self.about))
-        own = ("workload", "reference", "rule", "generator", "about", "progress")
+        own = ("workload", "reference", "rule", "generator", "levels", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
         job = tables_job(
-            described, self.workload, self.reference, self.rule, self.generator, options
+            described,
+            self.workload,
+            self.reference,
+            self.rule,
+            self.generator,
+            self.levels,
+            options,
         )
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if job.work.left_out is not None:
@@ -451,6 +461,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             reference=str(settings.get("reference", "product")),
             rule=str(settings.get("rule", DEFAULT_RULE)),
             generator=str(settings.get("generator", DEFAULT_GENERATOR)),
+            levels=str(settings.get("levels", LEVELS[0])),
             max_memory=max_memory,
         )
         loaded._kind = Kind("pandas")

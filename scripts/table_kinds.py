@@ -50,7 +50,7 @@ def weak_dependence(rows: int = 50_000, seed: int = 0) -> CodedTable:
     for k, size in enumerate(sizes):
         strength = 0.25 + 0.15 * (k % 3)
         latent = strength * common + np.sqrt(1 - strength**2) * rng.normal(size=rows)
-        columns[f"w{k}_{size}"] = (_binned(ndtr(latent), _skewed(size, rng)), size)
+        columns[f"w{k}_{size}"] = (_binned(ndtr(latent), skewed(size, rng)), size)
     return _table(columns)
 
 
@@ -58,16 +58,16 @@ def functional_dependence(rows: int = 50_000, seed: int = 0) -> CodedTable:
     """Geography and occupation as nested codes, a recoded column, one derived from two others."""
     rng = np.random.default_rng(seed)
     districts, counties, states = 320, 64, 9
-    county_of = _refinement(districts, counties, rng)
-    state_of = _refinement(counties, states, rng)
+    county_of = refinement(districts, counties, rng)
+    state_of = refinement(counties, states, rng)
     jobs, groups = 60, 8
-    group_of = _refinement(jobs, groups, rng)
+    group_of = refinement(jobs, groups, rng)
     schooling, grades = 16, 5
     grade_of = np.sort(rng.integers(0, grades, schooling))
-    district = rng.choice(districts, rows, p=_skewed(districts, rng))
+    district = rng.choice(districts, rows, p=skewed(districts, rng))
     state = state_of[county_of[district]]
-    job = _shifted_choice(state, _skewed(jobs, rng), rng)
-    age = rng.choice(75, rows, p=_skewed(75, rng))
+    job = _shifted_choice(state, skewed(jobs, rng), rng)
+    age = rng.choice(75, rows, p=skewed(75, rng))
     school = np.minimum((age // 6 + rng.integers(0, 8, rows)) * 3 // 4, schooling - 1)
     sex = rng.integers(0, 2, rows)
     columns = {
@@ -101,7 +101,7 @@ def sequences(rows: int = 100_000, seed: int = 0) -> CodedTable:
         np.column_stack([transition * (1 - stop)[:, None], stop[:, None]]), axis=1
     )
     cdf[END, END] = 1.0
-    current = rng.choice(END, rows, p=_skewed(END, rng))
+    current = rng.choice(END, rows, p=skewed(END, rng))
     columns = {"step_1": (current, values)}
     for step in range(2, steps + 1):
         uniform = rng.random(rows)
@@ -118,7 +118,7 @@ def many_attributes(rows: int = 19_434, seed: int = 0) -> CodedTable:
     """A survey: 110 attributes of 2 to 8 answers, independent given one of ten classes."""
     rng = np.random.default_rng(seed)
     classes, attributes = 10, 110
-    member = rng.choice(classes, rows, p=_skewed(classes, rng))
+    member = rng.choice(classes, rows, p=skewed(classes, rng))
     columns = {}
     for k in range(attributes):
         size = int(rng.integers(2, 9))
@@ -170,7 +170,7 @@ def _table(columns: dict[str, tuple[Codes, int]]) -> CodedTable:
     return CodedTable.from_codes(domain, [codes for codes, _ in columns.values()])
 
 
-def _skewed(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def skewed(size: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Unequal probabilities, none of them tiny."""
     return 0.9 * rng.dirichlet(np.full(size, 0.8)) + 0.1 / size
 
@@ -181,7 +181,7 @@ def _binned(uniform: NDArray[np.float64], probabilities: NDArray[np.float64]) ->
     return np.minimum(codes, probabilities.size - 1)
 
 
-def _refinement(fine: int, coarse: int, rng: np.random.Generator) -> Codes:
+def refinement(fine: int, coarse: int, rng: np.random.Generator) -> Codes:
     """Which coarse code each fine code belongs to; every coarse code has at least one."""
     extra = rng.integers(0, coarse, fine - coarse)
     return np.sort(np.concatenate([np.arange(coarse), extra]))

@@ -18,7 +18,7 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.pages.words import at_resolution, counted, first_of
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import check_formulas
 
@@ -327,9 +327,10 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
         less; ``unconnected``, columns that it will likely leave independent of all others (None
         without rows, or where no combination is asked for, or too many); ``least_rows``, about how
-        many rows each column takes not to be (None likewise).
+        many rows each column takes not to be (None likewise); ``resolutions``, the combinations
+        that it will likely measure, each with the groups of codes of its columns (None likewise).
     """
-    from adaptive_qs.loop.forecast import UnconnectedForecast, total_std
+    from adaptive_qs.loop.forecast import LoopForecast, total_std
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
 
@@ -337,12 +338,13 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
-    forecast = UnconnectedForecast(workload, target.left_of(target.budget - learning.cost).rho)
-    combined = any(len(clique) > 1 for clique in workload.cliques)
+    forecast = LoopForecast(workload, target.left_of(target.budget - learning.cost).rho)
+    foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
     return {
-        "total_std": total_std(workload.domain, forecast.rho, rows or 0, combined),
+        "total_std": total_std(workload, forecast.rho, rows or 0),
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
+        "resolutions": foreseen and [one._asdict() for one in foreseen],
     }
 
 
@@ -389,6 +391,20 @@ def tables_line(columns: int, found: Mapping[str, Any]) -> io.Row:
     some = f"{len(unconnected):,} of {counted(columns, 'column')}"
     named = f"likely independent of all others: {first_of(unconnected, 6)}: {MEND}"
     return ("tables", f"{text}, and {some} {named}")
+
+
+def resolution_line(found: Mapping[str, Any]) -> io.Row:
+    """How finely combinations would likely be measured, for people; those over groups first."""
+    likely = found["resolutions"]
+    fine = [one for one in likely if one["groups"] == one["codes"]]
+    some = [at_resolution(**one) for one in likely if one not in fine]
+    text = f"likely {counted(len(likely), 'combination')} measured"
+    if not some:
+        return ("resolution", f"{text}, over all codes" if likely else text)
+    return (
+        "resolution",
+        f"{text}, {len(fine):,} over all codes and {len(some):,} over groups: {first_of(some, 4)}",
+    )
 
 
 # `answer DATA`: all queries of a workload, with a standard error for each.
@@ -562,6 +578,8 @@ def plan(
     if scoring["target"] is not None:
         lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
     if tables is not None:
+        if tables["resolutions"] is not None:
+            lines.insert(0, resolution_line(tables))
         lines.insert(0, tables_line(len(looked.domain), tables))
     for doubt in doubts:
         io.warn(doubt)

@@ -15,7 +15,7 @@ import typer
 from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
-from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
 from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, MOST_LEARNT
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
@@ -115,6 +115,12 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "NAME",
             "How rows are made from what was measured: "
             f"{GENERATORS.listed()}. (Default: {DEFAULT_GENERATOR}.)",
+        ),
+        _Entry(
+            "levels",
+            "KIND",
+            "Whether marginals may be measured over groups of codes too: auto, where that may pay, "
+            f"or off. (Default: {LEVELS[0]}.)",
         ),
         _Entry(
             "demo", "", f"{_DEMO.format('./adult_synthetic.csv')} is given.", of=("synthesize",)

@@ -15,7 +15,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR
-from adaptive_qs.loop import DEFAULT_RULE
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
@@ -211,6 +211,7 @@ def synthesize(
     reference: str = "product",
     rule: str = DEFAULT_RULE,
     generator: str = DEFAULT_GENERATOR,
+    levels: str = LEVELS[0],
     demo: bool = False,
     run: Annotated[RunOptions, OF_TABLES],
     out: Path | None = None,
@@ -263,7 +264,7 @@ def synthesize(
     if about is not None:
         described = described.with_about(*about_of(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(described, spec, reference, rule, generator, run)
+    job = tables_job(described, spec, reference, rule, generator, levels, run)
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)

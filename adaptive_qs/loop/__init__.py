@@ -10,3 +10,5 @@ DEFAULT_RULE = "aim"
 SELECTION_RULES: Registry[Any] = Registry({DEFAULT_RULE: "adaptive_qs.loop.select:Selector"})
 """The rules that ``--rule`` can name, each a :class:`~adaptive_qs.loop.select.SelectionRule` made
 with what :class:`~adaptive_qs.loop.select.Selector` takes."""
+LEVELS = ("auto", "off")
+"""Whether marginals are offered over groups of codes too: where that may pay, or never."""

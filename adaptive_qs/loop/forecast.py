@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
 from adaptive_qs.loop.estimates import MOST_FORMED, ErrorCurves, Sizes
+from adaptive_qs.loop.levels import at_levels, closure_at_levels, mean_error, with_levels
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
     Array,
     LoopSettings,
+    assumed_shares,
     initial_share,
     measurable_cliques,
     one_way_plan,
     planned_opening,
 )
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
-from adaptive_qs.loop.opening import DEPENDENCE
+from adaptive_qs.loop.opening import DEPENDENCE, Opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
 from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
 from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
@@ -60,19 +66,37 @@ NAMED = 6
 MEND = "use coarser bins, fewer values or columns, or more budget"
 
 
-def total_std(domain: Domain, rho: float, rows: float = 0.0, combinations: bool = True) -> float:
+def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
     """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
 
-    Rounds make it smaller where combinations are worth measuring; ``combinations`` says whether the
-    workload asks for any. Rows are 0 where nobody knows about how many there are.
+    Rounds make it smaller where combinations are worth measuring. Rows are 0 where nobody knows
+    about how many there are.
     """
-    return float(_initial_precisions(domain, rho, rows, combinations)[0][()] ** -0.5)
+    return float(_initial_precisions(workload, rho, rows)[0][()] ** -0.5)
+
+
+class Foreseen(NamedTuple):
+    """A combination that a run will likely measure, and how finely.
+
+    Attributes:
+        columns: their names.
+        groups: codes of each that are told apart, or groups of them.
+        codes: all codes of each.
+    """
+
+    columns: tuple[str, ...]
+    groups: tuple[int, ...]
+    codes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """Such as "age in 8 groups × city"."""
+        return at_resolution(self.columns, self.groups, self.codes)
 
 
 @dataclass(frozen=True)
-class UnconnectedForecast:
-    """The columns that a run of this budget will likely leave independent of all others, selecting
-    by AIM's rule whichever the settings name."""
+class LoopForecast:
+    """What a run of this budget will likely measure, and which columns it leaves independent of all
+    others, selecting by AIM's rule whichever the settings name."""
 
     workload: Workload
     rho: float
@@ -84,9 +108,32 @@ class UnconnectedForecast:
         return bool(self._asked) and len(self.workload.closure) <= MOST_CANDIDATES
 
     def columns(self, rows: int) -> tuple[str, ...]:
-        """Those of a table of about so many rows, in the order of the schema."""
+        """Columns that stay unconnected in a table of about so many rows, in the schema's order."""
         left = self._left_unconnected(rows, RUNS)
         return tuple(name for i, name in enumerate(self.workload.domain.names) if i in left)
+
+    def resolutions(self, rows: int) -> tuple[Foreseen, ...]:
+        """The combinations that most loops measure in a table of about so many rows, the one that
+        most do first, at the finest levels at which most of these do."""
+        if opened := maximal_cliques(self._opening(rows).precisions):
+            domain = self.workload.domain
+            return tuple(Foreseen(domain.clique_names(c), *2 * (domain.shape(c),)) for c in opened)
+        domain = self._choices(rows).domain
+        found: dict[Clique, Counter[Clique]] = {}
+        for seed in range(RUNS):
+            finest = {domain.columns(c): c for c in self._measured(rows, seed) if len(c) > 1}
+            for columns, clique in finest.items():
+                found.setdefault(columns, Counter())[clique] += 1
+        often = [(columns, some) for columns, some in found.items() if 2 * some.total() > RUNS]
+        often.sort(key=lambda one: (-one[1].total(), one[0]))
+        return tuple(
+            Foreseen(
+                domain.clique_names(columns),
+                domain.shape(some.most_common(1)[0][0]),
+                domain.shape(columns),
+            )
+            for columns, some in often
+        )
 
     def least_rows(self) -> dict[str, int | None]:
         """About how many rows each column takes to be connected; None where ``ROWS`` has no such.
@@ -152,112 +199,165 @@ class UnconnectedForecast:
         return frozenset(i for clique in several if len(clique) > 1 for i in clique)
 
     @cached_property
-    def _candidates(self) -> tuple[Clique, ...]:
-        return measurable_cliques(self.workload)
+    def _known_choices(self) -> dict[bool, _Choices]:
+        return {}
 
-    @cached_property
-    def _members(self) -> Members:
-        return Members(self.workload.domain, self._candidates)
-
-    @cached_property
-    def _planner(self) -> ConditionalPlanner:
-        domain, closure = self.workload.domain, self.workload.closure
-        costs = [measurement_cost(domain, residual) for residual in closure]
-        return ConditionalPlanner(domain, closure, self._candidates, costs)
-
-    @cached_property
-    def _weights(self) -> Array:
-        weights = self.workload.priorities(self._candidates)
-        return weights / weights.max()
-
-    @cached_property
-    def _curves(self) -> ErrorCurves:
-        """Errors expected of the candidates in a table of ``CURVE_ROWS``."""
+    def _choices(self, rows: int) -> _Choices:
+        """What the loop chooses from in a table of about so many rows."""
         domain = self.workload.domain
-        columns = {n: Sizes.of(1 / np.arange(1.0, n + 1)) for n in set(domain.sizes)}
-        curves = ErrorCurves(len(self._candidates), CURVE_ROWS)
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for row, clique in enumerate(self._candidates):
-            alike.setdefault(tuple(sorted(domain.shape(clique))), []).append(row)
-        for shape, same in alike.items():
-            sizes = reduce(Sizes.times, (columns[n] for n in shape))
-            curves.take(np.array(same), sizes.errors(CURVE_ROWS, curves.stds))
-        return curves
-
-    def _errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
-        """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
-        scale = CURVE_ROWS / max(rows, 1)
-        return self._curves.at(stds * scale, which) / scale
+        if self.settings.levels == "auto" and self.settings.reference == "product":
+            shares = assumed_shares(domain)
+            total = ResidualEstimate(np.array(float(rows)), 1.0)
+            model = ReferenceModel(domain, shares, {(): total})
+            left = self.rho * (1 - _initial_precisions(self.workload, self.rho, rows)[1])
+            candidates = measurable_cliques(self.workload)
+            error = mean_error(shares, rows, candidates, left)
+            domain = with_levels(domain, model, candidates, error)
+        leveled = bool(domain.groupings)
+        if leveled not in self._known_choices:
+            self._known_choices[leveled] = _Choices(self.workload, domain)
+        return self._known_choices[leveled]
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         """Attributes that most of so many loops leave unconnected."""
-        if opened := self._opened(rows):
-            return self._asked - opened
+        if opened := self._opening(rows).precisions:
+            return self._asked.difference(*opened)
         missed = [self._asked - self._connected(rows, seed) for seed in range(runs)]
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
 
-    def _opened(self, rows: int) -> set[int]:
-        """Attributes of what is measured together before the first choice."""
+    def _opening(self, rows: int) -> Opening:
+        """What is measured together before the first choice."""
         domain = self.workload.domain
-        frequencies = [1 / np.arange(1.0, n + 1) for n in domain.sizes]
-        first, initial = _initial_precisions(domain, self.rho, rows, True)
+        first, initial = _initial_precisions(self.workload, self.rho, rows)
         estimates = {
             tau: ResidualEstimate(np.full(domain.shape(tau), 0.0 if tau else rows), precision)
             for tau, precision in first.items()
         }
-        model = ReferenceModel(domain, [q / q.sum() for q in frequencies], estimates)
-        rho = self.rho * (1 - initial)
-        opening = planned_opening(model, self.workload, rho, self.settings)
-        return {i for clique in opening.precisions for i in clique}
+        model = ReferenceModel(domain, assumed_shares(domain), estimates)
+        return planned_opening(model, self.workload, self.rho * (1 - initial), self.settings)
 
     def _connected(self, rows: int, seed: int) -> set[int]:
-        """Attributes that one loop without a table measures in some combination."""
+        """Attributes that one loop measures in some combination."""
+        domain, connected = self._choices(rows).domain, set[int]()
+        for clique in self._measured(rows, seed):
+            connected.update(domain.columns(clique) if len(clique) > 1 else ())
+            if connected == self._asked:
+                break
+        return connected
+
+    def _measured(self, rows: int, seed: int) -> Iterator[Clique]:
+        """What one loop without a table measures, round by round."""
         rng = np.random.default_rng(seed)
-        domain, closure = self.workload.domain, self.workload.closure
-        position = {residual: k for k, residual in enumerate(closure)}
-        first, initial = _initial_precisions(domain, self.rho, rows, True)
-        precision = np.zeros(len(closure))
+        choices = self._choices(rows)
+        first, initial = _initial_precisions(self.workload, self.rho, rows)
+        precision = np.zeros(len(choices.closure))
         for residual, value in first.items():
-            if residual in position:
-                precision[position[residual]] = value
-        error = np.full(len(self._candidates), DEPENDENCE * rows)
-        single = np.flatnonzero([len(c) == 1 for c in self._candidates])
-        (stds,) = self._planner.expected_stds(precision, np.zeros(1), single)
-        error[single] = self._errors(rows, stds, single)
+            if residual in choices.position:
+                precision[choices.position[residual]] = value
+        error = choices.first_errors(rows, precision)
         left = self.rho * (1 - initial)
-        offer = Offer(domain, self._candidates, self.settings.measured_cells)
-        prices = PriceList(self._planner, self._weights, left)
+        offer = Offer(choices.domain, choices.candidates, self.settings.measured_cells)
+        prices = PriceList(choices.planner, choices.weights, left)
         schedule = Schedule(offer, prices, left, self.settings.selecting_share, 0.0)
         stale = np.ones(len(error), dtype=bool)
-        connected: set[int] = set()
         for _ in range(MOST_ROUNDS):
             left = schedule.left
-            if left <= SAFETY * self.rho or connected == self._asked or not offer.open.any():
+            if left <= SAFETY * self.rho or not offer.open.any():
                 break
-            prices.refresh(partial(self._errors, rows), precision, stale)
+            prices.refresh(partial(choices.errors, rows), precision, stale)
             choice = schedule.choice(rows)
             noise = rng.gumbel(scale=2 / choice.epsilon, size=len(error))
-            score = self._weights * (error - choice.least_error) + noise
+            score = choices.weights * (error - choice.least_error) + noise
             row = int(np.argmax(np.where(choice.offered, score, -np.inf)))
-            clique = self._candidates[row]
+            clique = choices.candidates[row]
             budget = schedule.take(clique, choice)
-            measured = self._planner.allocate(clique, precision, 2 * budget.measuring)
+            measured = choices.planner.allocate(clique, precision, 2 * budget.measuring)
             for residual, value in measured.items():
-                precision[position[residual]] += value
-            stale = self._members.containing(measured)
-            if len(clique) > 1:
-                connected.update(clique)
+                precision[choices.position[residual]] += value
+            stale = choices.members.containing(measured)
+            yield clique
             expected = float(choice.prospects.expected[row])
             schedule.judge(float(error[row]), expected)
-            error[row] = min(error[row], expected)
-        return connected
+            for other, unseen in choices.unseen_after(clique):
+                error[other] = min(error[other], expected + unseen * DEPENDENCE * rows)
+
+
+class _Choices:
+    """What a loop chooses from, whatever the budget and the number of rows.
+
+    Args:
+        workload: what matters.
+        domain: its domain, with the levels on offer.
+
+    Attributes:
+        candidates, closure: marginals and their residuals, at all levels.
+        position: of each residual in the closure.
+        weights: of the candidates, the largest 1.
+        members, planner: of the candidates.
+    """
+
+    def __init__(self, workload: Workload, domain: Domain) -> None:
+        self.domain = domain
+        self.candidates = at_levels(domain, measurable_cliques(workload))
+        self.closure = closure_at_levels(domain, workload.closure)
+        self.position = {residual: k for k, residual in enumerate(self.closure)}
+        weights = workload.priorities([domain.columns(c) for c in self.candidates])
+        self.weights = weights / weights.max()
+        self.members = Members(domain, self.candidates)
+        costs = [measurement_cost(domain, residual) for residual in self.closure]
+        self.planner = ConditionalPlanner(domain, self.closure, self.candidates, costs)
+        self._curves = self._tabulated(assumed_shares(domain))
+        self._same: dict[Clique, list[int]] = {}
+        for row, clique in enumerate(self.candidates):
+            self._same.setdefault(domain.columns(clique), []).append(row)
+
+    def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
+        """Errors expected of the candidates in a table of ``CURVE_ROWS`` with such columns."""
+        sizes: dict[tuple[float, ...], Sizes] = {}
+        alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
+        kinds = []
+        for position in range(self.domain.positions):
+            (attribute,) = self.domain.columns((position,))
+            held = self.domain.summed(shares[attribute], (attribute,), (position,))
+            kinds.append(tuple(held.tolist()))
+            sizes.setdefault(kinds[-1], Sizes.of(held))
+        for row, clique in enumerate(self.candidates):
+            alike.setdefault(tuple(sorted(kinds[i] for i in clique)), []).append(row)
+        curves = ErrorCurves(len(self.candidates), CURVE_ROWS)
+        for kind, same in alike.items():
+            found = reduce(Sizes.times, (sizes[k] for k in kind))
+            curves.take(np.array(same), found.errors(CURVE_ROWS, curves.stds))
+        return curves
+
+    def errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
+        """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
+        scale = CURVE_ROWS / max(rows, 1)
+        return self._curves.at(stds * scale, which) / scale
+
+    def first_errors(self, rows: int, precision: Array) -> Array:
+        """L1 error (rows) of all candidates before the first round, with these precisions."""
+        error = np.full(len(self.candidates), DEPENDENCE * rows)
+        single = np.flatnonzero([len(c) == 1 for c in self.candidates])
+        (stds,) = self.planner.expected_stds(precision, np.zeros(1), single)
+        error[single] = self.errors(rows, stds, single)
+        return error
+
+    def unseen_after(self, clique: Clique) -> Iterator[tuple[int, float]]:
+        """The candidates over the attributes of a measured one, and which part of ``DEPENDENCE``
+        its groups hide from each: 1/g for every attribute that it tells apart more finely."""
+        shape = self.domain.shape(clique)
+        for row in self._same[self.domain.columns(clique)]:
+            finer = (i not in self.domain.chain(k) for i, k in zip(self.candidates[row], clique))
+            yield row, math.fsum(1 / g for g, hidden in zip(shape, finer) if hidden)
 
 
 def _initial_precisions(
-    domain: Domain, rho: float, rows: float, combinations: bool
+    workload: Workload, rho: float, rows: float
 ) -> tuple[dict[Clique, float], float]:
     """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
-    share = max(initial_share(domain, rho, rows), 2 * TOTAL_SHARE) if combinations else 1.0
+    domain, candidates = workload.domain, measurable_cliques(workload)
+    combined = any(len(clique) > 1 for clique in candidates)
+    share = initial_share(domain, candidates, rho, rows) if combined else 1.0
     precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
@@ -29,7 +32,7 @@ MOST_SPREAD = 2**20
 
 
 def with_levels(
-    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], rho: float
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
 ) -> Domain:
     """The domain with the levels at which marginals of it are offered; none where they do not pay.
 
@@ -37,17 +40,18 @@ def with_levels(
         domain: the attributes.
         model: what was released of single columns.
         candidates: marginals on offer over codes.
-        rho: for all their measurements together.
+        error: :func:`mean_error` of them.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     plain = max(map(len, several), default=0) > AXES
-    exact = can_fit(domain, several, SynthesisSettings().exact_cells)
-    if not several or plain or exact or not levels_pay(model, several, rho):
+    if error < LEAST_ERROR or plain or can_fit(domain, several, SynthesisSettings().exact_cells):
         return domain
     groupings = [
         grouping
         for i, attribute in enumerate(domain.attributes)
-        for grouping in nested_groupings(i, model.reference[i], attribute.ordered)
+        for grouping in nested_groupings(
+            i, model.reference[i], attribute.ordered, attribute.declared
+        )
     ]
     while groupings:
         found = replace(domain, groupings=tuple(groupings))
@@ -58,24 +62,30 @@ def with_levels(
     return domain
 
 
-def levels_pay(model: ReferenceModel, candidates: Sequence[Clique], rho: float) -> bool:
-    """Whether marginals over codes would be off by ``LEAST_ERROR`` on average if each got as much.
+def mean_error(
+    shares: Sequence[NDArray[np.float64]], total: float, candidates: Sequence[Clique], rho: float
+) -> float:
+    """Mean L1 error (share of the rows) of marginals of several columns if each got as much.
+
+    Where it is large the budget suffices for groups of codes or for some of them only, where it is
+    small for all of them. Without any it is 0.
 
     Args:
-        model: what was released of single columns, of which all are taken to be independent.
-        candidates: marginals of several columns.
-        rho: for all of them together.
+        shares: of the codes of each column, all of which are taken to be independent.
+        total: number of rows.
+        candidates: marginals over codes.
+        rho: for all those of several columns together.
     """
-    total = max(model.total, 1.0)
-    std = np.array([math.sqrt(len(candidates) / (2 * rho))])
-    columns = [Sizes.of(q) for q in model.reference]
+    several = [clique for clique in candidates if len(clique) > 1]
+    total = max(total, 1.0)
+    std = np.array([math.sqrt(len(several) / (2 * rho))])
+    columns = {q.tobytes(): Sizes.of(q) for q in shares}
+    kinds = [[*columns].index(q.tobytes()) for q in shares]
     errors = 0.0
-    for clique in candidates:
-        sizes, *others = (columns[i] for i in clique)
-        for other in others:
-            sizes = sizes.times(other)
-        errors += float(sizes.errors(total, std)[0])
-    return errors >= LEAST_ERROR * total * len(candidates)
+    for kind, number in Counter(tuple(sorted(kinds[i] for i in c)) for c in several).items():
+        sizes = reduce(Sizes.times, ([*columns.values()][k] for k in kind))
+        errors += number * float(sizes.errors(total, std)[0])
+    return errors / total / max(len(several), 1)
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:

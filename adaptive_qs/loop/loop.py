@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import positive_shares, single_targets
-from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
-from adaptive_qs.loop.levels import at_levels, closure_at_levels, with_levels
+from adaptive_qs.loop.levels import (
+    LEAST_ERROR,
+    at_levels,
+    closure_at_levels,
+    mean_error,
+    with_levels,
+)
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
-from adaptive_qs.loop.opening import Opening, plan_opening
+from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -42,18 +48,36 @@ def one_way_precisions(domain: Domain, rho: float) -> Array:
     return 2 * rho * weight / math.fsum(weight)
 
 
-def initial_share(domain: Domain, rho: float, total: float) -> float:
-    """Part of the budget for the one-way marginals, from released quantities alone.
+def assumed_shares(domain: Domain) -> tuple[Array, ...]:
+    """Zipf's law, before anything is counted: codes as frequent as 1, 1/2, 1/3, ..."""
+    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
+    return tuple(weights / weights.sum() for weights in zipf)
 
-    With E the summed L1 error (share of the rows) that the one-way marginals would have if they
-    got everything, the share is E^0.4 / 2, kept between 0.1 and 0.9: where one-way marginals are
-    noisy already, interactions are out of reach. The rule was fitted to the tables and budgets
-    of ``results/initial_share.csv``; errors are flat around it. ``rho`` is of the whole run,
-    ``total`` the noisy number of rows.
+
+def initial_share(domain: Domain, candidates: Sequence[Clique], rho: float, total: float) -> float:
+    """Part of the budget for the one-way marginals, from public and released quantities alone.
+
+    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
+    b are the mean L1 errors (share of the rows) that the columns of a combination, and what it adds
+    to them, would have for all of the budget, divided evenly among combinations. That is least
+    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
+    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
+    The share is kept between 0.1 and 0.9.
+
+    Args:
+        domain: the attributes.
+        candidates: marginals of the workload.
+        rho: of the whole run.
+        total: the noisy number of rows.
     """
+    several = [clique for clique in candidates if len(clique) > 1]
+    if not several:
+        return 0.9
     noise_std = 1 / np.sqrt(one_way_precisions(domain, rho))
-    error = math.sqrt(2 / math.pi) * float(noise_std @ np.array(domain.sizes)) / max(total, 1.0)
-    return float(np.clip(0.5 * error**0.4, 0.1, 0.9))
+    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
+    a = math.fsum(single[i] for clique in several for i in clique) / len(several)
+    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
+    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
 
 
 def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
@@ -108,6 +132,25 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
     return positive_shares(single_targets(model))
 
 
+MOST_UNIFORM = 0.5
+"""Part of the uniform reference in what candidates are compared with, without any noise."""
+
+
+def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
+    """The reference that unmeasured combinations are filled with while the loop chooses.
+
+    The larger the budget, the more of the uniform one is in it. Combinations that were not measured
+    then are further off the truth than independent columns are, so that all of them are measured
+    once the budget suffices for all, those of columns that depend weakly after the others.
+
+    Args:
+        reference: that of the release.
+        error: :func:`~adaptive_qs.loop.levels.mean_error` of the candidates.
+    """
+    part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
+    return tuple((1 - part) * q + part / q.size for q in reference)
+
+
 MOST_SELECTING = 0.2
 """Largest part of a round for its selection, below the largest that exact accounting grants."""
 
@@ -117,14 +160,14 @@ class LoopSettings:
     """How the loop spends its budget; all of it is public.
 
     Attributes:
-        reference: "product" fills unmeasured interactions with independence, "uniform" with
-            zero residuals (AIM+GReM as published).
+        reference: "product" fills unmeasured interactions with independence (while it chooses, as
+            :func:`compared_with` says), "uniform" with zero residuals (AIM+GReM as published).
         initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
         selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
             spent on a selection.
         measured_cells: most cells over codes of all measured cliques together; candidates that
             would exceed it are not offered.
-        levels: whether marginals are offered over groups of codes too, where that pays.
+        levels: "auto" offers marginals over groups of codes too, where that may pay, "off" never.
         opening: whether marginals are measured together before the first choice, where that pays
             (with the product reference).
         rule: how the next marginal is chosen, a name of
@@ -135,7 +178,7 @@ class LoopSettings:
     initial_share: float | None = None
     selecting_share: float = 0.1
     measured_cells: int = 2**28
-    levels: bool = True
+    levels: str = LEVELS[0]
     opening: bool = True
     rule: str = DEFAULT_RULE
 
@@ -147,6 +190,7 @@ class LoopSettings:
         if not 0 < self.selecting_share <= MOST_SELECTING:
             most = f"a part in (0, {MOST_SELECTING:g}]"
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
+        one_of("levels", self.levels, LEVELS)
         one_of("rule", self.rule, SELECTION_RULES)
 
 
@@ -208,7 +252,7 @@ def run_loop(
     domain = counter.domain
     candidates = measurable_cliques(workload)
     model = measure_total(counter, mechanisms, rho * TOTAL_SHARE)
-    share = settings.initial_share or initial_share(domain, rho, model.total)
+    share = settings.initial_share or initial_share(domain, candidates, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
@@ -216,6 +260,7 @@ def run_loop(
     measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE)
     if settings.reference == "product":
         model = ReferenceModel(domain, product_reference(model), model.estimates)
+    reference = model.reference
     rounds: list[Round] = []
     if not candidates:
         return LoopResult(model, (), initial_rho)
@@ -230,10 +275,11 @@ def run_loop(
                 on_round(past, 1 - max(left, 0.0) / rho)
         if opening.all_spent:
             return LoopResult(model, tuple(rounds), initial_rho)
-        if settings.levels and not rounds:  # residuals at levels are others than over codes
-            domain = with_levels(domain, model, candidates, left)
-            candidates = at_levels(domain, candidates)
-            model = ReferenceModel(domain, model.reference, model.estimates)
+        error = mean_error(model.reference, model.total, candidates, left)
+        if settings.levels == "auto" and not rounds:  # their residuals are others than over codes
+            domain = with_levels(domain, model, candidates, error)
+        candidates = at_levels(domain, candidates)
+        model = ReferenceModel(domain, compared_with(model.reference, error), model.estimates)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
     costs = [measurement_cost(domain, residual) for residual in closure]
@@ -276,7 +322,9 @@ def run_loop(
         rounds.append(Round(clique, variances, budget, moved, expected, rescored))
         if on_round:
             on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
-    return LoopResult(model, tuple(rounds), initial_rho)
+    return LoopResult(
+        ReferenceModel(domain, reference, model.estimates), tuple(rounds), initial_rho
+    )
 
 
 def planned_opening(
@@ -288,7 +336,8 @@ def planned_opening(
     candidates = measurable_cliques(workload)
     priorities = workload.priorities(candidates)
     most_cells = settings.measured_cells
-    return plan_opening(model, candidates, priorities, rho, most_cells, settings.levels)
+    leveled = settings.levels == "auto"
+    return plan_opening(model, candidates, priorities, rho, most_cells, leveled)
 
 
 def _measure_together(

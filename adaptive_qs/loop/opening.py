@@ -13,7 +13,7 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.estimates import ErrorCurves, Sizes
-from adaptive_qs.loop.levels import with_levels
+from adaptive_qs.loop.levels import mean_error, with_levels
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.pricing import SAFETY
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -93,7 +93,8 @@ def plan_opening(
     domain, most = model.domain, max(map(len, candidates), default=0)
     pairs = [clique for clique in candidates if len(clique) <= 2]
     opening = Opening()
-    if levels and with_levels(domain, model, pairs, rho).groupings:
+    error = mean_error(model.reference, model.total, pairs, rho)
+    if levels and with_levels(domain, model, pairs, error).groupings:
         return opening
     weight_of = dict(zip(candidates, priorities.tolist()))
     for order in range(2, most + 1):

@@ -45,6 +45,20 @@ def combination(names: Sequence[str]) -> str:
     return " × ".join(short(name) for name in names)
 
 
+def at_resolution(columns: Sequence[str], groups: Sequence[int], codes: Sequence[int]) -> str:
+    """The same where codes of some were taken together: "age in 8 groups × city".
+
+    Args:
+        columns: their names.
+        groups: how many groups of its codes each has, or all its codes.
+        codes: how many codes each has.
+    """
+    return " × ".join(
+        short(name) if number == size else f"{short(name)} in {number:,} groups"
+        for name, number, size in zip(columns, groups, codes, strict=True)
+    )
+
+
 def first_of(items: Sequence[str], most: int) -> str:
     """All items, or the first few and how many more: "a, b, c" or "a, b and 3 more"."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
@@ -157,7 +171,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
         auto_reload=False,
     )
     filters: list[Callable[..., Any]] = [plain, significant, signed, decimals, share, count]
-    filters += [counted, short, joints, combination, listed]
+    filters += [counted, short, joints, combination, at_resolution, listed]
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
         "shades": (*charts.sequential(), *charts.diverging()),

@@ -129,7 +129,7 @@ class Bundle:
         measured = map(self.domain.columns, self.estimates)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the columns of no measured combination are not those of the manifest")
-        if self.manifest.resolutions != resolutions_of(self.rounds):
+        if self.manifest.resolutions != resolutions_of(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
         object.__setattr__(self, "estimates", dict(ordered))
@@ -280,10 +280,13 @@ def charges_text(events: Iterable[Event]) -> str:
     return _json(Transcript(events=tuple(events)))
 
 
-def resolutions_of(rounds: Iterable[RoundRecord]) -> tuple[Resolution, ...]:
+def resolutions_of(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Resolution, ...]:
     """The combinations of columns that rounds measured, each at every level, in their order."""
     chosen = dict.fromkeys((past.clique, past.groups) for past in rounds if len(past.clique) > 1)
-    return tuple(Resolution(columns=columns, groups=groups) for columns, groups in chosen)
+    return tuple(
+        Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
+        for columns, groups in chosen
+    )
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:

@@ -13,7 +13,16 @@ import numpy as np
 
 from adaptive_qs.domain import BinLabel, Clique
 from adaptive_qs.pages.charts import Bar, BarChart, Cell, HeatMap, sequential_cell
-from adaptive_qs.pages.words import combination, count, counted, grouped, listed, render, short
+from adaptive_qs.pages.words import (
+    at_resolution,
+    combination,
+    count,
+    counted,
+    grouped,
+    listed,
+    render,
+    short,
+)
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.facts import Kind
 from adaptive_qs.release.statement import HEADINGS, Statement, statement_page
@@ -216,6 +225,7 @@ class Marginal(NamedTuple):
             rows; None where it was not computed.
         groups: codes of each column, or groups of them, at the finest levels at which it was
             measured; none where it was not.
+        resolution: the same in words, such as "age in 8 groups × city".
     """
 
     names: tuple[str, ...]
@@ -226,6 +236,7 @@ class Marginal(NamedTuple):
     rounds: int
     rho: float
     groups: tuple[int, ...] = ()
+    resolution: str = ""
 
     @property
     def cells_measured(self) -> int:
@@ -249,14 +260,17 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
         measured = is_measured(bundle.estimates, clique, domain)
         l1 = std = None
         groups: tuple[int, ...] = ()
+        words = combination(names)
         if (finest := finest_measured(bundle, clique)) is not None:
             groups = domain.shape(finest)
+            words = at_resolution(names, groups, domain.shape(clique))
             std = math.sqrt(measured_variance(model, finest).mean())
             l1 = expected_l1(model, finest, total)
         elif len(unknown) < UNMEASURED_SHOWN and cells <= LARGEST:
             l1 = known_noise_l1(model, clique, total)
         rho = chosen.get(names, [])
-        marginal = Marginal(names, cells, measured, std, l1, len(rho), math.fsum(rho), groups)
+        spent = math.fsum(rho)
+        marginal = Marginal(names, cells, measured, std, l1, len(rho), spent, groups, words)
         (known if groups else unknown).append(marginal)
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
 

@@ -150,7 +150,7 @@ class Release(Bundle):
             most_rows=most_rows,
             ledger=ledger.place,
             unconnected=unconnected_columns(workload, map(model.domain.columns, model.estimates)),
-            resolutions=resolutions_of(rounds),
+            resolutions=resolutions_of(rounds, model.domain),
         )
         return cls(
             manifest, schema, workload, model.estimates, model.reference, rounds, events,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
+from adaptive_qs.pages.words import at_resolution
 from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
@@ -320,6 +321,12 @@ class Resolution(BaseModel):
     columns: Names
     groups: Sizes
     """Codes of each column, or groups of codes that were not told apart."""
+    codes: Sizes
+    """All codes of each column: as many as groups where they were told apart."""
+
+    def __str__(self) -> str:
+        """Such as "age in 8 groups × city"."""
+        return at_resolution(self.columns, self.groups, self.codes)
 
 
 class Manifest(Statement):
@@ -335,6 +342,15 @@ class Manifest(Statement):
     independent of all others."""
     resolutions: Annotated[tuple[Resolution, ...], FailFast()] = ()
     """The combinations of columns that rounds measured, each at every level chosen for it."""
+
+    @property
+    def over_groups(self) -> tuple[str, ...]:
+        """The combinations whose codes were never all told apart, each as finely as it was
+        measured: "age in 8 groups × city"."""
+        finest: dict[tuple[str, ...], Resolution] = {}
+        for found in sorted(self.resolutions, key=lambda one: math.prod(one.groups)):
+            finest[found.columns] = found
+        return tuple(str(one) for one in finest.values() if one.groups != one.codes)
 
     @property
     def charges_in(self) -> str:
@@ -395,7 +411,13 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"about": _about, "named": _named, "pairs": _pairs, "plain": _plain}
+    environment.filters |= {
+        "about": _about,
+        "named": _named,
+        "listed": _listed,
+        "pairs": _pairs,
+        "plain": _plain,
+    }
     return environment.get_template("statement.md")
 
 
@@ -408,8 +430,12 @@ def _about(fact: Fact) -> str:
 
 
 def _named(columns: Sequence[str]) -> str:
-    more = f" and {len(columns) - NAMED:,} more columns" if len(columns) > NAMED else ""
-    return ", ".join(map(_plain, columns[:NAMED])) + more
+    return _listed(columns) + (" columns" if len(columns) > NAMED else "")
+
+
+def _listed(items: Sequence[str]) -> str:
+    more = f" and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
+    return ", ".join(map(_plain, items[:NAMED])) + more
 
 
 def _plain(text: str) -> str:

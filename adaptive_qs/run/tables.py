@@ -11,11 +11,11 @@ from adaptive_qs.arguments import one_of, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
-from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
+from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
+    LoopForecast,
     ScoringForecast,
-    UnconnectedForecast,
     fit_bytes,
     keep_what_fits,
     plan_memory,
@@ -56,6 +56,7 @@ class Tables:
         rho: what learning leaves of the budget.
         rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
         generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
+        levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: what was asked for and is not looked at.
     """
 
@@ -65,13 +66,16 @@ class Tables:
     rho: float
     rule: str = DEFAULT_RULE
     generator: str = DEFAULT_GENERATOR
+    levels: str = LEVELS[0]
     left_out: LeftOut | None = None
 
     @property
     def loop(self) -> LoopSettings:
         """How the loop spends it."""
         cells = self.limits.measured_cells
-        return LoopSettings(self.reference, measured_cells=cells, rule=self.rule)
+        return LoopSettings(
+            self.reference, measured_cells=cells, levels=self.levels, rule=self.rule
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -85,9 +89,9 @@ class Tables:
         }
 
     @cached_property
-    def forecast(self) -> UnconnectedForecast:
+    def forecast(self) -> LoopForecast:
         """Which columns the loop will likely leave unconnected."""
-        return UnconnectedForecast(self.workload, self.rho, self.loop)
+        return LoopForecast(self.workload, self.rho, self.loop)
 
     def scoring(self, rows: int | None) -> ScoringForecast:
         """What a scoring pass takes, with about so many rows as far as is public."""
@@ -95,8 +99,7 @@ class Tables:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
-        combined = any(len(clique) > 1 for clique in self.workload.cliques)
-        std = total_std(self.workload.domain, self.rho, rows or 0, combined)
+        std = total_std(self.workload, self.rho, rows or 0)
         counted = "the number of rows"
         return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
 
@@ -113,6 +116,7 @@ class Tables:
             "reference": self.reference,
             "rule": self.rule,
             "generator": self.generator,
+            "levels": self.levels,
             "target": self.workload.target or "none",
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
             "watched",
@@ -125,6 +129,7 @@ def tables_job(
     reference: str,
     rule: str,
     generator: str,
+    levels: str,
     options: RunOptions,
 ) -> Job[Tables]:
     """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
@@ -138,11 +143,12 @@ def tables_job(
     fill = cast(Reference, reference)
     one_of("rule", rule, SELECTION_RULES)
     one_of("generator", generator, GENERATORS)
+    one_of("levels", levels, LEVELS)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        return Tables(marginals, fill, limits, left.rho, rule, generator, left_out)
+        return Tables(marginals, fill, limits, left.rho, rule, generator, levels, left_out)
 
     return Job.of(schema, options, budget, plan)
 

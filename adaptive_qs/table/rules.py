@@ -150,6 +150,26 @@ class Ruleset:
         return tuple((rule, said) for rule, said in found if isinstance(said, Determination))
 
     @cached_property
+    def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
+        """By column, the group of each code by what it stands for in another column: one grouping
+        for each declared table by which it alone determines one. Codes that no table lists are one
+        group, but for missing values."""
+        found: dict[str, tuple[tuple[int, ...], ...]] = {}
+        for rule, meaning in self.determinations:
+            left, *others = meaning.columns()
+            if not rule.table or len(others) > 1 or isinstance(self.columns[left], PrivateColumn):
+                continue
+            column, codes = self.columns[left], self._places(left)
+            names: dict[str, int] = {}
+            group = [0] * column.size
+            for value, stands_for in rule.table:
+                group[codes[column.amount_of(value)]] = 1 + names.setdefault(stands_for, len(names))
+            if column.missing_code is not None:
+                group[column.missing_code] = 1 + len(names)
+            found[left] = (*found.get(left, ()), tuple(group))
+        return found
+
+    @cached_property
     def computed(self) -> Mapping[str, Computation]:
         """Columns that equations compute, each after those that it needs; the first equation of a
         column does, and those that would close a circle are conditions like others."""

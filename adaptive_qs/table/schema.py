@@ -287,9 +287,21 @@ class Schema(BaseModel):
         """The domain with as many codes as each column can get: what can be planned in public."""
         return Domain(
             tuple(
-                Attribute(c.name, c.size, c.has_order, c.size - c.num_values) for c in self.columns
+                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._levels_of(c))
+                for c in self.columns
             )
         )
+
+    def _levels_of(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
+        """The nested groups of a column's codes: its own, and what it determines by a table."""
+        found = [] if (own := column.declared_groups) is None else [own]
+        if self.ruleset is not None:
+            found += self.ruleset.groups.get(column.name, ())
+        if not found:
+            return ()
+        from adaptive_qs.levels import chain_of
+
+        return chain_of(found)
 
     @property
     def fingerprint(self) -> str:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, UnconnectedForecast
+from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, LoopForecast
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -79,7 +79,7 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
         measured = map(result.model.domain.columns, result.model.estimates)
         counts.update(unconnected_columns(workload, measured))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}
-    forecast = set(UnconnectedForecast(workload, rho).columns(table.num_rows))
+    forecast = set(LoopForecast(workload, rho).columns(table.num_rows))
     sizes = len(table.domain)
     return {
         "columns": sizes,

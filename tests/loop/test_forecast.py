@@ -13,7 +13,8 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
-from adaptive_qs.loop.forecast import MOST_CANDIDATES, UnconnectedForecast, plan_memory, total_std
+from adaptive_qs.loop.forecast import MOST_CANDIDATES, LoopForecast, plan_memory, total_std
+from adaptive_qs.loop.loop import LoopSettings
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.run.job import Limits
 from adaptive_qs.synthesizer import Synthesizer
@@ -24,7 +25,7 @@ SIZES = {"a": 2, "b": 3, "wide": 60, "wider": 200}
 
 
 def forecast_of(rho, ways=2, **sizes):
-    return UnconnectedForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
+    return LoopForecast(Workload.all_ways(Domain.from_sizes(sizes), ways), rho)
 
 
 def test_large_columns_take_more_rows_and_more_budget_takes_fewer():
@@ -39,6 +40,45 @@ def test_large_columns_take_more_rows_and_more_budget_takes_fewer():
     for name in ("wide", "wider"):  # the rows that it takes agree with the columns left
         assert name in little.columns(least[name] // 10)
         assert name not in little.columns(10 * least[name])
+
+
+def test_combinations_get_finer_with_the_budget_and_are_over_codes_without_levels():
+    sizes = {"age": 90, "city": 200, "job": 40, "sex": 2}
+    pairs = []
+    for epsilon in (1.0, 300.0):
+        found = forecast_of(rho_of(epsilon, 1e-9), **sizes).resolutions(20_000)
+        assert all(one.codes == tuple(sizes[name] for name in one.columns) for one in found)
+        assert all(g in (n, 32, 8) for one in found for g, n in zip(one.groups, one.codes))
+        pairs.append({one.columns: one for one in found})
+    coarse, fine = pairs
+    assert str(coarse["age", "city"]) == "age in 8 groups × city in 8 groups"
+    assert len(fine) == 6
+    assert all(np.prod(fine[names].groups) >= np.prod(coarse[names].groups) for names in coarse)
+    assert fine["job", "sex"].groups == (40, 2)
+    off = LoopForecast(
+        Workload.all_ways(Domain.from_sizes(sizes), 2),
+        rho_of(1.0, 1e-9),
+        LoopSettings(levels="off"),
+    )
+    assert off.resolutions(20_000)
+    assert all(one.groups == one.codes for one in off.resolutions(20_000))
+
+
+def test_what_groups_hide_is_that_of_ranks_that_depend_linearly():
+    """Density 1 + xy on a grid of 840² cells of [−1, 1]², against the product.
+
+    Groups of one axis hide 1/g of it. Those of both hide xv + yu of it, where u and v are what is
+    inside groups: with signs that are independent of each other, between one part and the two."""
+    x = (2 * np.arange(840) + 1) / 840 - 1
+    excess = np.outer(x, x)
+    for g in (8, 30):
+        inside = x.reshape(g, -1).mean(axis=1)
+        seen = np.outer(inside, inside)
+        assert np.abs(seen).mean() == pytest.approx(np.abs(excess).mean(), rel=1e-9)
+        hidden = np.abs(excess - seen.repeat(840 // g, 0).repeat(840 // g, 1)).mean()
+        assert 1 / g <= hidden / np.abs(excess).mean() <= 2 / g
+        one_axis = np.abs(excess - np.outer(inside.repeat(840 // g), x)).mean()
+        assert one_axis / np.abs(excess).mean() == pytest.approx(1 / g, rel=0.01)
 
 
 def test_there_is_none_without_combinations_or_with_too_many():
@@ -63,7 +103,7 @@ def test_the_noise_of_the_number_of_rows_is_that_of_the_run(epsilon, rows):
     with pytest.warns(UserWarning, match="NOT PRIVATE"):
         release = model.fit(frame, schema=schema).release_
     found = release.estimates[()].precision ** -0.5
-    told = total_std(Domain.from_sizes(schema), model.rho_, rows)
+    told = total_std(Workload.all_ways(Domain.from_sizes(schema), 2), model.rho_, rows)
     # The run takes the noisy total where the forecast has the public number, and rounds may
     # measure it again where there are enough rows.
     assert found <= 1.3 * told
@@ -138,6 +178,7 @@ def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
     assert tables["unconnected"] == ["c"]
     assert tables["least_rows"]["c"] > 2000
     assert tables["total_std"] > 0
+    assert tables["resolutions"] == [{"columns": ["a", "b"], "groups": [2, 2], "codes": [2, 2]}]
     assert main(plan) == 0
     assert json.loads(capsys.readouterr().out)["tables"]["unconnected"] is None
     assert main([*plan[:3], "--json"]) == 0

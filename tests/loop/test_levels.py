@@ -174,6 +174,24 @@ def test_levels_replay_on_a_neighbour(neighbour):
         assert set(past.measured) <= set(domain.below(past.clique))
 
 
+PUBLIC = Domain(
+    (
+        *LARGE.attributes[:2],
+        replace(LARGE.attributes[2], declared=(tuple(k // 14 for k in range(70)),)),
+        LARGE.attributes[3],
+    )
+)
+
+
+def test_declared_levels_replay_on_a_neighbour():
+    result = assert_replays(MANY, MANY[1:], Workload.all_ways(PUBLIC, 2), 0.5, None)
+    domain = result.model.domain
+    (place,) = (
+        k for k, g in enumerate(domain.groupings) if g.groups in PUBLIC.attributes[2].declared
+    )
+    assert any(len(LARGE) + place in past.clique for past in result.rounds)
+
+
 def test_three_columns_at_levels_replay(monkeypatch):
     monkeypatch.setattr(measure, "MAX_SCALE", 50)  # some residuals are released in plain form
     rng = np.random.default_rng(0)
@@ -197,7 +215,7 @@ def offered(workload=PAIRS_OF_LARGE, rho=0.05, rows=MANY, **settings):
 
 def test_levels_are_offered_where_they_may_pay_and_only_there(monkeypatch):
     assert offered()
-    assert not offered(levels=False)
+    assert not offered(levels="off")
     assert not offered(reference="uniform")
     assert not offered(rho=1e6)  # codes are measured well enough
     assert not offered(Workload.all_ways(LARGE, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,17 @@ import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.loop.loop import LoopSettings, measurable_cliques, run_loop
+from adaptive_qs.loop.estimates import Sizes
+from adaptive_qs.loop.levels import LEAST_ERROR
+from adaptive_qs.loop.loop import (
+    DEPENDENCE,
+    MOST_UNIFORM,
+    LoopSettings,
+    compared_with,
+    initial_share,
+    measurable_cliques,
+    run_loop,
+)
 from adaptive_qs.loop.pricing import FALL, Schedule
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
@@ -356,3 +367,51 @@ def test_a_choice_that_was_to_be_the_last_leaves_something_for_others(seed):
     ).fit(pd.DataFrame(skewed), schema={"version": 1, "columns": columns})  # fmt: skip
     release = made.release_
     assert 0.99 < release.manifest.taken(release.events) <= 1
+
+
+# What the first measurements get, and what candidates are compared with.
+
+
+@pytest.mark.parametrize(("rho", "total"), [(1e-5, 3_000), (0.02, 3_000), (0.02, 50_000), (1, 1e6)])
+def test_the_share_of_single_columns_is_where_the_error_of_a_combination_is_least(rho, total):
+    """Against a search over a/√s + b/√(1 − s), with a and b of every combination by itself."""
+    domain = domain_of(3, 40, 7, 40, 100)
+    candidates = [*Workload.all_ways(domain, 3).closure]
+    several = [c for c in candidates if len(c) > 1]
+    weight = np.array(domain.sizes) ** (2 / 3)
+    single = np.sqrt(weight.sum() / (np.pi * rho * weight)) * domain.sizes / total
+    zipf = [Sizes.of(1 / np.arange(1, n + 1)) for n in domain.sizes]
+    std, joint = np.array([np.sqrt(len(several) / (2 * rho))]), []
+    for clique in several:
+        sizes = reduce(Sizes.times, [zipf[i] for i in clique])
+        joint.append(sizes.errors(total, std)[0] / total)
+    a = np.mean([sum(single[i] for i in clique) for clique in several])
+    b = min(np.mean(joint), DEPENDENCE / 2)
+    shares = np.linspace(0.1, 0.9, 8001)
+    least = shares[np.argmin(a / np.sqrt(shares) + b / np.sqrt(1 - shares))]
+    assert initial_share(domain, candidates, rho, total) == pytest.approx(least, abs=2e-4)
+
+
+def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkeypatch):
+    """More pairs are measured than by comparison with independence, and the release keeps that."""
+    domain = domain_of(*[4] * 8, 6)
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 4, (3000, 9)) * rng.integers(0, 2, (3000, 9))
+    rows[:, 1:4] = rows[:, :1]  # the others depend on nothing, and code 5 of the last has no rows
+    rows, pairs, measured = list(map(tuple, rows.tolist())), Workload.all_ways(domain, 2), []
+    for part in (MOST_UNIFORM, 0.0):
+        monkeypatch.setattr("adaptive_qs.loop.loop.MOST_UNIFORM", part)
+        result = run(rows, pairs, Recorder(0.4), 0.4)
+        measured.append({r.clique for r in result.rounds if len(r.clique) > 1})
+        assert result.model.reference[8][5] < 1 / len(rows)
+    with_uniform, without = measured
+    assert len(with_uniform) == len(pairs.cliques) > len(without)
+    assert_replays(rows, rows[1:], pairs, 0.4, None)
+
+
+def test_the_uniform_part_falls_with_the_error_that_is_left():
+    q = (np.array([0.75, 0.25]), np.array([1.0]))
+    for error, part in ((0.0, 0.5), (LEAST_ERROR / 2, 0.25), (LEAST_ERROR, 0.0), (5.0, 0.0)):
+        first, second = compared_with(q, error)
+        np.testing.assert_allclose(first, [0.75 - part / 4, 0.25 + part / 4])
+        np.testing.assert_array_equal(second, [1.0])

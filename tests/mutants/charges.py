@@ -53,8 +53,8 @@ def groups_with_sums(_, values, groups, axis):
 
 
 @peeking(loop, "with_levels", "groups of codes that depend on private counts", checks.levels)
-def private_groups(original, domain, model, candidates, rho):
-    found = original(domain, model, candidates, rho)
+def private_groups(original, domain, model, candidates, error):
+    found = original(domain, model, candidates, error)
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.release.page import release_page, workload_marginals
 from adaptive_qs.release.release import Release
+from adaptive_qs.release.statement import statement_page
 from adaptive_qs.residual import is_measured
 from adaptive_qs.synthesizer import Synthesizer
 
@@ -135,4 +139,72 @@ def test_the_page_shows_groups_as_groups(release):
         assert marginal.l1 > 0
     page = release_page(release)
     shown = coarse[0]
-    assert f"of {shown.cells:,} ({' × '.join(map(str, shown.groups))} groups)" in page
+    assert f"of {shown.cells:,}" in page
+    assert shown.resolution in page
+
+
+# The doors: what a schema declares, and the switch.
+
+TOWNS = [f"t{k}" for k in range(40)]
+HIERARCHY = {
+    "version": 1,
+    "columns": [
+        {"name": "town", "type": "categorical", "values": TOWNS,
+         "groups": {f"g{k}": TOWNS[k::5] for k in range(5)}},
+        {"name": "shop", "type": "categorical", "values": [f"s{k}" for k in range(64)]},
+        {"name": "chain", "type": "categorical", "values": ["c0", "c1", "c2"]},
+        {"name": "age", "type": "integer", "min": 0, "max": 79},
+    ],
+    "rules": [
+        {"rule": "shop determines chain", "table": [[f"s{k}", f"c{k % 3}"] for k in range(64)]}
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shops():
+    rng = np.random.default_rng(1)
+    shop, region = rng.integers(64, size=400), rng.integers(5, size=400)
+    age = np.clip(15 * region + rng.integers(20, size=400), 0, 79)
+    town = region + 5 * rng.integers(8, size=400)
+    return pd.DataFrame({
+        "town": [f"t{k}" for k in town], "shop": [f"s{k}" for k in shop],
+        "chain": [f"c{k % 3}" for k in shop], "age": age,
+    })  # fmt: skip
+
+
+def test_declared_groups_are_levels_and_every_residual_over_them_is_paid_for(shops, tmp_path):
+    model = Synthesizer(epsilon=2.0, **SETTINGS).fit(shops, schema=HIERARCHY)
+    release = model.release_
+    kept = {(g.attribute, g.groups) for g in release.groupings}
+    assert (0, tuple(k % 5 for k in range(40))) in kept
+    assert (1, tuple(k % 3 for k in range(64))) in kept
+    over = {f"{one}" for one in release.manifest.resolutions}
+    assert any("town in 5 groups" in words for words in over)
+    assert {*release.manifest.over_groups} <= over
+    assert release.manifest.over_groups[0] in statement_page(release.manifest)
+    model.save(tmp_path / "r.zip")
+    assert problems(tmp_path / "r.zip") == []
+    assert Release.load(tmp_path / "r.zip").digests() == release.digests()
+
+
+def test_levels_can_be_switched_off_through_both_doors(shops, tmp_path, monkeypatch, capsys):
+    release = (
+        Synthesizer(epsilon=2.0, levels="off", **SETTINGS).fit(shops, schema=HIERARCHY).release_
+    )
+    assert release.groupings == ()
+    assert release.manifest.settings["levels"] == "off"
+    assert all(one.groups == one.codes for one in release.manifest.resolutions)
+    monkeypatch.chdir(tmp_path)
+    shops.to_csv("t.csv", index=False)
+    Path("s.json").write_text(json.dumps(HIERARCHY))
+    run = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "2", "--insecure-seed", "1"]
+    for levels in ("off", "auto"):
+        assert main([*run, "--levels", levels, "--release", f"{levels}.zip"]) == 0
+        bundle = Release.load(f"{levels}.zip")
+        assert bundle.manifest.settings["levels"] == levels
+        assert bool(bundle.groupings) == (levels == "auto")
+    assert "over groups of codes" in capsys.readouterr().out
+    assert Synthesizer.load("off.zip").levels == "off"
+    assert main([*run, "--levels", "some", "--release", "no.zip"]) == 2
+    assert "levels is 'some': give one of auto, off" in capsys.readouterr().err

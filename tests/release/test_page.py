@@ -284,7 +284,7 @@ def changed(bundle, **parts):
     kept = {"workload": bundle.workload, "estimates": bundle.estimates, "rounds": bundle.rounds}
     of = kept | parts
     unconnected = unconnected_columns(of["workload"], of["estimates"])
-    says = {"unconnected": unconnected, "resolutions": resolutions_of(of["rounds"])}
+    says = {"unconnected": unconnected, "resolutions": resolutions_of(of["rounds"], bundle.domain)}
     manifest = bundle.manifest.model_copy(update=says)
     return replace(bundle, manifest=manifest, **parts)
 

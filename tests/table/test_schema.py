@@ -87,6 +87,10 @@ def test_sizes(column, size):
         ({"type": "categorical", "values": ["x "]}, "white space"),
         ({"type": "categorical", "values": ["x"], "catch_all": 1}, "catch_all"),
         ({"type": "categorical", "values": ["x"], "missing": ["x"]}, "also a declared value"),
+        ({"type": "categorical", "values": ["x", "y"], "groups": {"g": ["x"]}}, "'y' is in none"),
+        ({"type": "categorical", "values": ["x"], "groups": {"g": ["x", "z"]}}, "is no value"),
+        ({"type": "categorical", "values": ["x"], "groups": {"g": ["x"], "h": ["x"]}}, "twice"),
+        ({"type": "categorical", "private_values": 3, "catch_all": "o", "groups": {}}, "groups"),
         ({"type": "boolean", "missing": ["N"]}, "also a declared value"),
         ({"type": "date", "min": "2020-02-31", "max": "2020-12-01"}, "min"),
         ({"type": "date", "min": "2020-01-01", "max": "2020-12-01", "format": "%Y"}, "format"),
@@ -139,6 +143,59 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "s.json").write_bytes(b"\xff\xfe")
     with pytest.raises(SchemaError, match="UTF-8"):
         Schema.load(tmp_path / "s.json")
+
+
+COUNTRIES = {"France": ["Lyon", "Paris"], "Italy": ["Turin", "Rome"]}
+CITY = {"name": "city", "type": "categorical", "values": ["Lyon", "Turin", "Paris", "Rome"]}
+
+
+def levels_of(city, rules=(), *others):
+    schema = Schema.parse({"version": 1, "columns": [city, *others], "rules": [*rules]})
+    return schema.domain().attributes[0].declared
+
+
+def test_groups_of_values_are_a_level_of_the_codes():
+    grouped = {**CITY, "groups": COUNTRIES}
+    assert levels_of(CITY) == ()
+    assert levels_of(grouped) == ((0, 1, 0, 1),)
+    beyond = {**grouped, "catch_all": "other", "missing": [""]}
+    assert levels_of(beyond) == ((0, 1, 0, 1, 2, 3),)
+    inside = COUNTRIES | {"elsewhere": ["other"]}
+    assert levels_of({**beyond, "groups": inside}) == ((0, 1, 0, 1, 2, 3),)
+    assert levels_of({**CITY, "groups": {"all": CITY["values"]}}) == ()
+    assert levels_of({**CITY, "groups": {city: [city] for city in CITY["values"]}}) == ()
+
+
+def test_what_a_column_determines_by_a_table_is_a_level_of_it():
+    """Nested ones only, from fine to coarse; cities that no table lists are one group."""
+    table = [[city, country] for country, cities in COUNTRIES.items() for city in cities]
+    rule = {"rule": "city determines country", "table": table}
+    country = {"name": "country", "type": "categorical", "values": [*COUNTRIES]}
+    assert levels_of({**CITY, "missing": ["-"]}, [rule], country) == ((0, 1, 0, 1, 2),)
+    assert levels_of(CITY, [{**rule, "table": table[:1]}], country) == ((1, 0, 0, 0),)
+    assert levels_of(CITY, ["city determines country"], country) == ()
+    both = {"rule": "city, n determine country", "table": [["Lyon", "1", "France"]]}
+    number = {"name": "n", "type": "integer", "min": 0, "max": 1}
+    assert levels_of(CITY, [both], country, number) == ()
+    finer = {
+        **CITY,
+        "groups": {"north": ["Lyon"], "middle": ["Turin", "Rome"], "capital": ["Paris"]},
+    }
+    assert levels_of(finer, [rule], country) == ((0, 1, 2, 1), (0, 1, 0, 1))
+    across = {
+        **CITY,
+        "groups": {"north": ["Lyon", "Turin"], "south": ["Rome"], "capital": ["Paris"]},
+    }
+    assert levels_of(across, [rule], country) == ((0, 0, 2, 1),)
+
+
+def test_groups_change_what_a_schema_means_and_come_back():
+    schema = Schema.parse({"version": 1, "columns": [{**CITY, "groups": COUNTRIES}]})
+    plain = Schema.parse({"version": 1, "columns": [CITY]})
+    assert schema.fingerprint != plain.fingerprint
+    again = Schema.parse(json.loads(schema.to_json()))
+    assert again == schema
+    assert again.domain().attributes[0].declared == schema.domain().attributes[0].declared
 
 
 def test_names_are_distinct():

@@ -202,6 +202,11 @@ class ColumnBase(BaseModel):
         return getattr(self, "ordered", False)
 
     @property
+    def declared_groups(self) -> tuple[int, ...] | None:
+        """The group of each code, where the schema puts values into groups; None otherwise."""
+        return None
+
+    @property
     def bin_ends(self) -> tuple[float, ...] | None:
         """Ends of the bins, in order, where these may differ in width; None otherwise."""
         return None

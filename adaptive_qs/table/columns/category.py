@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -60,6 +60,9 @@ class CategoricalColumn(ColumnBase):
     """Whether the order of the values means something (for prefix and range queries)."""
     catch_all: Text | Integer64 | None = None
     """Label that takes every value not listed; it may be one of the listed values."""
+    groups: Mapping[Text, tuple[Text | StrictBool | Integer64, ...]] = Field(default_factory=dict)
+    """Values that belong together, by the name of their group; each value is in one. Marginals may
+    be measured over these groups."""
     learnt: tuple[Literal["values"]] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
 
@@ -129,6 +132,28 @@ class CategoricalColumn(ColumnBase):
             raise ValueError(
                 f"catch_all {self.catch_all!r} is not of the type of the values: make it so"
             )
+        if self.groups:
+            self._check_groups()
+
+    def _check_groups(self) -> None:
+        grouped = tuple(value for values in self.groups.values() for value in values)
+        for value in grouped:
+            if value not in self.labels:
+                raise ValueError(f"groups name {value!r}, which is no value: check the spelling")
+        refuse_duplicates(grouped)
+        for value in self.values:
+            if value not in grouped:
+                raise ValueError(f"value {value!r} is in none of the groups: add it to one")
+
+    @property
+    def declared_groups(self) -> tuple[int, ...] | None:
+        """As declared; a catch-all in none of the groups, and missing values, are by themselves."""
+        if not self.groups:
+            return None
+        group = {value: k for k, values in enumerate(self.groups.values()) for value in values}
+        beyond = range(len(self.groups), len(self.groups) + self.size)
+        own = (group.get(label, new) for label, new in zip(self.labels, beyond))
+        return (*own, *beyond[len(self.labels) : self.size])
 
     def found_values(self, proposed: bool) -> frozenset[str]:
         if self.learnt is None and not proposed:
