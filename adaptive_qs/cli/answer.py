@@ -393,12 +393,15 @@ def tables_line(columns: int, found: Mapping[str, Any]) -> io.Row:
     return ("tables", f"{text}, and {some} {named}")
 
 
-def resolution_line(found: Mapping[str, Any]) -> io.Row:
-    """How finely combinations would likely be measured, for people; those over groups first."""
+def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
+    """How finely combinations would likely be measured, for people; those over groups are named."""
+    from adaptive_qs.loop.loop import measurable_cliques
+
     likely = found["resolutions"]
+    combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
     fine = [one for one in likely if one["groups"] == one["codes"]]
     some = [at_resolution(**one) for one in likely if one not in fine]
-    text = f"likely {counted(len(likely), 'combination')} measured"
+    text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
     if not some:
         return ("resolution", f"{text}, over all codes" if likely else text)
     return (
@@ -579,7 +582,7 @@ def plan(
         lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
     if tables is not None:
         if tables["resolutions"] is not None:
-            lines.insert(0, resolution_line(tables))
+            lines.insert(0, resolution_line(looked, tables))
         lines.insert(0, tables_line(len(looked.domain), tables))
     for doubt in doubts:
         io.warn(doubt)

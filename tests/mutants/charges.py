@@ -210,8 +210,13 @@ def redrawn(original, self, events, draw, definition=""):
 
 
 @peeking(loop, "initial_share", "a budget that depends on the data", checks.replay)
-def share_of_data(original, domain, rho, total):
-    return original(domain, rho, float(SEEN[0].count(())))
+def share_of_data(original, domain, candidates, rho, _):
+    return original(domain, candidates, rho, float(SEEN[0].count(())))
+
+
+@peeking(loop, "compared_with", "a reference that depends on private counts", checks.replay)
+def private_reference(original, reference, _):
+    return original(reference, int(SEEN[0].count(())) % 2)
 
 
 @peeking(pricing, "selection_rho", "a price of the budget that depends on the data", checks.replay)
