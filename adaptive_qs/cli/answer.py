@@ -360,9 +360,9 @@ def scoring_of(
         None; ``target``, the column that a table would serve, or None. And the candidates in one
         line.
     """
-    from adaptive_qs.loop.forecast import ScoringForecast
+    from adaptive_qs.run.tables import scoring_forecast
 
-    found = ScoringForecast.of(workload, asked.public_rows)
+    found = scoring_forecast(workload, asked)
     left = None if left_out is None else str(left_out)
     return {
         "candidates": found.candidates,

@@ -464,12 +464,14 @@ class ScoringForecast:
     rows: int | None
 
     @classmethod
-    def of(cls, workload: Workload, rows: int | None) -> ScoringForecast:
-        """The forecast for the candidates of a workload."""
+    def of(
+        cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
+    ) -> ScoringForecast:
+        """The forecast for the candidates of a workload, with so many counts kept."""
         found = _Candidates.of(workload)
         seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
         seconds += found.seen_cells * CELL_SECONDS
-        memory = PROCESS_BYTES + found.bytes(MOST_KEPT_CELLS)
+        memory = PROCESS_BYTES + found.bytes(kept_cells)
         return cls(found.number, found.cells, seconds, memory, rows)
 
     def __str__(self) -> str:

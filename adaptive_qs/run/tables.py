@@ -95,7 +95,7 @@ class Tables:
 
     def scoring(self, rows: int | None) -> ScoringForecast:
         """What a scoring pass takes, with about so many rows as far as is public."""
-        return ScoringForecast.of(self.workload, rows)
+        return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
@@ -170,6 +170,16 @@ def looked_at(
     limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
     most = options.max_candidates, options.max_cells
     return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
+
+
+def scoring_forecast(workload: Workload, options: RunOptions) -> ScoringForecast:
+    """What a scoring pass takes of marginals that :func:`looked_at` left; where not even these fit
+    the memory, what it would take."""
+    try:
+        limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
+    except ResourceExceeded:
+        return ScoringForecast.of(workload, options.public_rows)
+    return ScoringForecast.of(workload, options.public_rows, limits.kept_cells)
 
 
 def tables_limits(

@@ -244,8 +244,8 @@ class MarginalCounter:
                 self._kept[clique] = counts.astype(self._dtype)
 
     def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
-        """Position and count of an occupied cell take what the count of a cell takes at most: four
-        bytes, and eight while it is taken over."""
+        """Keep occupied cells where they fit: position and count take what a kept count is planned
+        with, up to 12 bytes."""
         with self._lock:
             if occupied.cells.size <= self._left and clique not in self._listed:
                 self._left -= occupied.cells.size

@@ -20,7 +20,7 @@ from adaptive_qs.errors import GuardRailWarning, InputError
 from adaptive_qs.loop.forecast import ScoringForecast, keep_what_fits
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
-from adaptive_qs.run.tables import tables_job
+from adaptive_qs.run.tables import looked_at, scoring_forecast, tables_job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.limit import Ceilings, limited
@@ -231,6 +231,18 @@ def test_the_forecast_of_a_pass_counts_candidates_and_cells():
     assert "every million rows" in str(without)
     assert "every million rows" not in str(with_rows)
     assert "MB without the rows" in str(without)
+
+
+def test_the_memory_of_a_pass_is_within_the_ceiling():
+    """Where there is room, more counts are kept."""
+    domain = Domain.from_sizes({f"c{i}": 40 for i in range(20)})
+    found = []
+    for ceiling in (900, 4_000):
+        asked = RunOptions(max_memory=f"{ceiling}MB", workers=1)
+        workload, _ = looked_at(3, domain, asked)
+        found.append(scoring_forecast(workload, asked).memory_bytes / 2**20)
+        assert found[-1] < ceiling
+    assert found[0] < found[1]
 
 
 def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
