@@ -220,6 +220,10 @@ class OpenUnit(Unit):
             raise RuntimeError(f"{event.label} before the number of rows that count is known")
         return event.of_group(NEIGHBOURS[self.neighbours].steps)
 
+    def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
+        """The same; what two rows change says nothing of persons."""
+        return self.priced(event)
+
     def known(self, rows: int) -> Unit:
         """The unit once the number is known."""
         return Unit(self.person, rows, self.neighbours)
