@@ -222,7 +222,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "neighbours",
             "KIND",
             "Which tables the budget makes alike: add-remove, with and without one row or person, "
-            "or replace, with another one in its place, which takes noise for two. "
+            "or replace, with another one in its place, which takes up to twice the noise. "
             f"(Default: {DEFAULT_NEIGHBOURS}.)",
         ),
         _Entry(

@@ -472,13 +472,13 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                 total, number = 0.0, 0
                 for v in range(size_i):
                     for q in range(start[listed], start[listed + 1]):
-                        u = np.uint64(values[q])
-                        chance = a[v] * b[u]
+                        w = np.uint64(values[q])
+                        chance = a[v] * b[w]
                         for n in range(alone_i, every_i):
-                            chance *= packed[cells[n] + u * steps[n] + v]
+                            chance *= packed[cells[n] + w * steps[n] + v]
                         total += chance
                         sums[number] = total
-                        chosen[number, 0], chosen[number, 1] = v, u
+                        chosen[number, 0], chosen[number, 1] = v, w
                         number += 1
                     listed += own_stride[p]
                 if not total > 0.0:

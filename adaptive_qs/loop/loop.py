@@ -96,15 +96,19 @@ def measure_one_way(
     A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
     with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
-    _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho))
+    replaced = mechanisms.ledger.unit.replaced
+    _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho, replaced))
 
 
-def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
-    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual."""
+def one_way_plan(domain: Domain, rho: float, replaced: bool = False) -> dict[Clique, float]:
+    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual; costs are
+    as for :func:`measurement_cost`."""
     precision = one_way_precisions(domain, rho)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
-    cost += math.fsum(measurement_cost(domain, (i,)) * x for i, x in enumerate(precision))
+    costs = (measurement_cost(domain, (i,), replaced) for i, n in enumerate(domain.sizes) if n > 1)
+    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
+    cost += math.fsum(p * x for p, x in zip(costs, several))
     unit = 2 * rho / cost
     precisions: dict[Clique, float] = {(): unit * total_precision}
     precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
@@ -282,7 +286,8 @@ def run_loop(
         model = ReferenceModel(domain, compared_with(model.reference, error), model.estimates)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
-    costs = [measurement_cost(domain, residual) for residual in closure]
+    replaced = mechanisms.ledger.unit.replaced
+    costs = [measurement_cost(domain, residual, replaced) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     priorities = workload.priorities([domain.columns(clique) for clique in candidates])
     make: RuleMaker = SELECTION_RULES[settings.rule]

@@ -33,6 +33,9 @@ from adaptive_qs.table.coded import Counter
 # integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
 # row moves it by more than n_i(n_i − 1).
 #
+# A row in another's place moves Ξv by a squared length of no more than 2Πn_i(n_i − 1) · n/(n − 1),
+# n the least of the n_i, which is between twice and four times the above; the marginal itself by 2.
+#
 # Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
 # power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
 # exact accounting counts it as.
@@ -55,9 +58,25 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
     return cell_scale(domain, residual) <= MAX_SCALE
 
 
-def measurement_cost(domain: Domain, residual: Clique) -> float:
-    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²)."""
-    return privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
+def measurement_cost(domain: Domain, residual: Clique, replaced: bool = False) -> float:
+    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
+
+    Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
+    place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
+    """
+    cost = privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
+    if not (replaced and residual):
+        return cost
+    return cost * float(_diameter(domain, residual)) / 4
+
+
+def _diameter(domain: Domain, residual: Clique) -> Fraction:
+    """Most that one row in another's place moves a residual, by the most that one more does; both
+    squared."""
+    if not is_scaled(domain, residual):
+        return Fraction(2)
+    least = min(groups.largest for groups in domain.parents(residual))
+    return Fraction(2 * least, max(least - 1, 1))  # of one value only, nothing moves
 
 
 def measure_residual(
@@ -105,8 +124,10 @@ def _request(counter: Counter, residual: Clique, noise_variance: float) -> Count
     purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
     names = domain.clique_names(residual)
     variance = Fraction(noise_variance) * scale**2
-    event = GaussianEvent(purpose, names, squared_sensitivity * finer**2, variance)
-    return CountsRequest(event, values * finer, _definition(domain, residual))
+    squared_sensitivity *= finer**2
+    event = GaussianEvent(purpose, names, squared_sensitivity, variance)
+    diameter = int(squared_sensitivity * _diameter(domain, residual)) if residual else None
+    return CountsRequest(event, values * finer, _definition(domain, residual), diameter)
 
 
 def _definition(domain: Domain, residual: Clique) -> str:

@@ -60,11 +60,14 @@ class CountsRequest:
             noise.
         values: exact integers of any shape, private.
         definition: digest of how the values come from the counts, where the event does not tell.
+        squared_diameter: most that one row in another's place changes the values by (L2, squared),
+            where that is known to be less than twice the sensitivity.
     """
 
     event: GaussianEvent
     values: Counts
     definition: str = ""
+    squared_diameter: int | None = None
 
 
 MISMATCH = InputError(
@@ -114,7 +117,8 @@ class Mechanisms:
             Noisy integers for each request, of the shape of its values.
         """
         values = [_checked_counts(request.values) for request in requests]
-        events = [self.ledger.unit.priced(request.event) for request in requests]
+        unit = self.ledger.unit
+        events = [unit.priced_counts(each.event, each.squared_diameter) for each in requests]
         for event in events:
             checked_variance(event.noise_variance)
         outputs = self._release(

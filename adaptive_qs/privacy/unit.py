@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -11,13 +11,18 @@ from pydantic import ConfigDict, Field
 
 from adaptive_qs.arguments import one_of, positive_integer
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, E, Purpose
+from adaptive_qs.privacy.events import Cost, E, GaussianEvent, Purpose
 
 # All that is measured is a function of the rows that are kept, and its sensitivity is proven for
 # one row more or less. Two neighbours of another kind are a chain of tables of which each has one
 # row more or less than the one before, with ``group`` steps. By the triangle inequality values
 # change by at most ``group`` times as much (L2), and scores likewise. So a group costs
 # group² times the ρ of a row, by noise and by choices alike, and ``group`` times the δ.
+#
+# Of counts it may be known how far what two rows contribute is apart at most, d, which is less than
+# twice the sensitivity where rows that are far from 0 are not opposite each other. A person that is
+# replaced changes such counts by K·d at most: its rows are paired with those of the other one, and
+# those left over change them by no more than d each.
 #
 # Nobody who measures has to know: the one door by which counts leave
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
@@ -155,9 +160,29 @@ class Unit:
         whole = "" if self.person is None else " with all rows"
         return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
+    @property
+    def replaced(self) -> bool:
+        """Whether neighbours have another unit in the place of one."""
+        return self.neighbours == "replace"
+
     def priced(self, event: E) -> E:
         """An event whose parameters are for one row, as one whose parameters are for the unit."""
         return event.of_group(self.group)
+
+    def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
+        """The same of counts, by what a row in another's place changes, where that is known.
+
+        Args:
+            event: its sensitivity is for one row more or less.
+            squared_diameter: squared L2 distance of what two rows contribute, at most; not less
+                than the squared sensitivity, as a person may have fewer rows than another.
+        """
+        if squared_diameter is None or not self.replaced:
+            return self.priced(event)
+        least, most = event.squared_sensitivity, 4 * event.squared_sensitivity
+        if not least <= squared_diameter <= most:
+            raise ValueError("two rows cannot be so far apart, or so near")
+        return replace(event, squared_sensitivity=squared_diameter).of_group(self.rows)
 
     def for_rows(self, cost: Cost) -> Cost:
         """What events for one row may cost together, rounded down, so that they cost the unit no
@@ -194,6 +219,10 @@ class OpenUnit(Unit):
         if event.purpose is not Purpose.PERSONS:
             raise RuntimeError(f"{event.label} before the number of rows that count is known")
         return event.of_group(NEIGHBOURS[self.neighbours].steps)
+
+    def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
+        """The same; what two rows change says nothing of persons."""
+        return self.priced(event)
 
     def known(self, rows: int) -> Unit:
         """The unit once the number is known."""

@@ -196,7 +196,11 @@ class Released:
         children = self.children(self.residual(event))
         cells = math.prod(children)
         squared = math.prod(n * (n - 1) for n in children) if cells <= LARGEST_SCALED else 1
-        more = Fraction(event["squared_sensitivity"]) / (squared * self.group**2)
+        least, group = min(children, default=0), self.group
+        if children and self.manifest["protects"]["neighbours"] == "replace":
+            group //= 2  # rows that each are another one's
+            squared *= Fraction(2 * least, least - 1) if cells <= LARGEST_SCALED else 2
+        more = Fraction(event["squared_sensitivity"]) / (squared * group**2)
         factor = math.isqrt(more.numerator)
         if more.denominator > 1 or factor**2 != more or factor.bit_count() != 1:
             return 0

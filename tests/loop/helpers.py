@@ -10,6 +10,7 @@ from adaptive_qs.audit import audit as audit
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
 
@@ -41,8 +42,8 @@ def every_row(domain):
 class Recorder(audit.Recorder):
     """Mechanisms with a budget and a reproducible stream that keep every call."""
 
-    def __init__(self, rho, seed=0, filtered=False):
-        self.budget = Budget(rho, filtered=filtered)
+    def __init__(self, rho, seed=0, filtered=False, unit=ROWS):
+        self.budget = Budget(rho, filtered=filtered, unit=unit)
         super().__init__(self.budget, InsecureSeed(seed))
 
 

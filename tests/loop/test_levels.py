@@ -18,6 +18,7 @@ from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
 from adaptive_qs.loop.pricing import Offer
 from adaptive_qs.loop.select import Members
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import centered, variance_weight
 from adaptive_qs.table.coded import LevelCounter
 from adaptive_qs.workload.workload import Workload
@@ -231,6 +232,25 @@ def test_levels_are_offered_where_they_may_pay_and_only_there(monkeypatch):
 def test_large_marginals_are_offered_over_codes_alone(monkeypatch):
     monkeypatch.setattr(levels, "MOST_SPREAD", 20)
     assert at_levels(DOMAIN, [(0, 1), (0,)]) == ((0, 1), (0,))
+
+
+@pytest.mark.parametrize("residual", PAIRS)
+def test_no_row_in_anothers_place_moves_a_residual_at_levels_by_more_than_is_charged(
+    form, residual
+):
+    """All pairs of rows, each alone in a table."""
+
+    def call(row):
+        mechanisms = Recorder(rho=1.0, unit=Unit(None, 1, "replace"))
+        measure_residual(counted([row]), mechanisms, residual, 1e6)
+        return mechanisms.calls[0]
+
+    every = [call(row) for row in every_row(PLAIN)]
+    inputs = np.array([each.inputs.ravel() for each in every])
+    moved = ((inputs[:, None] - inputs) ** 2).sum(axis=-1)
+    assert moved.max() == every[0].event.squared_sensitivity
+    cost = measurement_cost(DOMAIN, residual, replaced=True)
+    assert cost * 4 / 2e6 == pytest.approx(float(every[0].event.rho))
 
 
 def test_noise_that_was_drawn_for_other_groups_is_not_taken_for_these():

@@ -24,6 +24,7 @@ from adaptive_qs.loop.measure import (
     measure_residual,
     measurement_cost,
 )
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import privacy_cost, variance_weight
 from adaptive_qs.table.coded import MAX_ROWS
 
@@ -85,6 +86,30 @@ def test_no_row_moves_the_input_by_more_than_the_declared_sensitivity(form, resi
         moved = (after.inputs - before.inputs).ravel().tolist()
         assert sum(x * x for x in moved) == before.event.squared_sensitivity
         assert after.event == before.event
+
+
+@pytest.mark.parametrize("rows_per_person", [None, 2])
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_no_row_in_anothers_place_moves_the_input_by_more_than_is_charged(
+    form, residual, rows_per_person
+):
+    """All pairs of rows: the worst moves it by exactly what is charged, but for the total, which
+    no replacement moves and which is charged as a row removed and another one added."""
+    unit = Unit("who" if rows_per_person else None, rows_per_person or 1, "replace")
+
+    def call(row):
+        mechanisms = Recorder(rho=1.0, unit=unit)
+        measure_residual(counter_of(DOMAIN, [row] * unit.rows), mechanisms, residual, 1e6)
+        return mechanisms.calls[0]
+
+    every = [call(row) for row in every_row(DOMAIN)]
+    inputs = np.array([each.inputs.ravel() for each in every])
+    moved = ((inputs[:, None] - inputs) ** 2).sum(axis=-1)
+    charged = every[0].event.squared_sensitivity
+    assert moved.max() == (charged if residual else 0)
+    cost = measurement_cost(DOMAIN, residual, replaced=True)
+    assert cost * unit.group**2 / 2e6 == pytest.approx(float(every[0].event.rho))
+    assert cost <= measurement_cost(DOMAIN, residual)
 
 
 @pytest.mark.parametrize("residual", [(), (0,), (1, 2), (0, 1, 2)])

@@ -1,6 +1,7 @@
 """Bugs in what protects persons."""
 
 from dataclasses import replace
+from fractions import Fraction
 from unittest import mock
 
 import numpy as np
@@ -9,6 +10,7 @@ from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.learn import persons as learnt
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.loop import measure
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
@@ -47,6 +49,13 @@ def replaced_persons():
     """Neighbours in which a person has other rows."""
     kind = {"rows_per_person": 2, "neighbours": "replace"}
     return audit(SCHEMA, 2, 4, rhos=(2.0,), sample_every=10**6, **kind)
+
+
+@checks.audited
+def replaced_rows():
+    """Neighbours with another row in the place of one."""
+    schema = SCHEMA.model_copy(update={"person": None})
+    return audit(schema, 2, 2, rhos=(2.0,), sample_every=10**6, neighbours="replace")
 
 
 def units_of_a_ledger():
@@ -106,6 +115,11 @@ def free_replacement():
     once = {**NEIGHBOURS, "replace": Relation(1, "replace")}
     with mock.patch("adaptive_qs.privacy.unit.NEIGHBOURS", once):
         yield
+
+
+@replaced(measure, "_diameter", "opposite rows taken for rows apart", replaced_rows)
+def nearer(original, domain, residual):
+    return max(original(domain, residual) / 2, Fraction(1))
 
 
 @replaced(persons.FewRows, "_read", "rows of a person that are not left out", replayed_persons)

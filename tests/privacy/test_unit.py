@@ -61,6 +61,19 @@ def test_what_rows_may_cost_never_costs_the_unit_more(rows, steps, units):
     assert unit.for_rows(budget).rho_units * unit.group**2 <= budget.rho_units
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_counts_that_two_rows_move_less_than_twice_cost_less(rows):
+    """K² times the squared distance of two rows; for rows added or removed it says nothing."""
+    event = GaussianEvent(Purpose.RESIDUAL, ("a",), 12, 100)
+    replaced, added = (Unit("who", rows, kind) for kind in ("replace", "add-remove"))
+    assert replaced.priced_counts(event, 32).squared_sensitivity == 32 * rows**2
+    assert replaced.priced_counts(event, None) == replaced.priced(event)
+    assert added.priced_counts(event, 32) == added.priced(event)
+    for impossible in (49, 11):
+        with pytest.raises(ValueError, match="cannot be so far apart, or so near"):
+            replaced.priced_counts(event, impossible)
+
+
 def tail(variance, least):
     """P[noise ≥ least] of the discrete Gaussian, summed."""
     weights = np.exp(-(np.arange(-400, 401) ** 2) / (2 * variance))

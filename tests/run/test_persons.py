@@ -13,6 +13,8 @@ from adaptive_qs.errors import AdaptiveQsError, InputError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, SelectionEvent
+from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.table.schema import Schema
 
@@ -243,6 +245,11 @@ def test_rows_are_not_measured_before_their_number_is_known():
     for event in (GaussianEvent(Purpose.ROWS, (), 1, 1), SelectionEvent(Purpose.SELECTION, (), 1)):
         with pytest.raises(RuntimeError, match="before the number of rows that count is known"):
             Unit.of("who", "auto", "replace").priced(event)
+    mechanisms = Mechanisms(Budget(1, unit=Unit.of("who", "auto", "replace")), InsecureSeed(1))
+    request = CountsRequest(GaussianEvent(Purpose.RESIDUAL, ("a",), 2, 9), np.arange(2), "", 4)
+    with pytest.raises(RuntimeError, match="before the number of rows that count is known"):
+        mechanisms.release_together([request])
+    assert mechanisms.ledger.events == ()
     budget = Budget(1, unit=Unit.of("who", "auto", "add-remove"))
     for other in (Unit("else", 3), ROWS):
         with pytest.raises(RuntimeError, match="is another one"):
