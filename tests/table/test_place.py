@@ -120,7 +120,7 @@ def test_a_table_without_one_of_both_is_refused():
     [
         ({"latitude": {"min": 48, "max": 49, "bins": 10}}, "name both, or none"),
         ({"name": "lat"}, "names of their own"),
-        ({"decimals": 0}, "a bin holds no number"),
+        ({"decimals": 0}, "must be two or more and ascend"),
         ({"latitude": {"column": "lat", "min": 49, "max": 48, "bins": 10}}, "must be two or more"),
     ],
 )
@@ -136,3 +136,8 @@ def test_neighbours_change_nothing_but_counts():
     report = audit(schema, 1, pairs=2)
     assert report.clean
     assert report.moved
+
+
+def test_labels_are_as_short_as_the_decimals():
+    labels = SCHEMA.columns[0].labels_of_codes()
+    assert (labels[0], labels[47]) == ("[48, 48.1) [11, 11.05)", "[48.2, 48.3) [11.35, 11.4)")

@@ -41,6 +41,12 @@ class Axis(BaseModel):
     bins: BinCount
     """Number of cells along the axis."""
 
+    def edges(self, decimals: int) -> tuple[float, ...]:
+        """Ends of the cells: at equal distances, but for what is rounded."""
+        low, width = self.min, (self.max - self.min) / self.bins
+        inner = (round(low + k * width, decimals) for k in range(1, self.bins))
+        return (self.min, *inner, self.max)
+
 
 class PlaceColumn(ColumnBase):
     """Places on a grid, one code for each cell; synthetic ones are points inside their cell.
@@ -70,9 +76,7 @@ class PlaceColumn(ColumnBase):
             NumericColumn(
                 name=axis.column or f"{self.name}: {part}",
                 type="numeric",
-                min=axis.min,
-                max=axis.max,
-                bins=axis.bins,
+                edges=axis.edges(self.decimals),
                 decimals=self.decimals,
                 outside="clip" if self.outside == "clip" else "refuse",
                 missing=self.missing,
