@@ -34,6 +34,8 @@ Cantelli's inequality chance goes beyond the first with probability 1/26 whateve
 and 3e-7 where it is normal."""
 LOST_COLUMN = 0.05
 """Total variation of a single column beyond that of a fresh sample."""
+BLIND = 0.5
+"""Total variation that chance may explain in every column, from which nothing can be judged."""
 LARGE_SHIFT = 0.5
 """Standard deviations by which a mean moves: a medium effect after Cohen 1988."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
@@ -120,6 +122,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("some off", "poor", lambda found: found.off,
              f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
              "sample"),
+        Rule("too few rows", "plain", lambda found: found.blind and not found.moved,
+             f"chance may take a fresh sample so far that {BLIND:.0%} of its rows are in another "
+             "cell, in every column: what looks good then is not said to serve for anything"),
         Rule("moved means", "fair", lambda found: found.moved,
              f"one moved by {LARGE_SHIFT} standard deviations of the true column, and by "
              f"{DOUBTFUL} of what chance moves it"),

@@ -119,7 +119,7 @@ def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
         if true is None or made is None:
             continue
         true, made = (np.sort(values[~np.isnan(values)]) for values in (true, made))
-        if len(true) and len(made):
+        if len(true) > 1 and len(made):  # one row says nothing of what chance may do
             found.append(_compared(column, true, made))
     return tuple(sorted(found, key=lambda c: (-c.off, not c.frequent_lost)))
 

@@ -234,8 +234,10 @@ def moved_means(evaluation: Evaluation) -> list[OrderedError]:
 def columns_sentence(evaluation: Evaluation, columns: Sequence[ColumnPair]) -> Sentence:
     """Which single columns are off; these come with the largest error first."""
     off = [c for c in columns if c.variation - c.fresh >= max(limit.LOST_COLUMN, c.doubt)]
-    moved = moved_means(evaluation)
+    moved, blind = moved_means(evaluation), is_blind(columns)
     text = "No single column is far off."
+    if blind:
+        text = "A table has so few rows that chance may explain any difference of single columns."
     if off:
         names = [
             f"{quoted(c.name)} ({share(c.variation, 2)}, a fresh sample {share(c.fresh, 2)})"
@@ -254,7 +256,12 @@ def columns_sentence(evaluation: Evaluation, columns: Sequence[ColumnPair]) -> S
     if moved:
         shifts = [f"{quoted(o.attribute)} ({signed(o.mean_shift, 1)})" for o in moved]
         text += f" Means that moved, in standard deviations: {named(shifts, 'ordered')}."
-    return Sentence(*word_for("columns", SimpleNamespace(off=off, moved=moved)), text)
+    return Sentence(*word_for("columns", SimpleNamespace(off=off, moved=moved, blind=blind)), text)
+
+
+def is_blind(columns: Sequence[ColumnPair]) -> bool:
+    """Whether so few rows are there that chance may explain any difference of single columns."""
+    return min((c.fresh + c.doubt for c in columns if c.codes > 1), default=0.0) >= limit.BLIND
 
 
 def copies_sentence(evaluation: Evaluation) -> Sentence | None:
@@ -517,6 +524,8 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
         ("models", models.grade),
         ("single rows", "good" if rows is None else rows.grade),
     )
+    if is_blind(found.columns):  # what looks good may be chance
+        uses = tuple((what, "plain" if grade == "good" else grade) for what, grade in uses)
     return Verdict(
         copies or overall_sentence(closeness, attack),
         copies is not None,

@@ -22,7 +22,7 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.cells import MixedCells, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, table_bytes
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, table_bytes
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
 from adaptive_qs.table.schema import Schema
 
@@ -206,6 +206,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
+        whole = joined(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 

@@ -217,7 +217,8 @@ def write_pages(
     """
     pages = iter(tables)
     first = next(pages)
-    columns = [schema.column(name) for name in first.column_names]
+    written = schema.written
+    columns = [written.get(name) or schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
     kind.declared(schema).write(chain([first], pages), texts, file)
 

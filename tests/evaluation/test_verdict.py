@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import limits as thresholds
+from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.marginals import OrderedError, UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Promise
@@ -36,6 +38,7 @@ from adaptive_qs.evaluation.verdict import (
     verdict,
 )
 from adaptive_qs.pages.words import combination
+from adaptive_qs.table.coded import CodedTable
 
 from .made import made_evaluation, made_schema, membership, queries, tables, utility
 
@@ -424,3 +427,18 @@ def test_every_threshold_is_defined_for_readers():
         assert str(value) in text
     assert f"at least {thresholds.LEAST_EFFECT}," in text
     assert f"more than {thresholds.DOUBTFUL} standard" in text
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8, 400])
+def test_a_table_of_few_rows_is_not_said_to_serve(rows):
+    """Fresh samples: of 400 rows of two values, chance explains a tenth of them at most."""
+    rng = np.random.default_rng(rows)
+    domain = Domain.from_sizes({"a": 2, "b": 3, "c": 2})
+    both = (
+        CodedTable.from_codes(domain, [rng.integers(0, n, rows) for n in domain.sizes])
+        for _ in range(2)
+    )
+    judged = verdict(findings(evaluate(*both)), None)
+    served = [what for what, grade in judged.uses if grade == "good"]
+    assert (judged.columns.word == "too few rows") == (rows < 400) == (served == [])
+    assert ("single columns" in served) == (rows == 400)

@@ -144,6 +144,14 @@ class ColumnBase(BaseModel):
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
+    @property
+    def parts(self) -> tuple[ColumnBase, ...]:
+        """Columns of the data that are one here, as they are written; none where it is its own.
+
+        A type that has such also has ``together`` and ``split``; see :mod:`.place`.
+        """
+        return ()
+
     # The layout of the codes.
 
     @property
@@ -328,6 +336,14 @@ class ColumnBase(BaseModel):
         labels = [*labels, marker] if self.missing else labels
         assert len(labels) == self.size
         return tuple(labels)
+
+    def together(self, parts: list[pa.Array]) -> pa.Array:
+        """Cells of the ``parts``, as text, as cells of this column."""
+        raise AssertionError(f"column {self.name!r} has no parts")
+
+    def split(self, values: pa.Array) -> list[pa.Array]:
+        """Decoded values as those of the ``parts``."""
+        raise AssertionError(f"column {self.name!r} has no parts")
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Values of the declared type as CSV has them; null where missing."""

@@ -40,7 +40,7 @@ from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceE
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
-from adaptive_qs.table.encode import encode_chunk, read_table
+from adaptive_qs.table.encode import encode_chunk, joined, read_table
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
 from adaptive_qs.table.files import inside, private_folder
@@ -166,6 +166,7 @@ def _see(parts: Sequence[Part]) -> None:
 def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
     """The parts of a file, each of about so many bytes, where it can be read in parts."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
+        source = joined(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
 
@@ -175,13 +176,14 @@ def _encode(part: Part, reader: Reader) -> Codes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
+        source = joined(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
                 kept.extend(encode_chunk(column, cells, source.label))
     none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
-    joined = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
-    return Codes(reader.schema.domain(), joined)
+    whole = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
+    return Codes(reader.schema.domain(), whole)
 
 
 @_safely
