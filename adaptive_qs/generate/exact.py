@@ -40,7 +40,7 @@ from adaptive_qs.residual import ReferenceModel
 
 Array = NDArray[np.float64]
 
-BLOCK_CELLS = 2**10
+BLOCK_CELLS = 2**12
 """Cells of a block of attributes, through whose table cliques reach the joint distribution."""
 MOST_PARAMETERS = 2**18
 """Cells of all measured residuals together that an exact fit takes on."""
@@ -50,8 +50,9 @@ ROUGH = 1.0
 """The same while κ is being found."""
 PRIOR_ROUNDS = 4
 """How often κ is adjusted at most."""
-STEPS = 250
-"""Most steps for one κ."""
+STEPS, ROUGH_STEPS = 250, 50
+"""Most steps for one κ, and while it is being found: far from the κ that follows they would be in
+vain."""
 REMEMBERED = 10
 """Pairs of steps and gradients that the quasi-Newton method keeps."""
 
@@ -80,25 +81,27 @@ class Joint:
     def marginal(self, array: Array, clique: Clique) -> Array:
         """Sums of an array over all cells, shaped like the marginal over a clique."""
         out = np.zeros(self.domain.shape(clique))
-        _sum_out(out.reshape(-1), array, self._sizes, self._steps(clique))
+        _sum_out(out.reshape(-1), array, *self._runs(clique))
         return out
 
     def add(self, array: Array, table: Array, clique: Clique) -> None:
         """Add a table over a clique to an array over all cells, in place."""
-        _spread(array, np.ravel(table), self._sizes, self._steps(clique))
+        _spread(array, np.ravel(table), *self._runs(clique))
 
-    def _steps(self, clique: Clique) -> NDArray[np.int64]:
-        """How far a step along each attribute leads in the marginal of a clique."""
-        steps = np.zeros(len(self.domain), dtype=np.int64)
-        shape = self.domain.shape(clique)
-        for axis, attribute in enumerate(clique):
-            steps[attribute] = math.prod(shape[axis + 1 :])
-        return steps
+    def _runs(self, clique: Clique) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Runs of attributes that are all in a clique or all not: the combinations of codes of
+        each, and how far a step along it leads in the marginal (0 where it is not in it)."""
+        sizes, steps, cells = [], [], 1
+        for inside, run in groupby(reversed(range(len(self.domain))), lambda i: i in clique):
+            sizes.append(self.domain.size(tuple(run)))
+            steps.append(cells if inside else 0)
+            cells *= sizes[-1] if inside else 1
+        return np.array(sizes[::-1]), np.array(steps[::-1])
 
 
 @njit(cache=True, nogil=True)
 def _next_run(digits, cell, sizes, steps):  # type: ignore[no-untyped-def]
-    """Where the next run along the last attribute begins in a marginal; ``digits`` move on."""
+    """Where the next run along the last attributes begins in a marginal; ``digits`` move on."""
     axis = sizes.size - 2
     while axis >= 0:
         digits[axis] += 1
@@ -114,20 +117,30 @@ def _next_run(digits, cell, sizes, steps):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _sum_out(out, array, sizes, steps):  # type: ignore[no-untyped-def]
     digits = np.zeros(sizes.size, np.int64)
-    last, cell = sizes.size - 1, 0
-    for first in range(0, array.size, sizes[last]):
-        for v in range(sizes[last]):
-            out[cell + v * steps[last]] += array[first + v]
+    run, cell = sizes[-1], 0
+    for first in range(0, array.size, run):
+        if steps[-1] > 0:
+            for v in range(run):
+                out[cell + v] += array[first + v]
+        else:
+            total = 0.0
+            for v in range(run):
+                total += array[first + v]
+            out[cell] += total
         cell = _next_run(digits, cell, sizes, steps)
 
 
 @njit(cache=True, nogil=True)
 def _spread(array, table, sizes, steps):  # type: ignore[no-untyped-def]
     digits = np.zeros(sizes.size, np.int64)
-    last, cell = sizes.size - 1, 0
-    for first in range(0, array.size, sizes[last]):
-        for v in range(sizes[last]):
-            array[first + v] += table[cell + v * steps[last]]
+    run, cell = sizes[-1], 0
+    for first in range(0, array.size, run):
+        if steps[-1] > 0:
+            for v in range(run):
+                array[first + v] += table[cell + v]
+        else:
+            for v in range(run):
+                array[first + v] += table[cell]
         cell = _next_run(digits, cell, sizes, steps)
 
 
@@ -296,7 +309,7 @@ def fit_exactly(
             joint.add(log_q, scale, (i,))
     closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
     orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
-    clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS + 1) * STEPS)
+    clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS * ROUGH_STEPS + STEPS))
     for order in orders:
         residuals = Residuals(joint, model, [c for c in closure if len(c) <= order])
         dual = _Dual(residuals, log_q, total)
@@ -311,11 +324,11 @@ def _fit_order(dual: _Dual, clock: _Clock) -> tuple[Array, float]:
     """θ and the κ that agrees with it."""
     theta, kappa = dual.start(), 1.0
     for _ in range(PRIOR_ROUNDS):
-        theta = dual.minimised(theta, kappa, ROUGH, clock)
+        theta = dual.minimised(theta, kappa, ROUGH, ROUGH_STEPS, clock)
         before, kappa = kappa, dual.evidence_weight(theta, kappa)
         if abs(kappa - before) <= 0.1 * kappa:
             break
-    return dual.minimised(theta, kappa, TOLERANCE, clock), kappa
+    return dual.minimised(theta, kappa, TOLERANCE, STEPS, clock), kappa
 
 
 class _Clock:
@@ -372,9 +385,11 @@ class _Dual:
         value = log_sum - float(theta @ self._wanted) + 0.5 * float(theta @ pull)
         return value, self._residuals.of(p) - self._wanted + pull
 
-    def minimised(self, theta: Array, kappa: float, tolerance: float, clock: _Clock) -> Array:
+    def minimised(
+        self, theta: Array, kappa: float, tolerance: float, steps: int, clock: _Clock
+    ) -> Array:
         """θ near the minimum for κ, from a first guess: the gradient is within ``tolerance``
-        standard deviations of the noise, where ``STEPS`` steps get there."""
+        standard deviations of the noise, where so many steps get there."""
         if not theta.size:
             return theta
         std = np.sqrt(self._noise)
@@ -384,7 +399,7 @@ class _Dual:
             near = np.abs(gradient / std).max() <= tolerance
             return value, np.zeros_like(gradient) if near else gradient  # zero ends the search
 
-        options = {"maxiter": STEPS, "maxcor": REMEMBERED, "gtol": 0.0, "ftol": 0.0}
+        options = {"maxiter": steps, "maxcor": REMEMBERED, "gtol": 0.0, "ftol": 0.0}
         found = minimize(
             objective, theta, jac=True, method="L-BFGS-B", options=options,
             callback=lambda _: clock.tick(),

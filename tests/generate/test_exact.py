@@ -231,6 +231,7 @@ def test_a_fit_that_stays_far_from_its_optimum_gives_way_to_chains(monkeypatch, 
     """A few steps of an exact fit do not reach what a release of hardly any noise says; from a
     frame and from a file alike."""
     monkeypatch.setattr(exact, "STEPS", 1)
+    monkeypatch.setattr(exact, "ROUGH_STEPS", 1)
     quick = partial(SynthesisSettings, fit_rows=2_000)
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", quick)
     rng = np.random.default_rng(0)

@@ -178,11 +178,12 @@ def recomputed() -> list[str]:
     rng = np.random.default_rng(0)
     domain = SCHEMA.domain()
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 300) for n in domain.sizes])
-    job = Synthesis.of(SCHEMA, 2, 1.0)
+    rho = 0.1  # pairs are measured together, and the triple chosen
+    job = Synthesis.of(SCHEMA, 3, rho)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job.publish(
-            table, Mechanisms(Budget(1.0, filtered=True), InsecureSeed(0)), folder, sampled=False
+            table, Mechanisms(Budget(rho, filtered=True), InsecureSeed(0)), folder, sampled=False
         )
         return recompute.problems(folder / "release.zip")
 

@@ -224,13 +224,14 @@ def filtered(folder: Folders) -> Iterator[str]:
     """A loop that forgets what exact accounting adds to the cost of its choices is stopped.
 
     Wherever the budget is kept; its charges are within zCDP. A loop that does not is not stopped,
-    and releases charges that other code finds within the μ that is stated.
+    and releases charges that other code finds within the μ that is stated. Triples are chosen here,
+    after all pairs were measured together.
     """
     careless = mock.patch("adaptive_qs.loop.pricing.choice_cost", lambda rho, _: rho)
     for entry in SYNTHESIS:
         fresh = new_ledger(folder())
         begun = copied(fresh, folder())
-        watch(entry, rows(ROWS), folder(), ledger=begun, stop_after=STOPPED)
+        watch(entry, rows(ROWS), folder(), ways=3, ledger=begun, stop_after=STOPPED)
         for how, given in {
             "in memory": {},
             "on a ledger": {"ledger": fresh},
@@ -240,10 +241,10 @@ def filtered(folder: Folders) -> Iterator[str]:
             if "ledger" in given:
                 kept["ledger"] = copied(given["ledger"], folder())
             with careless:
-                error = watch(entry, rows(ROWS), folder(), **kept).error
+                error = watch(entry, rows(ROWS), folder(), ways=3, **kept).error
             if "that exact accounting has left" not in str(error):
                 yield f"{entry}, {how}: more than exact accounting allows is granted"
-            run = watch(entry, rows(ROWS), folder(), **given)
+            run = watch(entry, rows(ROWS), folder(), ways=3, **given)
             if run.error is not None:
                 yield f"{entry}, {how}: ended by {run.error!r}"
                 continue
