@@ -16,12 +16,19 @@ from adaptive_qs.generate.targets import positive_shares, single_targets
 from adaptive_qs.loop import DEFAULT_RULE, SELECTION_RULES
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
 from adaptive_qs.loop.levels import at_levels, closure_at_levels, with_levels
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
+from adaptive_qs.loop.measure import (
+    CELLS_ALONE,
+    ConditionalPlanner,
+    Strategies,
+    measure_residuals,
+    measurement_cost,
+)
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
+from adaptive_qs.strategy.columns import noise_of
 from adaptive_qs.table.coded import Counter, LevelCounter, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
@@ -55,27 +62,44 @@ def initial_share(domain: Domain, rho: float, total: float) -> float:
     return float(np.clip(0.5 * error**0.4, 0.1, 0.9))
 
 
-def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
-    """Measure the number of rows with ``rho``; the model has a uniform reference."""
-    model = ReferenceModel(counter.domain, uniform_reference(counter.domain))
+def measure_total(
+    counter: MarginalCounter,
+    mechanisms: Mechanisms,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
+) -> ReferenceModel:
+    """Measure the number of rows with ``rho``; the model has a uniform reference, and the noise of
+    these strategies."""
+    reference = uniform_reference(counter.domain)
+    model = ReferenceModel(counter.domain, reference, column_noise=noise_of(strategies))
     precision = 2 * rho / measurement_cost(counter.domain, ())
-    _measure(model, counter, mechanisms, {(): precision})
+    _measure(model, counter, mechanisms, {(): precision}, strategies)
     return model
 
 
 def measure_one_way(
-    counter: MarginalCounter, mechanisms: Mechanisms, model: ReferenceModel, rho: float
+    counter: MarginalCounter,
+    mechanisms: Mechanisms,
+    model: ReferenceModel,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
 ) -> None:
     """Measure every one-way residual, and the total as part of them, with ``rho`` in all.
 
     A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
     with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
-    _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho))
+    plan = one_way_plan(counter.domain, rho, strategies)
+    _measure(model, counter, mechanisms, plan, strategies)
 
 
-def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
-    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual."""
+def one_way_plan(
+    domain: Domain, rho: float, strategies: Strategies = CELLS_ALONE
+) -> dict[Clique, float]:
+    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual.
+
+    A column with a strategy gets the ρ that it would get for its cells.
+    """
     precision = one_way_precisions(domain, rho)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
@@ -83,6 +107,8 @@ def one_way_plan(domain: Domain, rho: float) -> dict[Clique, float]:
     unit = 2 * rho / cost
     precisions: dict[Clique, float] = {(): unit * total_precision}
     precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
+    for i, strategy in strategies.items():
+        precisions[i,] *= measurement_cost(domain, (i,)) / strategy.cost
     return precisions
 
 
@@ -91,10 +117,12 @@ def _measure(
     counter: Counter,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
+    strategies: Strategies,
 ) -> dict[Clique, float]:
     """Measure residuals with these precisions, all or none; their noise variances."""
     variances = {residual: 1 / precision for residual, precision in precisions.items()}
-    for residual, values in measure_residuals(counter, mechanisms, variances).items():
+    found = measure_residuals(counter, mechanisms, variances, strategies)
+    for residual, values in found.items():
         model.update(residual, values, precisions[residual])
     return variances
 
@@ -174,6 +202,7 @@ class LoopResult:
     model: ReferenceModel
     rounds: tuple[Round, ...]
     initial_rho: float
+    strategies: Strategies
 
 
 def run_loop(
@@ -184,6 +213,7 @@ def run_loop(
     settings: LoopSettings | None = None,
     workers: int = 1,
     on_round: Callable[[Round, float], None] | None = None,
+    strategies: Strategies = CELLS_ALONE,
 ) -> LoopResult:
     """Spend ``rho`` on the marginals that most improve the workload.
 
@@ -195,6 +225,7 @@ def run_loop(
         settings: see there.
         workers: threads that score candidates; the result does not depend on it.
         on_round: called after each round with the round and the part of ``rho`` spent.
+        strategies: how single columns are measured, from public quantities.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
@@ -202,27 +233,29 @@ def run_loop(
     settings = settings or LoopSettings()
     domain = counter.domain
     candidates = measurable_cliques(workload)
-    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE)
+    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE, strategies)
     share = settings.initial_share or initial_share(domain, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
     initial_rho -= initial_rounding
-    measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE)
+    measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE, strategies)
     if settings.reference == "product":
-        model = ReferenceModel(domain, product_reference(model), model.estimates)
+        model = ReferenceModel(
+            domain, product_reference(model), model.estimates, model.column_noise
+        )
     rounds: list[Round] = []
     if not candidates:
-        return LoopResult(model, (), initial_rho)
+        return LoopResult(model, (), initial_rho, strategies)
 
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
     if settings.levels and settings.reference == "product":
         domain = with_levels(domain, model, candidates, left)
         candidates = at_levels(domain, candidates)
-        model = ReferenceModel(domain, model.reference, model.estimates)
+        model = ReferenceModel(domain, model.reference, model.estimates, model.column_noise)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
-    costs = [measurement_cost(domain, residual) for residual in closure]
+    costs = [measurement_cost(domain, residual, strategies) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     priorities = workload.priorities([domain.columns(clique) for clique in candidates])
     make: RuleMaker = SELECTION_RULES[settings.rule]
@@ -251,7 +284,7 @@ def run_loop(
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)
         before = model.marginal(clique)
-        variances = _measure(model, counted, mechanisms, changed)
+        variances = _measure(model, counted, mechanisms, changed, strategies)
         for residual in changed:
             precision[position[residual]] = model.precision(residual)
         moved = projected_distance(model.marginal(clique), before, model.total)
@@ -260,7 +293,7 @@ def run_loop(
         rounds.append(Round(clique, variances, budget, moved, expected, rescored))
         if on_round:
             on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
-    return LoopResult(model, tuple(rounds), initial_rho)
+    return LoopResult(model, tuple(rounds), initial_rho, strategies)
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual import axis_weight, centered, privacy_cost
+from adaptive_qs.strategy.columns import ColumnStrategy
 from adaptive_qs.table.coded import Counter
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
@@ -31,6 +33,10 @@ from adaptive_qs.table.coded import Counter
 # at the next coarser one; of m groups that are one, Ξ takes n_i/m of their sum, rounded to an
 # integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
 # row moves it by more than n_i(n_i − 1).
+#
+# A single column whose workload asks for more than its cells has a strategy: Mv + discrete Gaussian
+# is released, and the residual is M⁺ of that. Its σ² is that of independent noise in each cell with
+# as much variance in all, so that precisions, weights and averages are as of any other residual.
 #
 # Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
 # power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
@@ -54,8 +60,17 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
     return cell_scale(domain, residual) <= MAX_SCALE
 
 
-def measurement_cost(domain: Domain, residual: Clique) -> float:
+Strategies = Mapping[int, ColumnStrategy]
+"""How single columns are measured, by attribute; the others by their cells."""
+CELLS_ALONE: Strategies = MappingProxyType({})
+
+
+def measurement_cost(
+    domain: Domain, residual: Clique, strategies: Strategies = CELLS_ALONE
+) -> float:
     """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²)."""
+    if (strategy := _strategy_of(residual, strategies)) is not None:
+        return strategy.cost
     return privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
 
 
@@ -66,8 +81,15 @@ def measure_residual(
     return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
+def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
+    return strategies.get(residual[0]) if len(residual) == 1 else None
+
+
 def measure_residuals(
-    counter: Counter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+    counter: Counter,
+    mechanisms: Mechanisms,
+    noise_variances: Mapping[Clique, float],
+    strategies: Strategies = CELLS_ALONE,
 ) -> dict[Clique, NDArray[np.float64]]:
     """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
@@ -77,18 +99,53 @@ def measure_residuals(
             then draws.
         noise_variances: for each residual τ the variance σ² of the equivalent noise on the
             marginal's cells (rows²).
+        strategies: how single columns are measured.
 
     Returns:
-        ζ_τ + N(0, σ² ⊗Π_i) for each τ: zero-sum along every axis.
+        ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum along
+        every axis.
     """
     domain = counter.domain
     counter.prepare(noise_variances)
-    requests = [_request(counter, *measured) for measured in noise_variances.items()]
+    measured = [
+        (residual, variance, _strategy_of(residual, strategies))
+        for residual, variance in noise_variances.items()
+    ]
+    requests = [
+        _request(counter, residual, variance)
+        if strategy is None
+        else _strategy_request(counter, residual, variance, strategy)
+        for residual, variance, strategy in measured
+    ]
     outputs = mechanisms.release_together(requests)
     return {
         residual: centered(noisy / _scale(domain, residual, variance), domain, residual)
-        for (residual, variance), noisy in zip(noise_variances.items(), outputs)
+        if strategy is None
+        else strategy.estimate(noisy / _finer(strategy, variance))
+        for (residual, variance, strategy), noisy in zip(measured, outputs)
     }
+
+
+def _strategy_request(
+    counter: Counter, residual: Clique, noise_variance: float, strategy: ColumnStrategy
+) -> CountsRequest:
+    finer = _finer(strategy, noise_variance)
+    squared = strategy.squared_sensitivity * finer**2
+    # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
+    variance = Fraction(noise_variance) * squared / Fraction(strategy.cost)
+    event = GaussianEvent(
+        Purpose.RESIDUAL, counter.domain.clique_names(residual), squared, variance
+    )
+    return CountsRequest(event, strategy.answers(counter.count(residual)) * finer, strategy.digest)
+
+
+def _finer(strategy: ColumnStrategy, noise_variance: float) -> int:
+    """A power of two that the answers to a strategy are multiplied by."""
+    finer, largest = 1, int(abs(strategy.integers).max())
+    own = noise_variance * strategy.squared_sensitivity / strategy.cost
+    while own * finer**2 < FINE_NOISE**2 and 2 * finer * largest <= MAX_FACTOR:
+        finer *= 2
+    return finer
 
 
 def _request(counter: Counter, residual: Clique, noise_variance: float) -> CountsRequest:
