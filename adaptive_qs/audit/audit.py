@@ -543,8 +543,8 @@ def audit(
 
     Args:
         schema: the tables follow it.
-        queries: what is answered; `synthesize` takes the marginals of its attribute sets.
-            Where the schema leaves bins or values open, sets of attributes and families.
+        queries: what is answered, and what tables are to serve. Where the schema leaves bins or
+            values open, sets of attributes and families.
         pairs: pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
