@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.integer import GridFactor, integer_answers, on_grid, table_estimate
 from adaptive_qs.strategy.optimal import solve
 from adaptive_qs.strategy.solution import CenteringFactor
@@ -20,9 +20,9 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 # The residual of a single column is what both kinds of its uses need: prefixes and ranges of it,
 # and of every pair that it is in, have most of their error from there; and the cells of every
-# marginal that holds it. A strategy that is optimal for ranges alone makes cells half as much
-# noisier again, one for cells makes ranges two to four times as noisy. So a column gets the
-# strategy that is best for both together, each error relative to the least that it can be:
+# marginal that holds it. Of a hundred codes, a strategy that is optimal for prefixes alone makes
+# cells half as noisy again as they need be, and one for cells prefixes twice as noisy. So a column
+# gets the strategy that is best for both together, each error relative to the least that it can be:
 #
 #     minimise tr(G V⁺) / L_G + tr(Π V⁺) / L_Π     with G the Gram matrix of the subworkload
 #
@@ -32,12 +32,13 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-GRID_BITS = 20
-"""Bits of the coefficients: answers to 2⁴⁰ rows, and a power of four times them, stay below 2⁶²."""
+GRID_BITS = 16
+"""Bits of the coefficients, which keep a ten-thousandth of the error and leave room for noise: it
+is at most 2⁴⁶ for a budget that leaves cells with 2³⁰ rows of noise."""
 MOST_CODES = 512
 """Most codes of a column that gets a strategy: its matrix is a part of the release."""
-LARGEST = 2 ** (GRID_BITS + 2)
-"""Coefficients beyond it are none of a strategy."""
+LARGEST = 2**20
+"""Coefficients beyond it are none of a strategy: answers to 2⁴⁰ rows stay below 2⁶²."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class ColumnStrategy:
     @property
     def digest(self) -> str:
         """SHA-256 of M, in hexadecimal digits."""
-        return hashlib.sha256(self.factor.digest.encode()).hexdigest()
+        return self.factor.digest
 
     def answers(self, counts: Integers) -> Integers:
         """Mv, exactly."""
@@ -120,7 +121,8 @@ def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
     decomposition = decompose_workload(replace(workload, parts=parts))
     for residual, number in zip(decomposition.residuals, decomposition.class_of.tolist()):
         if len(residual) == 1 and 1 < workload.domain.sizes[residual[0]] <= MOST_CODES:
-            strategy = _strategy_for(decomposition.subworkloads[number])
+            with linear_algebra().limit(limits=1):  # the same integers for any number of threads
+                strategy = _strategy_for(decomposition.subworkloads[number])
             if strategy is not None:
                 found[residual[0]] = strategy
     return found
@@ -135,14 +137,12 @@ def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
     """The one that is best for a subworkload and for cells; None where cells are best for both."""
     (size,) = asked.shape
     cells = Subworkload(asked.shape, (Term(1.0, (CenteredAxis(Marginal(size)),)),))
-    terms = tuple(
-        replace(term, scale=term.scale / solve(one).objective)
-        for one in (asked, cells)
-        for term in one.terms
-    )
-    (factor,) = on_grid(
-        solve(Subworkload(asked.shape, terms)).strategy, GRID_BITS, of_residual=True
-    ).factors
+    terms: list[Term] = []
+    for one in (asked, cells):
+        least = solve(one).objective
+        terms += [replace(term, scale=term.scale / least) for term in one.terms]
+    best = solve(Subworkload(asked.shape, tuple(terms))).strategy
+    (factor,) = on_grid(best, GRID_BITS, of_residual=True).factors
     if isinstance(factor, CenteringFactor):
         return None
     assert isinstance(factor, GridFactor)

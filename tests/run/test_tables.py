@@ -58,22 +58,19 @@ def test_a_table_serves_the_prefixes_that_its_workload_asks_for(frame):
     assert served < plain
 
 
-def test_prefixes_of_a_column_are_released_with_two_thirds_of_the_noise_for_little_more_in_cells(
-    frame,
-):
-    served, plain = (fitted(frame, CELLS, part).release_.model() for part in (PREFIXES, HEAVIER))
-    for i in (0, 1):
-        n = served.domain.sizes[i]
-        sums = np.tril(np.ones((n, n)))
-        ratios = []
-        for rows in (sums, np.eye(n)):
-            stds = [
-                np.sqrt(np.maximum(np.diag(rows @ shape @ rows.T), 0.0) / model.precision((i,)))
-                for model, shape in ((served, served.column_noise[i]), (plain, np.eye(n) - 1 / n))
-            ]
-            ratios.append(stds[0].mean() / stds[1].mean())
-        assert ratios[0] < 0.67
-        assert ratios[1] < 1.15
+def test_a_charge_buys_prefixes_with_two_thirds_of_the_noise_for_little_more_in_cells(frame):
+    strategies = fitted(frame, CELLS, PREFIXES).release_.strategies
+    for strategy in strategies.values():
+        n = len(strategy.noise)
+        sums, cells = np.tril(np.ones((n, n)))[:-1], np.eye(n)  # all rows are no prefix of a column
+
+        def ratio(rows, strategy=strategy, n=n):
+            served = np.diag(rows @ strategy.noise @ rows.T) * strategy.cost
+            plain = np.diag(rows @ (np.eye(n) - 1 / n) @ rows.T) * (n - 1) / n
+            return np.sqrt(served).mean() / np.sqrt(plain).mean()
+
+        assert ratio(sums) < 0.67
+        assert 1 < ratio(cells) < 1.15
 
 
 def test_the_release_holds_how_columns_were_measured(frame, tmp_path):

@@ -55,7 +55,7 @@ def test_a_column_is_measured_as_well_as_can_be_for_its_queries_and_its_cells_to
     integers = strategy.integers.astype(float)
     squared = (integers**2).sum(axis=0).max()
     found = both(gram, np.linalg.pinv(integers.T @ integers) * squared, least)
-    # Solvers stop 1e-4 from the optimum, and integers of 20 bits keep all of that.
+    # Solvers stop 1e-4 from the optimum, and integers of 16 bits keep all of that.
     assert least_error(balanced) <= found * (1 + 1e-6) <= least_error(balanced) * (1 + 3e-4)
     cells = (np.eye(n) - 1 / n) * (n - 1) / n
     assert found < both(gram, cells, least)
