@@ -63,6 +63,9 @@ class ReferenceModel:
         domain: the attributes, with their levels.
         reference: q_i, one strictly positive distribution per attribute.
         estimates: residual estimates to start from.
+        column_noise: for attributes whose own residual is measured by a strategy, the covariance of
+            its noise at precision 1, shape (n, n) and with trace n − 1; of all other residuals it
+            is ⊗(I − 11ᵀ/n).
 
     Raises:
         ValueError: a reference that is not a strictly positive distribution of the right size.
@@ -73,6 +76,7 @@ class ReferenceModel:
         domain: Domain,
         reference: Sequence[Array],
         estimates: Mapping[Clique, ResidualEstimate] | None = None,
+        column_noise: Mapping[int, Array] | None = None,
     ) -> None:
         if tuple(q.shape for q in reference) != tuple((n,) for n in domain.sizes):
             raise ValueError("the reference needs one distribution per attribute, of its size")
@@ -80,6 +84,7 @@ class ReferenceModel:
             raise ValueError("each reference distribution must be strictly positive and sum to 1")
         self.domain = domain
         self.reference = tuple(reference)
+        self.column_noise = dict(column_noise or {})
         self._uniform = not domain.groupings and all(np.ptp(q) == 0 for q in reference)
         codes = [domain.columns((i,))[0] for i in range(domain.positions)]
         self._shares = [
@@ -387,14 +392,17 @@ def is_measured(
     return several in estimates and all(tau in estimates for tau in domain.below(several))
 
 
-def group_variance(model: ReferenceModel, attribute: int, codes: int) -> float:
-    """Variance of the sum of so many cells of a one-way marginal (rows²).
+def group_variance(model: ReferenceModel, attribute: int, codes: Sequence[int]) -> float:
+    """Variance of the sum of some cells of a one-way marginal (rows²).
 
-    Residual noise σ² (I − 11ᵀ/n) adds σ² g (1 − g/n), the number of rows (g/n)² σ₀².
+    Residual noise σ² (I − 11ᵀ/n) adds σ² g (1 − g/n), noise of covariance σ² C what C has over the
+    codes, and the number of rows (g/n)² σ₀².
     """
-    n = model.domain.sizes[attribute]
-    part = codes / n
-    return _variance(model, (attribute,)) * codes * (1 - part) + _variance(model, ()) * part**2
+    part = len(codes) / model.domain.sizes[attribute]
+    shape = model.column_noise.get(attribute)
+    chosen = list(codes)
+    own = len(codes) * (1 - part) if shape is None else float(shape[np.ix_(chosen, chosen)].sum())
+    return _variance(model, (attribute,)) * own + _variance(model, ()) * part**2
 
 
 def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
@@ -409,7 +417,9 @@ def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
     for tau in domain.below(clique):
         held = dict(zip(domain.columns(tau), tau))
         factors = [
-            axis_variances(domain, position, held.get(column), len(tau) == 1)
+            _strategy_variances(model, position)
+            if tau == (column,) and column in model.column_noise
+            else axis_variances(domain, position, held.get(column), len(tau) == 1)
             for position, column in zip(clique, columns)
         ]
         added = _product(factors)
@@ -422,6 +432,17 @@ def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
             added = added * (1 + sum(np.ix_(*more))) ** 2
         variance = variance + _variance(model, tau) * added
     return variance
+
+
+def _strategy_variances(model: ReferenceModel, position: int) -> Array:
+    """:func:`axis_variances` of a single column that was measured by a strategy: what its noise
+    adds to each group of a level."""
+    (code,) = model.domain.columns((position,))
+    noise = model.column_noise[code]
+    if code != position:
+        groups = model.domain.groups(code, position)
+        noise = groups.sums(groups.sums(noise, 0), 1)
+    return np.diagonal(noise)
 
 
 def _codes_in(domain: Domain, position: int) -> Array:
@@ -473,7 +494,11 @@ def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float
                     along = [-1 if other == axis else 1 for other in range(len(clique))]
                     outer = outer * (q - 1 / q.size if i in pi else q).reshape(along)
             weight = weight + factor[pi] * outer
-        variance += _variance(model, tau) * privacy_cost(domain, tau) * np.square(weight)
+        own: Array | float = privacy_cost(domain, tau)
+        if len(tau) == 1 and tau[0] in model.column_noise:
+            along = [-1 if i in tau else 1 for i in clique]
+            own = np.diagonal(model.column_noise[tau[0]]).reshape(along)
+        variance += _variance(model, tau) * own * np.square(weight)
     return math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum()) / total
 
 
@@ -486,12 +511,20 @@ def _drawn_noise_l1(model: ReferenceModel, clique: Clique) -> float:
         noise = {}
         for tau in measured:
             precision = model.precision(tau)
-            drawn = rng.normal(scale=precision**-0.5, size=domain.shape(tau))
-            noise[tau] = ResidualEstimate(centered(np.asarray(drawn), domain, tau), precision)
+            drawn = np.asarray(rng.normal(scale=precision**-0.5, size=domain.shape(tau)))
+            if len(tau) == 1 and tau[0] in model.column_noise:
+                drawn = _root(model.column_noise[tau[0]]) @ drawn
+            noise[tau] = ResidualEstimate(centered(drawn, domain, tau), precision)
         found += float(
             np.abs(ReferenceModel(domain, model.reference, noise).marginal(clique)).sum()
         )
     return found / NOISE_DRAWS
+
+
+def _root(covariance: Array) -> Array:
+    """R with RRᵀ = C."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
 
 
 NOISE_DRAWS = 8

@@ -193,7 +193,8 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         delta: δ, by default 1e-9.
         rho: the zCDP budget, instead of ``epsilon``.
         workload: which marginals matter: a number of ways, several numbers, a workload file, or
-            a :class:`Workload`; by default all 2-way marginals.
+            a :class:`Workload`; by default all 2-way marginals. Where a file asks for ranges or
+            other queries, single columns are measured for these as well.
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
         rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
         generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.

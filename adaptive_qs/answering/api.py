@@ -15,7 +15,6 @@ from adaptive_qs.answering.plan import (
     Batch,
     BatchPlan,
     answers_limits,
-    check_learnable,
 )
 from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
@@ -25,7 +24,7 @@ from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, Limits, budget_of
+from adaptive_qs.run.job import Job, Limits, budget_of, check_learnable
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.schema import Schema

@@ -12,7 +12,7 @@ from typing import Any
 from adaptive_qs.answering.measure import MAX_ROWS, check_noise, divide_units, grid_bits
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
@@ -32,10 +32,8 @@ from adaptive_qs.strategy.solution import (
     SolverSettings,
 )
 from adaptive_qs.table.coded import CODE_BYTES
-from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.families import count_queries
 from adaptive_qs.workload.file import QuerySource, resolve_queries, workload_digest
-from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
 # Memory, time and output of an `answer` run, from public quantities.
@@ -250,26 +248,6 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
         f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
         f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
     )
-
-
-def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
-    """Refuse queries that depend on how many codes a column will have once it is learnt.
-
-    Raises:
-        WorkloadError: a custom matrix covers such a column; nothing has been spent.
-    """
-    names = workload.domain.names
-    learnt = {names.index(name) for name in schema.private_columns}
-    for part in workload.parts:
-        for index, clique in enumerate(part.cliques.tolist()):
-            if learnt.intersection(clique) and any(
-                isinstance(queries, Custom) for queries in part.queries(index)
-            ):
-                named = " x ".join(names[i] for i in clique)
-                raise WorkloadError(
-                    f"a custom matrix covers {named}, of which bins or values are still to be "
-                    "learnt: declare them"
-                )
 
 
 # The work of a run that answers queries.

@@ -22,7 +22,7 @@ from adaptive_qs.answering.answers import answer_batches
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
-from adaptive_qs.answering.plan import answers_limits, check_learnable
+from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.arguments import DEFAULT_SHARE, one_of
 from adaptive_qs.audit.tables import (
     FORMS,
@@ -46,15 +46,15 @@ from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, au
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, ROWS, RowsPerPerson, Unit
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Limits
-from adaptive_qs.run.tables import Tables, measure, tables_limits
+from adaptive_qs.run.job import Limits, check_learnable
+from adaptive_qs.run.tables import Served, Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.file import QuerySource, WorkloadFile, WorkloadSpec, resolve_queries
+from adaptive_qs.workload.file import QuerySource, WorkloadFile, other_queries, resolve_queries
 from adaptive_qs.workload.workload import Workload
 
 # The two things that spend budget, `Synthesizer.fit` and `answer`, with all that they publish.
@@ -93,6 +93,8 @@ class Synthesis:
     plan: Limits
     engine: str = DEFAULT_ENGINE
     scheduler: Any = None
+    asked: QuerySource = None
+    """The workload where it asks for more than the cells of marginals."""
 
     name = "synthesize"
 
@@ -120,7 +122,9 @@ class Synthesis:
         preprocessing_cost(schema, target.budget)
         domain = schema.widest_domain()
         marginals = resolve_queries(queries, domain).marginals()
-        return cls(schema, marginals, target, tables_limits(domain, marginals, max_memory, 1))
+        limits = tables_limits(domain, marginals, max_memory, 1)
+        asked = None if other_queries(queries) is None else queries
+        return cls(schema, marginals, target, limits, asked=asked)
 
     def at_ceiling(self) -> Self:
         """The same with the least memory that it can be planned for.
@@ -149,12 +153,15 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            work = Tables(marginals, "product", plan, target.left_of(target.budget).rho)
+            rho, served = target.left_of(target.budget).rho, Served.of(self.asked, marginals.domain)
+            work = Tables(marginals, "product", plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
-            workload: WorkloadSpec = marginals
-            if self.schema.open_columns:  # a file, where their sizes are still to be learnt
+            workload: Any = marginals if self.asked is None else self.asked
+            if (
+                self.asked is None and self.schema.open_columns
+            ):  # a file, where their sizes are still to be learnt
                 workload = folder / "workload.json"
                 workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
             model = Synthesizer(
@@ -535,8 +542,8 @@ def audit(
 
     Args:
         schema: the tables follow it.
-        queries: what is answered; `synthesize` takes the marginals of its attribute sets.
-            Where the schema leaves bins or values open, sets of attributes and families.
+        queries: what is answered, and what tables are to serve. Where the schema leaves bins or
+            values open, sets of attributes and families.
         pairs: pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.

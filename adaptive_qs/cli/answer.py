@@ -297,29 +297,6 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     return ("cells", text)
 
 
-def looked_at_of(
-    schema: Schema, spec: Any, plan: BatchPlan | ResourceExceeded, asked: RunOptions
-) -> tuple[Workload, LeftOut | None]:
-    """What `synthesize` would look at for the same workload, and what it would leave out.
-
-    Of queries other than marginals, which it does not take, the marginals over their sets of
-    attributes.
-
-    Raises:
-        ResourceExceeded: these queries have no ``plan``.
-    """
-    from adaptive_qs.errors import WorkloadError
-    from adaptive_qs.run.tables import looked_at
-
-    domain = schema.widest_domain()
-    try:
-        return looked_at(spec, domain, asked)
-    except WorkloadError:
-        if isinstance(plan, ResourceExceeded):
-            raise plan from None
-        return looked_at(plan.workload.marginals(), domain, asked)
-
-
 def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str, Any]:
     """What `synthesize` would make of a workload with the same budget.
 
@@ -558,6 +535,7 @@ def plan(
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
     from adaptive_qs.privacy.budget import checked_public_rows
+    from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
     rows = checked_public_rows(rows, "--rows")
@@ -574,7 +552,7 @@ def plan(
             if mechanism != "auto":  # which only answers have
                 raise
             planned, doubts = error, ()
-        looked, left_out = looked_at_of(described, spec, planned, run)
+        looked, left_out = looked_at(spec, described.widest_domain(), run)
     tables = tables_of(described, looked, run) if run.budgeted else None
     scoring, scored = scoring_of(looked, left_out, run)
     lines = [scored]

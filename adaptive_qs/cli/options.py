@@ -71,7 +71,12 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         ),
         _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
         _Entry("workload", "FILE", "Workload file: the queries to answer."),
-        _Entry("workload", "FILE", "Workload file: the marginals that matter.", of=("synthesize",)),
+        _Entry(
+            "workload",
+            "FILE",
+            "Workload file: the marginals or other queries that matter.",
+            of=("synthesize",),
+        ),
         _Entry("ways", "K", "Queries on all sets of K attributes; several as 1,2. (Default: 2.)"),
         _Entry(
             "ways",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,10 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batches
-from adaptive_qs.jsonfile import read_json
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.workload.axes import Circular, FirstCells, Range
-from adaptive_qs.workload.families import family_names, family_of
-from adaptive_qs.workload.file import WorkloadFile, WorkloadSpec, resolve_workload
+from adaptive_qs.workload.families import family_of
+from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
@@ -232,17 +230,10 @@ def resolve_compared(
             raise WorkloadError("the workload is over other attributes: build it on this schema")
         families = {family_of(q) for p in source.parts for q in p.joint or p.axis.values()}
         return _marginals_of(source), None if families == {"marginal"} else source
-    path = source if isinstance(source, str | Path) else None
-    if path is not None:
-        file = WorkloadFile.parse(read_json(path, WorkloadError), str(path))
-    elif isinstance(source, Mapping):
-        file = WorkloadFile.parse(source)
-    else:
+    make = other_queries(source)
+    if make is None:
         return resolve_workload(source, domain), None
-    label = "workload" if path is None else str(path)
-    if all(name == "marginal" for part in file.parts for name in family_names(part.queries)):
-        return file.workload(domain, label), None
-    queries = file.query_workload(domain, label)
+    queries = make(domain)
     return _marginals_of(queries), queries
 
 

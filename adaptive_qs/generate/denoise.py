@@ -31,7 +31,9 @@ ROUNDS = 60
 """Rounds of expectation-maximisation: the estimates hardly move after a few dozen."""
 
 
-def denoised_counts(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:
+def denoised_counts(
+    noisy: Array, noise_std: float, total: float, ordered: bool, independent: bool = True
+) -> Array:
     """Non-negative counts of a column's codes, nearer to the true ones than the noisy ones are.
 
     Args:
@@ -39,9 +41,14 @@ def denoised_counts(noisy: Array, noise_std: float, total: float, ordered: bool)
         noise_std: standard deviation of its noise (rows), positive.
         total: what the counts sum to (rows), positive.
         ordered: whether neighbouring codes are alike, and prefixes of them count.
+        independent: whether the noise of one cell says nothing of that of another. That of a
+            strategy does: its answers to ranges are precise already, and are kept as they are but
+            for the projection.
     """
-    projected = project_distribution if ordered else project_to_simplex
-    return 0.5 * (projected(noisy, total) + posterior_means(noisy, noise_std, total, ordered))
+    projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
+    if not independent:
+        return projected
+    return 0.5 * (projected + posterior_means(noisy, noise_std, total, ordered))
 
 
 def project_distribution(noisy: Array, total: float) -> Array:

@@ -33,6 +33,7 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
         projected.noise_std,
         max(model.total, 1.0),
         model.domain.attributes[attribute].ordered,
+        independent=attribute not in model.column_noise,
     )
     return Target(projected.clique, counts, projected.noise_std)
 
@@ -52,4 +53,4 @@ def denoised_model(model: ReferenceModel, singles: Sequence[Target]) -> Referenc
         if measured is not None:
             residual = decompose(target.counts, target.clique, target.clique)
             estimates[target.clique] = ResidualEstimate(residual, measured.precision)
-    return ReferenceModel(model.domain, positive_shares(singles), estimates)
+    return ReferenceModel(model.domain, positive_shares(singles), estimates, model.column_noise)

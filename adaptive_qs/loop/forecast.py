@@ -234,7 +234,8 @@ class LoopForecast:
             for tau, precision in first.items()
         }
         model = ReferenceModel(domain, assumed_shares(domain), estimates)
-        return planned_opening(model, self.workload, self.rho * (1 - initial), self.settings)
+        left, cost = self.rho * (1 - initial), partial(measurement_cost, domain)
+        return planned_opening(model, self.workload, left, self.settings, cost)
 
     def _connected(self, rows: int, seed: int) -> set[int]:
         """Attributes that one loop measures in some combination."""

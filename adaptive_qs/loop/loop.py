@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -22,13 +23,20 @@ from adaptive_qs.loop.levels import (
     mean_error,
     with_levels,
 )
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
+from adaptive_qs.loop.measure import (
+    CELLS_ALONE,
+    ConditionalPlanner,
+    Strategies,
+    measure_residuals,
+    measurement_cost,
+)
 from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, RuleMaker
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
+from adaptive_qs.strategy.columns import noise_of
 from adaptive_qs.table.coded import Counter, LevelCounter, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
@@ -80,38 +88,64 @@ def initial_share(domain: Domain, candidates: Sequence[Clique], rho: float, tota
     return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
 
 
-def measure_total(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
-    """Measure the number of rows with ``rho``; the model has a uniform reference."""
-    model = ReferenceModel(counter.domain, uniform_reference(counter.domain))
+def measure_total(
+    counter: MarginalCounter,
+    mechanisms: Mechanisms,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
+) -> ReferenceModel:
+    """Measure the number of rows with ``rho``; the model has a uniform reference, and the noise of
+    these strategies."""
+    reference = uniform_reference(counter.domain)
+    model = ReferenceModel(counter.domain, reference, column_noise=noise_of(strategies))
     precision = 2 * rho / measurement_cost(counter.domain, ())
-    _measure(model, counter, mechanisms, {(): precision})
+    _measure(model, counter, mechanisms, {(): precision}, strategies)
     return model
 
 
 def measure_one_way(
-    counter: MarginalCounter, mechanisms: Mechanisms, model: ReferenceModel, rho: float
+    counter: MarginalCounter,
+    mechanisms: Mechanisms,
+    model: ReferenceModel,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
 ) -> None:
     """Measure every one-way residual, and the total as part of them, with ``rho`` in all.
 
     A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
     with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
-    replaced = mechanisms.ledger.unit.replaced
-    _measure(model, counter, mechanisms, one_way_plan(counter.domain, rho, replaced))
+    plan = one_way_plan(counter.domain, rho, strategies, mechanisms.ledger.unit.replaced)
+    _measure(model, counter, mechanisms, plan, strategies)
 
 
-def one_way_plan(domain: Domain, rho: float, replaced: bool = False) -> dict[Clique, float]:
+def one_way_plan(
+    domain: Domain,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
+    replaced: bool = False,
+) -> dict[Clique, float]:
     """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual; costs are
-    as for :func:`measurement_cost`."""
+    as for :func:`measurement_cost`.
+
+    A column with a strategy gets the ρ that it would get for its cells.
+    """
     precision = one_way_precisions(domain, rho)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
-    costs = (measurement_cost(domain, (i,), replaced) for i, n in enumerate(domain.sizes) if n > 1)
+    costs = (
+        measurement_cost(domain, (i,), replaced=replaced)
+        for i, n in enumerate(domain.sizes)
+        if n > 1
+    )
     several = (x for x, n in zip(precision, domain.sizes) if n > 1)
     cost += math.fsum(p * x for p, x in zip(costs, several))
     unit = 2 * rho / cost
     precisions: dict[Clique, float] = {(): unit * total_precision}
     precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
+    for i in strategies:
+        by_cells = measurement_cost(domain, (i,), replaced=replaced)
+        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
     return precisions
 
 
@@ -120,10 +154,12 @@ def _measure(
     counter: Counter,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
+    strategies: Strategies,
 ) -> dict[Clique, float]:
     """Measure residuals with these precisions, all or none; their noise variances."""
     variances = {residual: 1 / precision for residual, precision in precisions.items()}
-    for residual, values in measure_residuals(counter, mechanisms, variances).items():
+    found = measure_residuals(counter, mechanisms, variances, strategies)
+    for residual, values in found.items():
         model.update(residual, values, precisions[residual])
     return variances
 
@@ -227,6 +263,7 @@ class LoopResult:
     model: ReferenceModel
     rounds: tuple[Round, ...]
     initial_rho: float
+    strategies: Strategies
 
 
 def run_loop(
@@ -237,6 +274,7 @@ def run_loop(
     settings: LoopSettings | None = None,
     workers: int = 1,
     on_round: Callable[[Round, float], None] | None = None,
+    strategies: Strategies = CELLS_ALONE,
 ) -> LoopResult:
     """Spend ``rho`` on the marginals that most improve the workload.
 
@@ -248,46 +286,50 @@ def run_loop(
         settings: see there.
         workers: threads that score candidates; the result does not depend on it.
         on_round: called after each round with the round and the part of ``rho`` spent.
+        strategies: how single columns are measured, from public quantities.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
     """
     settings = settings or LoopSettings()
-    domain = counter.domain
+    domain, replaced = counter.domain, mechanisms.ledger.unit.replaced
     candidates = measurable_cliques(workload)
-    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE)
+    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE, strategies)
     share = settings.initial_share or initial_share(domain, candidates, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
     initial_rho -= initial_rounding
-    measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE)
+    measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE, strategies)
     if settings.reference == "product":
-        model = ReferenceModel(domain, product_reference(model), model.estimates)
+        model = ReferenceModel(
+            domain, product_reference(model), model.estimates, model.column_noise
+        )
     reference = model.reference
     rounds: list[Round] = []
     if not candidates:
-        return LoopResult(model, (), initial_rho)
+        return LoopResult(model, (), initial_rho, strategies)
 
     left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
     if settings.reference == "product":
-        opening = planned_opening(model, workload, left, settings)
-        for past in _measure_together(model, counter, mechanisms, opening):
+        cost = partial(measurement_cost, domain, strategies=strategies, replaced=replaced)
+        opening = planned_opening(model, workload, left, settings, cost)
+        for past in _measure_together(model, counter, mechanisms, opening, strategies):
             left -= past.budget.total * (1 + SAFETY) + len(past.measured) / UNITS_PER_RHO
             rounds.append(past)
             if on_round:
                 on_round(past, 1 - max(left, 0.0) / rho)
         if opening.all_spent:
-            return LoopResult(model, tuple(rounds), initial_rho)
+            return LoopResult(model, tuple(rounds), initial_rho, strategies)
         error = mean_error(model.reference, model.total, candidates, left)
         if settings.levels == "auto" and not rounds:  # their residuals are others than over codes
             domain = with_levels(domain, model, candidates, error)
         candidates = at_levels(domain, candidates)
-        model = ReferenceModel(domain, compared_with(model.reference, error), model.estimates)
+        compared = compared_with(model.reference, error)
+        model = ReferenceModel(domain, compared, model.estimates, model.column_noise)
     counted = LevelCounter(counter, domain)
     closure = closure_at_levels(domain, workload.closure)
-    replaced = mechanisms.ledger.unit.replaced
-    costs = [measurement_cost(domain, residual, replaced) for residual in closure]
+    costs = [measurement_cost(domain, residual, strategies, replaced) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     priorities = workload.priorities([domain.columns(clique) for clique in candidates])
     make: RuleMaker = SELECTION_RULES[settings.rule]
@@ -318,7 +360,7 @@ def run_loop(
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)
         before = model.marginal(clique)
-        variances = _measure(model, counted, mechanisms, changed)
+        variances = _measure(model, counted, mechanisms, changed, strategies)
         for residual in changed:
             precision[position[residual]] = model.precision(residual)
         moved = projected_distance(model.marginal(clique), before, model.total)
@@ -327,13 +369,16 @@ def run_loop(
         rounds.append(Round(clique, variances, budget, moved, expected, rescored))
         if on_round:
             on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
-    return LoopResult(
-        ReferenceModel(domain, reference, model.estimates), tuple(rounds), initial_rho
-    )
+    model = ReferenceModel(domain, reference, model.estimates, model.column_noise)
+    return LoopResult(model, tuple(rounds), initial_rho, strategies)
 
 
 def planned_opening(
-    model: ReferenceModel, workload: Workload, rho: float, settings: LoopSettings
+    model: ReferenceModel,
+    workload: Workload,
+    rho: float,
+    settings: LoopSettings,
+    cost: Callable[[Clique], float],
 ) -> Opening:
     """What a loop measures together before the first choice, of what was released of columns."""
     if not settings.opening or settings.reference != "product" or rho <= 0:
@@ -342,26 +387,31 @@ def planned_opening(
     priorities = workload.priorities(candidates)
     most_cells = settings.measured_cells
     leveled = settings.levels == "auto"
-    return plan_opening(model, candidates, priorities, rho, most_cells, leveled)
+    return plan_opening(model, candidates, priorities, rho, most_cells, cost, leveled)
 
 
 def _measure_together(
-    model: ReferenceModel, counter: Counter, mechanisms: Mechanisms, opening: Opening
+    model: ReferenceModel,
+    counter: Counter,
+    mechanisms: Mechanisms,
+    opening: Opening,
+    strategies: Strategies,
 ) -> list[Round]:
     """Measure all marginals of an opening, as so many rounds without a choice."""
     if not opening.precisions:
         return []
-    before = ReferenceModel(model.domain, model.reference, dict(model.estimates))
+    held = dict(model.estimates)
+    before = ReferenceModel(model.domain, model.reference, held, model.column_noise)
     precisions = {tau: x for inside in opening.precisions.values() for tau, x in inside.items()}
-    variances = _measure(model, counter, mechanisms, precisions)
+    variances = _measure(model, counter, mechanisms, precisions, strategies)
+    replaced = mechanisms.ledger.unit.replaced
+    cost = partial(measurement_cost, model.domain, strategies=strategies, replaced=replaced)
     rounds = []
     for clique, inside in opening.precisions.items():
-        costs = (measurement_cost(model.domain, tau) * x / 2 for tau, x in inside.items())
+        spent = math.fsum(cost(tau) * x / 2 for tau, x in inside.items())
         moved = projected_distance(model.marginal(clique), before.marginal(clique), model.total)
         measured, expected = {tau: variances[tau] for tau in inside}, opening.expected[clique]
-        rounds.append(
-            Round(clique, measured, RoundBudget(0.0, math.fsum(costs)), moved, expected, 0)
-        )
+        rounds.append(Round(clique, measured, RoundBudget(0.0, spent), moved, expected, 0))
     return rounds
 
 

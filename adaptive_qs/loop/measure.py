@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.residual import axis_weight, centered, privacy_cost
+from adaptive_qs.strategy.columns import ColumnStrategy
 from adaptive_qs.table.coded import Counter
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
@@ -35,6 +37,10 @@ from adaptive_qs.table.coded import Counter
 #
 # A row in another's place moves Ξv by a squared length of no more than 2Πn_i(n_i − 1) · n/(n − 1),
 # n the least of the n_i, which is between twice and four times the above; the marginal itself by 2.
+#
+# A single column whose workload asks for more than its cells has a strategy: Mv + discrete Gaussian
+# is released, and the residual is M⁺ of that. Its σ² is that of independent noise in each cell with
+# as much variance in all, so that precisions, weights and averages are as of any other residual.
 #
 # Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
 # power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
@@ -58,16 +64,30 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
     return cell_scale(domain, residual) <= MAX_SCALE
 
 
-def measurement_cost(domain: Domain, residual: Clique, replaced: bool = False) -> float:
+Strategies = Mapping[int, ColumnStrategy]
+"""How single columns are measured, by attribute; the others by their cells."""
+CELLS_ALONE: Strategies = MappingProxyType({})
+
+
+def measurement_cost(
+    domain: Domain,
+    residual: Clique,
+    strategies: Strategies = CELLS_ALONE,
+    replaced: bool = False,
+) -> float:
     """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
 
     Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
     place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
     """
-    cost = privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
-    if not (replaced and residual):
-        return cost
-    return cost * float(_diameter(domain, residual)) / 4
+    strategy = _strategy_of(residual, strategies)
+    if strategy is not None:
+        cost = strategy.cost
+        further = Fraction(strategy.squared_diameter, strategy.squared_sensitivity)
+    else:
+        cost = privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
+        further = _diameter(domain, residual)
+    return cost * float(further) / 4 if replaced and residual else cost
 
 
 def _diameter(domain: Domain, residual: Clique) -> Fraction:
@@ -75,7 +95,7 @@ def _diameter(domain: Domain, residual: Clique) -> Fraction:
     squared."""
     if not is_scaled(domain, residual):
         return Fraction(2)
-    least = min(groups.largest for groups in domain.parents(residual))
+    least = min((groups.largest for groups in domain.parents(residual)), default=1)
     return Fraction(2 * least, max(least - 1, 1))  # of one value only, nothing moves
 
 
@@ -86,8 +106,15 @@ def measure_residual(
     return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
+def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
+    return strategies.get(residual[0]) if len(residual) == 1 else None
+
+
 def measure_residuals(
-    counter: Counter, mechanisms: Mechanisms, noise_variances: Mapping[Clique, float]
+    counter: Counter,
+    mechanisms: Mechanisms,
+    noise_variances: Mapping[Clique, float],
+    strategies: Strategies = CELLS_ALONE,
 ) -> dict[Clique, NDArray[np.float64]]:
     """Noisy residuals in centered form (rows), each shaped like the marginal over it.
 
@@ -97,18 +124,54 @@ def measure_residuals(
             then draws.
         noise_variances: for each residual τ the variance σ² of the equivalent noise on the
             marginal's cells (rows²).
+        strategies: how single columns are measured.
 
     Returns:
-        ζ_τ + N(0, σ² ⊗Π_i) for each τ: zero-sum along every axis.
+        ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum along
+        every axis.
     """
     domain = counter.domain
     counter.prepare(noise_variances)
-    requests = [_request(counter, *measured) for measured in noise_variances.items()]
+    measured = [
+        (residual, variance, _strategy_of(residual, strategies))
+        for residual, variance in noise_variances.items()
+    ]
+    requests = [
+        _request(counter, residual, variance)
+        if strategy is None
+        else _strategy_request(counter, residual, variance, strategy)
+        for residual, variance, strategy in measured
+    ]
     outputs = mechanisms.release_together(requests)
     return {
         residual: centered(noisy / _scale(domain, residual, variance), domain, residual)
-        for (residual, variance), noisy in zip(noise_variances.items(), outputs)
+        if strategy is None
+        else strategy.estimate(noisy / _finer(strategy, variance))
+        for (residual, variance, strategy), noisy in zip(measured, outputs)
     }
+
+
+def _strategy_request(
+    counter: Counter, residual: Clique, noise_variance: float, strategy: ColumnStrategy
+) -> CountsRequest:
+    finer = _finer(strategy, noise_variance)
+    squared = strategy.squared_sensitivity * finer**2
+    # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
+    variance = Fraction(noise_variance) * squared / Fraction(strategy.cost)
+    event = GaussianEvent(
+        Purpose.RESIDUAL, counter.domain.clique_names(residual), squared, variance
+    )
+    values, diameter = strategy.answers(counter.count(residual)), strategy.squared_diameter
+    return CountsRequest(event, values * finer, strategy.digest, diameter * finer**2)
+
+
+def _finer(strategy: ColumnStrategy, noise_variance: float) -> int:
+    """A power of two that the answers to a strategy are multiplied by."""
+    finer, largest = 1, int(abs(strategy.integers).max())
+    own = noise_variance * strategy.squared_sensitivity / strategy.cost
+    while own * finer**2 < FINE_NOISE**2 and 2 * finer * largest <= MAX_FACTOR:
+        finer *= 2
+    return finer
 
 
 def _request(counter: Counter, residual: Clique, noise_variance: float) -> CountsRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from adaptive_qs.domain import Clique, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.estimates import ErrorCurves, Sizes
 from adaptive_qs.loop.levels import mean_error, with_levels
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.measure import ConditionalPlanner
 from adaptive_qs.loop.pricing import SAFETY
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
@@ -77,6 +77,7 @@ def plan_opening(
     priorities: Array,
     rho: float,
     most_cells: int,
+    cost: Callable[[Clique], float],
     levels: bool = True,
 ) -> Opening:
     """What to measure together before choosing among the candidates; it may be nothing.
@@ -87,6 +88,7 @@ def plan_opening(
         priorities: their weights.
         rho: for this and for all choices.
         most_cells: of all marginals that are measured.
+        cost: p_τ of each residual, as :func:`~adaptive_qs.loop.measure.measurement_cost` has it.
         levels: whether marginals may be offered over groups of codes instead. Where those pay for
             pairs, nothing is measured together.
     """
@@ -102,7 +104,7 @@ def plan_opening(
         if len(cliques) > MOST_TOGETHER or sum(map(domain.size, cliques)) > most_cells:
             break
         weights = np.array([weight_of[clique] for clique in cliques])
-        together = _Together(model, cliques, weights, rho)
+        together = _Together(model, cliques, weights, rho, cost)
         distance = DEPENDENCE ** (order - 1)
         if together.error > min(distance, together.if_chosen(distance)):
             break
@@ -119,13 +121,18 @@ class _Together:
     """
 
     def __init__(
-        self, model: ReferenceModel, cliques: Sequence[Clique], weights: Array, rho: float
+        self,
+        model: ReferenceModel,
+        cliques: Sequence[Clique],
+        weights: Array,
+        rho: float,
+        cost: Callable[[Clique], float],
     ) -> None:
         self._cliques, self._weights, self._rho = cliques, weights, rho
         self._columns = [Sizes.of(q) for q in model.reference]
         self._total = max(model.total, 1.0)
         self._closure = downward_closure(cliques)
-        costs = [measurement_cost(model.domain, residual) for residual in self._closure]
+        costs = [cost(residual) for residual in self._closure]
         self._planner = ConditionalPlanner(model.domain, self._closure, cliques, costs)
         self._held = np.array([model.precision(residual) for residual in self._closure])
         self.error = self._mean(self._planned(1.0)[1])

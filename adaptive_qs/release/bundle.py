@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
@@ -39,6 +39,7 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
+from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_of
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.files import atomic_writer, sha256_of
 from adaptive_qs.table.schema import Schema
@@ -51,6 +52,9 @@ MEMBERS = (
     "residuals.npy",
 )  # fmt: skip
 """What a program reads; everything else follows from it."""
+
+
+_Coefficient = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class _Measured(BaseModel):
@@ -74,6 +78,17 @@ class _Level(BaseModel):
     """The group of each code."""
 
 
+class _Strategy(BaseModel):
+    """Integer queries by which a single column was measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    column: str
+    queries: Annotated[tuple[Annotated[tuple[_Coefficient, ...], FailFast()], ...], FailFast()]
+    """The coefficient of each code in each of them; with the noise variances of the charges they
+    tell what was added to the counts."""
+
+
 class _Record(BaseModel):
     """How the numbers came about: `record.json`."""
 
@@ -81,6 +96,8 @@ class _Record(BaseModel):
 
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
     """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
+    strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
+    """Columns that were measured by more than their cells, since the workload asked for more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
@@ -102,6 +119,7 @@ class Bundle:
         rounds: what each round of the loop did.
         events: every charge, in order.
         groupings: the levels of attributes above their codes.
+        strategies: how single columns were measured, where not by their cells.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -115,6 +133,7 @@ class Bundle:
     rounds: tuple[RoundRecord, ...]
     events: tuple[Event, ...]
     groupings: tuple[Grouping, ...] = ()
+    strategies: Mapping[int, ColumnStrategy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
@@ -141,7 +160,8 @@ class Bundle:
 
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
-        return ReferenceModel(self.domain, self.reference, self.estimates)
+        noise = noise_of(self.strategies)
+        return ReferenceModel(self.domain, self.reference, self.estimates, noise)
 
     def __repr__(self) -> str:
         manifest = self.manifest
@@ -192,12 +212,19 @@ class Bundle:
             _Level(column=domain.names[grouping.attribute], groups=grouping.groups)
             for grouping in self.groupings
         )
+        strategies = tuple(
+            _Strategy(column=domain.names[i], queries=strategy.integers.tolist())
+            for i, strategy in self.strategies.items()
+        )
+        record = _Record(
+            levels=levels, strategies=strategies, rounds=self.rounds, residuals=measured
+        )
         return {
             MANIFEST: self.manifest.to_json(),
             "schema.json": self.schema.to_json(),
             "workload.json": _json(WorkloadFile.of(self.workload)),
             CHARGES: charges_text(self.events),
-            "record.json": _json(_Record(levels=levels, rounds=self.rounds, residuals=measured)),
+            "record.json": _json(record),
         }
 
     def arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
@@ -269,10 +296,20 @@ class Bundle:
             clique: ResidualEstimate(array, measured.precision)
             for clique, array, measured in zip(cliques, values, record.residuals)
         }
+        strategies = {
+            domain.clique([one.column])[0]: _read_strategy(one, domain) for one in record.strategies
+        }
         return cls(
             manifest, schema, workload, estimates, tuple(reference), record.rounds, events,
-            groupings,
+            groupings, strategies,
         )  # fmt: skip
+
+
+def _read_strategy(written: _Strategy, domain: Domain) -> ColumnStrategy:
+    (attribute,) = domain.clique([written.column])
+    if {*map(len, written.queries)} != {domain.sizes[attribute]}:
+        raise ValueError("a strategy is not over the codes of its column")
+    return ColumnStrategy.of_integers(np.array(written.queries, dtype=np.int64))
 
 
 def charges_text(events: Iterable[Event]) -> str:

@@ -333,7 +333,10 @@ def single_columns(schema: Schema, model: ReferenceModel, total: float) -> list[
     """Every column, in the order of the schema."""
     return [
         SingleColumn(
-            i + 1, column, math.sqrt(group_variance(model, i, 1)), expected_l1(model, (i,), total)
+            i + 1,
+            column,
+            math.sqrt(measured_variance(model, (i,)).mean()),
+            expected_l1(model, (i,), total),
         )
         if model.precision((i,)) > 0
         else SingleColumn(i + 1, column)
@@ -347,7 +350,7 @@ def error_bars(column: ColumnBase, model: ReferenceModel, attribute: int) -> Bar
 
     def bar(group: Group) -> Bar:
         count = math.fsum(counts[code] for code in group.codes)
-        half = Z95 * math.sqrt(group_variance(model, attribute, len(group.codes)))
+        half = Z95 * math.sqrt(group_variance(model, attribute, group.codes))
         return Bar(group.label, (count,), count - half, count + half, group.ends)
 
     return column_chart(column, counts.tolist(), bar)

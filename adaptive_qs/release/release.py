@@ -154,7 +154,7 @@ class Release(Bundle):
         )
         return cls(
             manifest, schema, workload, model.estimates, model.reference, rounds, events,
-            model.domain.groupings,
+            model.domain.groupings, result.strategies,
         )  # fmt: skip
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Type
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
 from adaptive_qs.privacy.events import Cost
@@ -28,6 +28,8 @@ from adaptive_qs.table.engines.local import made_ready
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
+from adaptive_qs.workload.matrices import Custom
+from adaptive_qs.workload.workload import QueryWorkload
 
 if TYPE_CHECKING:  # a run that protects rows does not read the module of persons
     from adaptive_qs.table.persons import FewRows
@@ -390,6 +392,26 @@ def budget_of(
     columns = preprocessing_cost(schema, target.budget - persons, options.learning_share)
     column_costs(schema, unit.for_rows(columns))
     return target, Learning(columns, persons)
+
+
+def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
+    """Refuse queries that depend on how many codes a column will have once it is learnt.
+
+    Raises:
+        WorkloadError: a custom matrix covers such a column; nothing has been spent.
+    """
+    names = workload.domain.names
+    learnt = {names.index(name) for name in schema.private_columns}
+    for part in workload.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            if learnt.intersection(clique) and any(
+                isinstance(queries, Custom) for queries in part.queries(index)
+            ):
+                named = " x ".join(names[i] for i in clique)
+                raise WorkloadError(
+                    f"a custom matrix covers {named}, of which bins or values are still to be "
+                    "learnt: declare them"
+                )
 
 
 def _begun(mechanisms: Mechanisms) -> Begin:

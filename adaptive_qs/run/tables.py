@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 from adaptive_qs.arguments import one_of, shown
 from adaptive_qs.domain import Domain
@@ -22,18 +23,25 @@ from adaptive_qs.loop.forecast import (
     total_std,
 )
 from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
+from adaptive_qs.loop.measure import CELLS_ALONE, Strategies
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, Limits
+from adaptive_qs.run.job import Job, Limits, check_learnable
+from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.file import WorkloadSpec, resolve_workload, workload_digest
+from adaptive_qs.workload.file import (
+    WorkloadSpec,
+    other_queries,
+    resolve_workload,
+    workload_digest,
+)
 from adaptive_qs.workload.limit import LeftOut
-from adaptive_qs.workload.workload import MOST_LISTED, Workload
+from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
 
 Reference = Literal["product", "uniform"]
 
@@ -43,6 +51,41 @@ LOOP_STEPS = 1_000
 SPENT_IN_VAIN = SpentNote(
     "part of the budget was spent before anything could be released: count all of it as spent"
 )
+
+
+@dataclass(frozen=True)
+class Served:
+    """Queries other than the cells of marginals that a table is to serve.
+
+    Attributes:
+        make: makes all that is asked over a domain.
+        queries: all that is asked, over this one.
+        strategies: how single columns are measured for them.
+    """
+
+    make: Callable[[Domain], QueryWorkload]
+    queries: QueryWorkload
+    strategies: Strategies
+
+    @classmethod
+    def of(cls, spec: Any, domain: Domain) -> Self | None:
+        """Those of a workload; None where it asks for cells alone.
+
+        Raises:
+            WorkloadError: they do not fit the domain.
+            ResourceExceeded: there are too many of them, or they are too large.
+        """
+        make = other_queries(spec)
+        return None if make is None else cls._made(make, domain)
+
+    @classmethod
+    def _made(cls, make: Callable[[Domain], QueryWorkload], domain: Domain) -> Self:
+        queries = make(domain)
+        return cls(make, queries, column_strategies(queries))
+
+    def over(self, domain: Domain) -> Self:
+        """The same over as many codes as were learnt."""
+        return self._made(self.make, domain)
 
 
 @dataclass(frozen=True)
@@ -58,6 +101,7 @@ class Tables:
         generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: what was asked for and is not looked at.
+        served: what was asked for beside the cells of marginals; None where nothing was.
     """
 
     workload: Workload
@@ -68,6 +112,7 @@ class Tables:
     generator: str = DEFAULT_GENERATOR
     levels: str = LEVELS[0]
     left_out: LeftOut | None = None
+    served: Served | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -87,6 +132,18 @@ class Tables:
             **({} if target is None else {"target": target}),
             **({} if left_out is None else {"left_out": str(left_out)}),
         }
+
+    @property
+    def strategies(self) -> Strategies:
+        """How single columns are measured, where not by their cells."""
+        return CELLS_ALONE if self.served is None else self.served.strategies
+
+    def over(self, domain: Domain) -> Self:
+        """The same of as many codes as were learnt."""
+        if domain == self.workload.domain:
+            return self
+        served = None if self.served is None else self.served.over(domain)
+        return replace(self, workload=replace(self.workload, domain=domain), served=served)
 
     @cached_property
     def forecast(self) -> LoopForecast:
@@ -113,6 +170,7 @@ class Tables:
         return {
             "command": "synthesize",
             "workload": workload_digest(self.workload),
+            **({} if self.served is None else {"queries": workload_digest(self.served.queries)}),
             "reference": self.reference,
             "rule": self.rule,
             "generator": self.generator,
@@ -148,7 +206,11 @@ def tables_job(
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        return Tables(marginals, fill, limits, left.rho, rule, generator, levels, left_out)
+        served = Served.of(workload, domain)
+        if served is not None:
+            check_learnable(served.queries, schema)
+        rho = left.rho
+        return Tables(marginals, fill, limits, rho, rule, generator, levels, left_out, served)
 
     return Job.of(schema, options, budget, plan)
 
@@ -207,11 +269,9 @@ def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
         job = job.settled(begin)
-        workload = job.work.workload  # the same sets, of as many codes as were learnt
-        if (domain := schema.domain()) != workload.domain:
-            workload = replace(workload, domain=domain)
+        work = job.work.over(schema.domain())
         mechanisms = begin()
-        release = measure(counter, schema, workload, job.target, job.work, mechanisms, clock)
+        release = measure(counter, schema, work.workload, job.target, work, mechanisms, clock)
     job.session.publish(release.digests())
     return release
 
@@ -248,7 +308,7 @@ def measure(
     counter.keep_up_to(work.limits.kept_cells)
     ledger, loop, threads = mechanisms.ledger, work.loop, work.limits.scoring_workers
     rho = target.left_of(ledger.left).rho
-    result = run_loop(counter, workload, mechanisms, rho, loop, threads, on_round)
+    result = run_loop(counter, workload, mechanisms, rho, loop, threads, on_round, work.strategies)
     reach(Fault.MEASURED)
     return Release.of_run(
         result,

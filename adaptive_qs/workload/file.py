@@ -134,15 +134,10 @@ class Part(BaseModel):
     def marginals(
         self, domain: Domain, most: int | None = None
     ) -> list[list[tuple[Clique, float]]]:
-        """Its cliques and their weights, where it asks for no other queries than marginals.
+        """Its cliques and their weights, whatever is asked of them.
 
         ``most`` is as for :meth:`Workload.all_ways`.
         """
-        for family in family_names(self.queries):
-            if family != "marginal":
-                raise WorkloadError(
-                    f"{family!r} queries are for plan and answer: here use 'marginal' instead"
-                )
         if self.attributes is None:
             every = Workload.all_ways(domain, self.ways or (), most)
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
@@ -207,9 +202,8 @@ class WorkloadFile(BaseModel):
         """The weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
 
         Raises:
-            WorkloadError: an attribute that the domain lacks, more ways than attributes, or
-                queries other than marginals; the message names ``source`` and the part. Or the
-                target cannot be served.
+            WorkloadError: an attribute that the domain lacks, or more ways than attributes; the
+                message names ``source`` and the part. Or the target cannot be served.
             ResourceExceeded: too many marginals.
         """
         weights: dict[Clique, float] = {}
@@ -231,6 +225,12 @@ class WorkloadFile(BaseModel):
             return asked.serving(self.target)
         except InputError as error:
             raise WorkloadError(f"{source}: {error}") from None
+
+    @property
+    def asks_for_cells(self) -> bool:
+        """Whether all its queries are the cells of marginals."""
+        names = (name for part in self.parts for name in family_names(part.queries))
+        return all(name == "marginal" for name in names)
 
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
         """The queries over a domain: for each part of the file, one part per number of attributes.
@@ -304,6 +304,22 @@ def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
     return _resolve(spec, domain, QueryWorkload, WorkloadFile.query_workload, all_ways_queries)
+
+
+def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
+    """What makes the queries of a workload file, or of its parsed content, over a domain, where it
+    asks for more than the cells of marginals; None of all else.
+
+    Raises:
+        WorkloadError: the file is missing or no workload file; what is returned raises as
+            :meth:`WorkloadFile.query_workload`.
+    """
+    if not isinstance(spec, str | Path | Mapping):
+        return None
+    content = spec if isinstance(spec, Mapping) else read_json(spec, WorkloadError)
+    label = "workload" if isinstance(spec, Mapping) else str(spec)
+    file = WorkloadFile.parse(content, label)
+    return None if file.asks_for_cells else partial(file.query_workload, source=label)
 
 
 def _resolve(

@@ -54,12 +54,12 @@ def mean_tv(true: CodedTable, made: CodedTable, ways: int) -> float:
 
 def prefix_rows(true: CodedTable, made: CodedTable, ways: int) -> float:
     """Mean absolute error (rows) of all prefixes of pairs of numeric columns."""
-    return _mean_over(true, made, _numeric_pairs(true), _corners)
+    return _mean_over(true, made, _numeric_pairs(true), corners)
 
 
 def range_rows(true: CodedTable, made: CodedTable, ways: int) -> float:
     """The same of boxes drawn at random."""
-    return _mean_over(true, made, _numeric_pairs(true), _boxes)
+    return _mean_over(true, made, _numeric_pairs(true), boxes)
 
 
 def cell_rows(true: CodedTable, made: CodedTable, ways: int) -> float:
@@ -201,13 +201,15 @@ def _numeric_pairs(table: CodedTable) -> list[Clique]:
     return list(combinations(table.domain.clique(NUMERIC), 2))
 
 
-def _corners(difference: np.ndarray) -> np.ndarray:
+def corners(difference: np.ndarray) -> np.ndarray:
+    """Answers to all prefixes of a pair."""
     return difference.cumsum(axis=0).cumsum(axis=1)
 
 
-def _boxes(difference: np.ndarray) -> np.ndarray:
+def boxes(difference: np.ndarray) -> np.ndarray:
+    """Answers to ranges of a pair that are drawn at random, always the same."""
     rng = np.random.default_rng(0)
-    below = np.pad(_corners(difference), ((1, 0), (1, 0)))
+    below = np.pad(corners(difference), ((1, 0), (1, 0)))
     ends = [np.sort(rng.integers(0, n, size=(2, RANGES)), axis=0) for n in difference.shape]
     (a, b), (c, d) = ((first, last + 1) for first, last in ends)
     return below[b, d] - below[a, d] - below[b, c] + below[a, c]

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 LARGEST_SCALED = 2**20
@@ -135,6 +136,9 @@ class Released:
         self.levels = {name: [tuple(range(size))] for name, size in self.sizes.items()}
         for level in self.record["levels"]:
             self.levels[level["column"]].append(tuple(level["groups"]))
+        self.strategies = {
+            one["column"]: one["queries"] for one in self.record.get("strategies", ())
+        }
         self.rounds = list(zip(self.record["rounds"], self.courses()))
         self.chosen = [past for past in self.rounds if past[0]["rho_selecting"]]
         self.measured = {
@@ -188,23 +192,43 @@ class Released:
         noted = {"bins": self.learnt, "heaps": self.counted}
         return event["purpose"] in noted and noted[event["purpose"]] >= set(event["columns"])
 
-    def scale(self, event) -> int:
-        """What the values of a residual were multiplied with: its cells, and a power of two.
+    def by_strategy(self, residual) -> bool:
+        """Whether a residual was measured by integer queries that the release holds."""
+        return len(residual) == 1 and residual[0][0] in self.strategies
 
-        A factor of the values raises their squared sensitivity by its square.
+    def squared_scale(self, event) -> Fraction:
+        """By what the noise variance of the values of a residual is divided in an estimate, on
+        average over its cells: 0 where it was charged for another sensitivity.
+
+        Values are cells times their number, or answers to a strategy; a power of two that all of
+        them were multiplied by raises their squared sensitivity by its square.
         """
-        children = self.children(self.residual(event))
+        residual = self.residual(event)
+        children = self.children(residual)
         cells = math.prod(children)
+        scaled = Fraction(cells**2 if cells <= LARGEST_SCALED else 1)
         squared = math.prod(n * (n - 1) for n in children) if cells <= LARGEST_SCALED else 1
         least, group = min(children, default=0), self.group
-        if children and self.manifest["protects"]["neighbours"] == "replace":
+        replaced = children and self.manifest["protects"]["neighbours"] == "replace"
+        if replaced:
             group //= 2  # rows that each are another one's
             squared *= Fraction(2 * least, least - 1) if cells <= LARGEST_SCALED else 2
+        if self.by_strategy(residual):
+            (n,) = children
+            queries = self.strategies[residual[0][0]]
+            assert all(len(row) == n and not sum(row) for row in queries)
+            columns = list(zip(*queries))
+            others = columns if replaced else [(0,) * len(queries)]
+            squared = max(
+                sum((x - y) ** 2 for x, y in zip(one, other)) for one in columns for other in others
+            )
+            inverse = np.linalg.pinv(np.array(queries, dtype=float))
+            scaled = Fraction((n - 1) / float((inverse**2).sum()))
         more = Fraction(event["squared_sensitivity"]) / (squared * group**2)
         factor = math.isqrt(more.numerator)
         if more.denominator > 1 or factor**2 != more or factor.bit_count() != 1:
-            return 0
-        return (cells if cells <= LARGEST_SCALED else 1) * factor
+            return Fraction(0)
+        return scaled * factor**2
 
 
 def group(manifest) -> int:
@@ -310,7 +334,7 @@ def sensitivity_problems(release) -> list[str]:
             names = release.residual(event)
             if names is None:
                 found.append(f"{name_of(event)}: measures nothing that is known")
-            elif not release.scale(event):
+            elif not release.squared_scale(event):
                 found.append(f"{name_of(event)}: charged for too small a sensitivity")
     return found
 
@@ -326,14 +350,17 @@ def course_problems(release) -> list[str]:
             found.append("a selection is charged at another price")
     for past, course in release.rounds:
         paid = {
-            release.residual(event): Fraction(event["noise_variance"]) / release.scale(event) ** 2
+            release.residual(event): Fraction(event["noise_variance"]) / scale
             for event in course
-            if release.scale(event)
+            if (scale := release.squared_scale(event))
         }
         measured = {
             tuple(zip(names, groups)): Fraction(variance)
             for names, groups, variance in past["noise_variances"]
         }
+        for residual in filter(release.by_strategy, paid.keys() & measured.keys()):
+            if math.isclose(paid[residual], measured[residual], rel_tol=1e-9):
+                paid[residual] = measured[residual]  # a pseudo-inverse is not exact
         if paid != measured:
             found.append("a round measured something else than was charged")
     return found
@@ -346,7 +373,7 @@ def precision_problems(release) -> list[str]:
         if event["mechanism"] == "discrete gaussian":
             names = release.residual(event)
             if names is not None:
-                precision = release.scale(event) ** 2 / Fraction(event["noise_variance"])
+                precision = release.squared_scale(event) / Fraction(event["noise_variance"])
                 paid[names] = paid.get(names, 0) + precision
     found = []
     for estimate in release.record["residuals"]:

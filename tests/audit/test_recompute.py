@@ -44,6 +44,21 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
     assert recompute.Released(path).sizes == sizes
 
 
+def test_releases_with_strategies_are_paid_for(tmp_path):
+    schema = Schema.parse({"a": 9, "b": 4, "c": 3})
+    parts = [{"ways": [2]}, {"attributes": [["a", "b"]], "queries": "prefix"}]
+    path = synthesized(schema, 0.3, tmp_path, ways={"version": 1, "parts": parts})
+    assert recompute.problems(path) == []
+    release = recompute.Released(path)
+    assert set(release.strategies) == {"a", "b"}
+    singles = [e for e in release.transcript["events"] if e["columns"] in (["a"], ["b"])]
+    for queries in release.strategies.values():  # as if other queries had been measured
+        queries[:] = [[3 * x for x in row] for row in queries]
+    assert len(recompute.sensitivity_problems(release)) == len(singles)
+    assert recompute.course_problems(release)
+    assert len(recompute.precision_problems(release)) == 2
+
+
 @settings(max_examples=15)
 @given(
     schemas(kinds=st.one_of(learnt(), heaped())),

@@ -129,3 +129,23 @@ def test_what_is_surely_empty_stays_so_when_counts_are_brought_to_their_total():
     found = posterior_means(y, 10.0, 5500.0, True)
     assert found[1:51].sum() < 20
     assert found[0] + found[-1] == pytest.approx(5500, abs=20)
+
+
+@pytest.mark.parametrize("true", [SPIKE, HOURS], ids=["spike", "hours"])
+def test_noise_of_a_strategy_is_left_to_the_projection(true):
+    """Answers to prefixes with noise that is independent from one to the next: what is found has
+    their precision, where means given independent cells would move mass over many of them."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(20):
+        sums = np.cumsum(true) + rng.normal(scale=60.0, size=true.size)
+        sums[-1] = true.sum()
+        cells = np.diff(sums, prepend=0.0)
+        counts = denoised_counts(cells, 60.0 * 2**0.5, true.sum(), True, independent=False)
+        np.testing.assert_array_equal(counts, project_distribution(cells, true.sum()))
+        alike = denoised_counts(cells, 60.0 * 2**0.5, true.sum(), True)
+        found.append((prefix_error(counts, true), prefix_error(alike, true)))
+    mine, others = np.mean(found, axis=0)
+    assert mine < others
+    other = denoised_counts(true, 9.0, true.sum() - 50, False, independent=False)
+    np.testing.assert_array_equal(other, project_to_simplex(true, true.sum() - 50))

@@ -18,6 +18,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
 from adaptive_qs.strategy.arcs import ArcFactor
+from adaptive_qs.strategy.columns import ColumnStrategy
 from adaptive_qs.strategy.waves import WaveFactor
 
 from . import checks, entry_checks
@@ -56,6 +57,16 @@ def groups_with_sums(_, values, groups, axis):
 def private_groups(original, domain, model, candidates, error):
     found = original(domain, model, candidates, error)
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
+
+
+@replaced(
+    ColumnStrategy,
+    "squared_sensitivity",
+    "a strategy charged for its shortest column",
+    checks.strategies,
+)
+def shortest_column(_, strategy):
+    return int((strategy.integers**2).sum(axis=0).min())
 
 
 @mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)

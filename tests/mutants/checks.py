@@ -45,7 +45,7 @@ from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
 from ..answering import batches
 from ..audit import game, recompute
-from ..loop import test_levels
+from ..loop import test_levels, test_strategies
 from ..privacy import noise_paths
 
 SCHEMA = Schema.parse(
@@ -135,6 +135,16 @@ def levels() -> list[str]:
     """A run of the loop over groups of codes, replayed on a neighbour."""
     try:
         test_levels.test_levels_replay_on_a_neighbour(test_levels.MANY[1:])
+    except (AssertionError, Diverged) as found:
+        return [str(found)]
+    return []
+
+
+def strategies() -> list[str]:
+    """Every row of a column that is measured by a strategy, against what is declared."""
+    try:
+        test_strategies.test_no_row_moves_the_answers_by_more_than_the_declared_sensitivity((0,))
+        test_strategies.test_a_run_with_strategies_replays_on_a_neighbour(test_strategies.ROWS[1:])
     except (AssertionError, Diverged) as found:
         return [str(found)]
     return []

@@ -23,9 +23,11 @@ from adaptive_qs.workload.file import (
     PUBLISHED,
     WorkloadFile,
     all_ways_queries,
+    other_queries,
     render,
     resolve_queries,
     resolve_workload,
+    workload_digest,
 )
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import Workload
@@ -93,14 +95,6 @@ BAD = {
     ),
     "weight text": (of_parts({"ways": [1], "weight": "2"}), "part 1: weight"),
     "extra key": (of_parts({"ways": [1], "wieght": 2}), "part 1: wieght"),
-    "family": (
-        of_parts({"ways": [1], "queries": "range"}),
-        "part 1: 'range' queries are for plan and answer: here use 'marginal'",
-    ),
-    "families": (
-        of_parts({"attributes": [["age", "sex"]], "queries": {"age": "prefix", "sex": "marginal"}}),
-        "part 1: 'prefix' queries are for plan and answer: here use 'marginal'",
-    ),
     "family of": (of_parts({"ways": [1], "queries": {"agee": "marginal"}}), "attribute 'agee'"),
     "no family": (of_parts({"ways": [1], "queries": "sums"}), "part 1: queries"),
     "version": ({"version": 2, "parts": [{"ways": [1]}]}, "version"),
@@ -504,9 +498,17 @@ def test_too_many_sets_are_refused_before_they_are_listed(monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["prefix", {"age": "hybrid"}, {"family": "random"}])
-def test_synthesize_takes_marginals_only_and_says_where_to_go(family, tmp_path):
+def test_the_marginals_of_a_workload_are_over_its_sets_whatever_is_asked_of_them(family, tmp_path):
+    path = write(tmp_path, AGES | {"queries": family}, {"ways": [1], "weight": 2})
+    assert resolve_workload(path, WIDER).weights[AGE,] == 3.0
+    make = other_queries(path)
+    assert make is not None
+    assert workload_digest(make(WIDER)) == workload_digest(resolve_queries(path, WIDER))
+
+
+@pytest.mark.parametrize("family", ["marginal", {"family": "marginal"}, {"age": "marginal"}])
+def test_a_workload_of_cells_asks_for_no_other_queries(family, tmp_path):
     path = write(tmp_path, AGES | {"queries": family})
-    with pytest.raises(WorkloadError, match="queries are for plan and answer: here use 'marginal'"):
-        resolve_workload(path, WIDER)
-    braces = write(tmp_path, AGES | {"queries": {"family": "marginal"}})
-    assert resolve_workload(braces, WIDER).weights == {(AGE,): 1.0}
+    assert other_queries(path) is None
+    assert other_queries(2) is other_queries(None) is None
+    assert resolve_workload(path, WIDER).weights == {(AGE,): 1.0}
