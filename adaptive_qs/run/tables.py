@@ -25,6 +25,7 @@ from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
@@ -126,8 +127,14 @@ def tables_job(
     rule: str,
     generator: str,
     options: RunOptions,
+    unit: Unit | None = None,
+    share: float = 1.0,
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
+    """A run that makes synthetic tables; raises as :meth:`Job.of` does.
+
+    Of several tables under one promise, each has a ``unit`` of its own and a ``share`` of the
+    budget.
+    """
     private = len(schema.open_columns)
     budget = partial(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
@@ -142,9 +149,9 @@ def tables_job(
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        return Tables(marginals, fill, limits, left.rho, rule, generator, left_out)
+        return Tables(marginals, fill, limits, share * left.rho, rule, generator, left_out)
 
-    return Job.of(schema, options, budget, plan)
+    return Job.of(schema, options, budget, plan, unit)
 
 
 def looked_at(
