@@ -11,7 +11,8 @@ import numpy as np
 from adaptive_qs.evaluation.evaluation import Evaluation, evaluate, evaluation_json
 from adaptive_qs.evaluation.marginals import CliqueError
 from adaptive_qs.machine import PhaseProgress
-from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema
+from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema, TableName
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 UNLIMITED = 2**62
@@ -130,20 +131,13 @@ def evaluate_related(
     width, domain = len(described.counted.columns), described.joined.domain()
     pairs = Workload.all_ways(domain, 2).weights
     own = Workload(domain, {c: w for c, w in pairs.items() if c[-1] >= width})
-    parents, children = (
-        evaluate(
-            FamilyRows(families[0], table),
-            FamilyRows(families[1], table),
-            compared,
-            workload,
-            workers=workers,
-            progress=progress,
-        )
-        for table, compared, workload in (
-            ("parents", described.counted, None),
-            ("children", described.joined, own),
-        )
-    )
+
+    def compared(table: TableName, columns: Schema, wanted: Workload | None) -> Evaluation:
+        first, second = (FamilyRows(family, table) for family in families)
+        return evaluate(first, second, columns, wanted, workers=workers, progress=progress)
+
+    parents = compared("parents", described.counted, None)
+    children = compared("children", described.joined, own)
     rows = children.pair.true.num_rows, children.pair.synthetic.num_rows
     numbers = Children.of(families[0], rows[0]), Children.of(families[1], rows[1])
     return RelatedEvaluation(described, parents, children, numbers)

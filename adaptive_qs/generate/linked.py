@@ -58,6 +58,7 @@ def linked_rows(
     workers: int = 1,
     progress: PhaseProgress | None = None,
     zeros: Zeros = (),
+    population: Rows | None = None,
 ) -> Iterator[Rows]:
     """Rows that have these first columns, in this order, and marginals that match the noisy ones.
 
@@ -71,17 +72,20 @@ def linked_rows(
         workers: threads.
         progress: called with each phase, its steps done and its steps in all.
         zeros: cells that no row lies in, of attributes that are not given.
+        population: given codes as they are among the rows that were measured, where those in
+            ``given`` were chosen by what they are.
 
     Yields:
         Codes, shape (some, attributes), one page after the other.
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")
-    model = _fit(residuals, measured, workload, given, seed, settings, workers, fitting, zeros)
+    like = given if population is None else population
+    model = _fit(residuals, measured, workload, like, seed, settings, workers, fitting, zeros)
     size = max(PAGE_CODES // len(residuals.domain), 1)
     starts = range(0, len(given), size)
     for number, start in enumerate(starts):
-        yield model.page(given[start : start + size], (seed, number))
+        yield model.page(given[start : start + size], (seed, number), population is None)
         if progress:
             progress("draw", number + 1, len(starts))
 
@@ -110,8 +114,9 @@ class _Linked:
     passes: int
     workers: int
 
-    def page(self, given: Rows, seed: tuple[int, int]) -> Rows:
-        """Rows with these given codes, in this order."""
+    def page(self, given: Rows, seed: tuple[int, int], alike: bool) -> Rows:
+        """Rows with these given codes, in this order; these are ``alike`` where they are those of
+        rows as were measured, which have the fitted marginals."""
         rng = np.random.default_rng(seed)
         rows = np.empty((len(given), len(self.domain)), dtype=np.int32)
         rows[:, self.given] = given
@@ -120,10 +125,12 @@ class _Linked:
         chains = self.chains.with_rows(rows)
         for _ in range(MIXING):
             chains.move()
-        wanted = [
-            as_given(mean, clique, self.given, given, self.domain).astype(np.float32)
-            for clique, mean in self.means.items()
-        ]
+        wanted: list[Array] = [np.zeros_like(mean) for mean in self.means.values()]
+        if alike:
+            for counts, (clique, mean) in zip(wanted, self.means.items()):
+                counts += as_given(mean, clique, self.given, given, self.domain)
+        else:
+            chains.add_marginals(wanted, tuple(self.means))
         watch = Watch(self.domain, tuple(self.means), wanted, self.zeros)
         pages = draw_pages(chains, watch, len(given), self.passes, self.workers, pick=_in_order)
         return np.concatenate(list(pages))

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.release.bundle import RELATION, TABLES
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
@@ -26,11 +29,8 @@ from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY, check_new, sha256_of
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
+from adaptive_qs.table.schema import Schema
 
-RELATION = "related.json"
-"""Member of a bundle that says how its two tables are related."""
-TABLES = ("parents", "children")
-"""Folders of a bundle, each with the members of a release of one table."""
 _SAME = (
     "rho", "epsilon", "delta", "mu", "accountant", "stamp", "entropy", "neighbours",
 )  # fmt: skip
@@ -87,6 +87,11 @@ class RelatedRelease:
         return self.children.manifest
 
     @property
+    def by_table(self) -> dict[str, Release]:
+        """The releases of both tables, by the folders of a bundle."""
+        return dict(zip(TABLES, (self.parents, self.children)))
+
+    @property
     def events(self) -> tuple[Event, ...]:
         """Every charge, in order."""
         return (*self.parents.events, *self.children.events)
@@ -104,7 +109,7 @@ class RelatedRelease:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What the noisy numbers of rows say against the budget; empty where they say nothing."""
-        both = zip(TABLES, (self.parents, self.children))
+        both = self.by_table.items()
         return tuple(f"{table}: {doubt}" for table, each in both for doubt in each.doubts)
 
     def __repr__(self) -> str:
@@ -157,29 +162,40 @@ class RelatedRelease:
                 is not.
         """
         seed, schema = chosen_seed(seed), self.schema
-        drawing = self.parents.draw(num_parents, seed, workers, progress, where, balance)
-        parents = pa.concat_tables(drawing.pages())
-        numbers = parents[schema.count].to_numpy()
-        keys = np.arange(1, len(parents) + 1)
-        codes = np.stack(read_table(parents, schema.counted).columns, axis=1).astype(np.int32)
-        given = np.repeat(codes, numbers, axis=0)
-        pages = self._pages(given, seed, workers, progress) if len(given) else iter(())
-        empty = _typed(schema)
-        children = pa.concat_tables([empty, *pages])
-        named = schema.keys
-        stamp = {STAMP_KEY: self.manifest.stamp}
+
+        def drawn(number: int | None, *steered: str | None) -> tuple[pa.Table, Rows, Rows]:
+            """Parents, the numbers of their children, and the codes that these have of them."""
+            drawing = self.parents.draw(number, seed, workers, progress, *steered)
+            table = pa.concat_tables(drawing.pages())
+            codes = np.stack(read_table(table, schema.counted).columns, axis=1).astype(np.int32)
+            children = table[schema.count].to_numpy()
+            return table, children, np.repeat(codes, children, axis=0)
+
+        parents, numbers, given = drawn(num_parents, where, balance)
+        population = None if where is None and balance is None else drawn(None)[-1]
+        pages: list[pa.Table] = []
+        if len(given):
+            pages += self._pages(given, population, seed, workers, progress)
+        children = pa.concat_tables(pages or [_without_rows(schema.children)])
+        keys, stamp = np.arange(1, len(parents) + 1), {STAMP_KEY: self.manifest.stamp}
+        of_parents, of_children = schema.keys["parents"], schema.keys["children"]
         return Pair(
-            _with_key(parents.drop_columns([schema.count]), named["parents"], keys, stamp),
-            _with_key(children, named["children"], np.repeat(keys, numbers), stamp),
+            _with_key(parents.drop_columns([schema.count]), of_parents, keys, stamp),
+            _with_key(children, of_children, np.repeat(keys, numbers), stamp),
         )
 
     def _pages(
-        self, given: np.ndarray[Any, Any], seed: int, workers: int, progress: PhaseProgress | None
+        self,
+        given: Rows,
+        population: Rows | None,
+        seed: int,
+        workers: int,
+        progress: PhaseProgress | None,
     ) -> Iterator[pa.Table]:
         """Values of children's own columns, for rows with these codes of parents."""
         schema, model, width = self.schema.children, self.children.model(), given.shape[1]
         drawers = drawers_of(schema.columns, lambda i: single_target(model, width + i).counts)
-        pages = self.children.linked(given, seed, workers, progress)
+        pages = self.children.linked(given, seed, workers, progress, population)
         for number, rows in enumerate(pages):
             own = CodedTable.from_parts(schema.domain(), [rows[:, width:]], len(rows))
             yield decode(own, schema, np.random.default_rng((seed, 2, number)), drawers)
@@ -193,14 +209,14 @@ class RelatedRelease:
             "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
         }
         yield RELATION, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        for folder, release in zip(TABLES, (self.parents, self.children)):
+        for folder, release in self.by_table.items():
             parts: dict[str, Any] = {**pages_of(release), **release.texts(), **release.arrays()}
             yield from ((f"{folder}/{name}", part) for name, part in parts.items())
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of every member that a program reads, by name, as it is saved."""
         found = {RELATION: sha256_of([dict(self.members())[RELATION].encode()])}
-        for folder, release in zip(TABLES, (self.parents, self.children)):
+        for folder, release in self.by_table.items():
             found |= {f"{folder}/{name}": value for name, value in release.digests().items()}
         return found
 
@@ -238,25 +254,14 @@ class RelatedRelease:
         return cls(schema, *(Release.read(archive.within(table), path) for table in TABLES))
 
 
-def is_related(path: str | Path, max_memory: int | str | None = None) -> bool:
-    """Whether a bundle is one of related tables.
-
-    Raises:
-        InputError: it is missing or no archive.
-    """
-    with open_archive(path, "release bundle", max_memory) as archive:
-        return RELATION in archive.names
-
-
-def _typed(schema: RelatedSchema) -> pa.Table:
-    """The children's columns, without rows."""
-    own = schema.children.domain()
-    codes = CodedTable.from_parts(own, [], 0)
-    return decode(codes, schema.children, np.random.default_rng(0))
+def _without_rows(schema: Schema) -> pa.Table:
+    """The columns of a schema with the types that they have in tables."""
+    codes = CodedTable.from_parts(schema.domain(), [], 0)
+    return decode(codes, schema, np.random.default_rng(0))
 
 
 def _with_key(
-    table: pa.Table, name: str, keys: np.ndarray[Any, Any], stamp: Mapping[bytes, str]
+    table: pa.Table, name: str, keys: NDArray[np.int64], stamp: Mapping[bytes, str]
 ) -> pa.Table:
     """A table with its key as the first column."""
     return table.add_column(0, name, pa.array(keys, pa.int64())).replace_schema_metadata(stamp)

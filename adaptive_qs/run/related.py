@@ -155,10 +155,10 @@ def synthesize_related(
         opened.enter_context(closing(of_children))
         mechanisms = begin()
         whole = mechanisms.ledger
-        first = Cost(math.floor(whole.left.rho_units * Fraction(job.share)))
+        part = Cost(math.floor(whole.left.rho_units * Fraction(job.share)))
         releases: list[Release] = []
         for table, counter in ((job.parents, of_parents), (job.children, of_children)):
-            limit = whole.left if releases else first
+            limit = whole.left if releases else part
             with mechanisms.spending(Part(whole, limit, table.target.unit)):
                 workload = table.work.workload
                 releases.append(
@@ -167,6 +167,9 @@ def synthesize_related(
                         clock,
                     )
                 )  # fmt: skip
-    release = RelatedRelease(job.schema, *releases)
+    # What was measured of parents stands in the ledger where all of it does.
+    place = {"ledger": releases[1].manifest.ledger}
+    first = replace(releases[0], manifest=releases[0].manifest.model_copy(update=place))
+    release = RelatedRelease(job.schema, first, releases[1])
     job.session.publish(release.digests())
     return release

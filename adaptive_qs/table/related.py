@@ -34,6 +34,7 @@ MOST_CHILDREN = 2**12
 """Of one parent, at most: the number of children is an attribute with as many values."""
 
 Places = NDArray[np.int64]
+TableName = Literal["parents", "children"]
 
 
 class RelatedSchema(BaseModel):
@@ -123,14 +124,13 @@ class RelatedSchema(BaseModel):
     def written(self, table: str, rows: int) -> Schema:
         """A synthetic table of so many parents at most as it is written: the key, then the columns
         of "parents" or "children"."""
-        own, make = self.by_table[table], COLUMN_TYPES["integer"]
-        key = make(name=self.keys[table], type="integer", min=1, max=max(rows, 1), bins=1)
+        own = self.by_table[table]
+        key = _integers(self.keys[table], min=1, max=max(rows, 1), bins=1)
         return _changed(own, columns=(key, *own.columns))
 
     @property
     def _number_of_children(self) -> ColumnBase:
-        make = COLUMN_TYPES["integer"]
-        return make(name=self.count, type="integer", min=0, max=self.most_children)
+        return _integers(self.count, min=0, max=self.most_children)
 
     @property
     def fingerprint(self) -> str:
@@ -187,6 +187,13 @@ class RelatedSchema(BaseModel):
             f"the schema is {shown(given)}: pass a RelatedSchema, the path of a schema file, or "
             "parsed JSON"
         )
+
+
+def _integers(name: str, **ends: int) -> ColumnBase:
+    """A column of integers."""
+    make: Any = COLUMN_TYPES["integer"]
+    found: ColumnBase = make(name=name, type="integer", **ends)
+    return found
 
 
 def _changed(schema: Schema, **fields: Any) -> Schema:
@@ -300,7 +307,7 @@ class FamilyRows:
     """
 
     family: Family
-    table: Literal["parents", "children"]
+    table: TableName
 
     def __str__(self) -> str:
         return self.table
