@@ -401,3 +401,20 @@ def _joined(parts: Sequence[Cells]) -> MixedCells:
             distinct += cells.parts
             before += sum(map(len, cells.parts))
     return MixedCells(tuple(distinct), np.concatenate(indices))
+
+
+# The published JSON Schema of schema files of related tables, generated from the models.
+#
+# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+
+PUBLISHED = Path(__file__).with_name("related.schema.json")
+
+
+def render() -> str:
+    """The text of the published file: JSON Schema (draft 2020-12) of version 1."""
+    content = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:adaptive-qs:related:1",
+        **RelatedSchema.model_json_schema(),
+    }
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -13,7 +15,7 @@ from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded, Sch
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table, table_bytes
 from adaptive_qs.table.persons import FewRows
-from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema
+from adaptive_qs.table.related import PUBLISHED, Family, FamilyRows, RelatedSchema, render
 
 from ..family import SCHEMA, made, without
 
@@ -186,3 +188,10 @@ def test_the_fingerprint_is_of_what_a_schema_means():
     for other in (changed(most_children=4), changed(count="n"), changed(foreign_key="of")):
         assert RelatedSchema.parse(other).fingerprint != PARSED.fingerprint
     assert hash(PARSED) == hash(RelatedSchema.parse(SCHEMA))
+
+
+def test_the_published_json_schema_is_current():
+    assert PUBLISHED.read_text() == render(), "run: python scripts/make_reference.py"
+    jsonschema.validate(SCHEMA, json.loads(render()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed(most_children=0), json.loads(render()))
