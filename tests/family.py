@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from adaptive_qs import RelatedSynthesizer
+from adaptive_qs.privacy.mechanisms import auditing
+
 SCHEMA = {
     "version": 1,
     "key": "home",
@@ -53,3 +56,12 @@ def made(parents=400, seed=0, most=4):
 def without(tables, key):
     """The tables without one household and all its persons."""
     return tuple(table[table["home"] != key].reset_index(drop=True) for table in tables)
+
+
+def published(tables, mechanisms, **options):
+    """All that a run on two tables lets out, with the noise of these mechanisms."""
+    with auditing(mechanisms):
+        model = RelatedSynthesizer(beyond_limits=True, **options).fit(*tables, schema=SCHEMA)
+    pair = model.release_.sample(20, seed=1)
+    sampled = {name: table.to_pandas().to_csv().encode() for name, table in pair._asdict().items()}
+    return {"digests": repr(model.release_.digests()).encode(), **sampled}

@@ -19,7 +19,6 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import auditing
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.related import RelatedRelease
@@ -27,7 +26,7 @@ from adaptive_qs.run import RunOptions, related
 from adaptive_qs.run.related import RelatedJob
 from adaptive_qs.table.related import RelatedSchema
 
-from .family import SCHEMA, made, without
+from .family import SCHEMA, made, published, without
 
 TABLES = made()
 UNIT = "one parent with all children: all rows of both tables with the same 'home'"
@@ -157,15 +156,6 @@ def test_replays_on_neighbours_that_differ_by_a_parent_with_all_children(neighbo
     assert not report.findings, report.findings[:3]
     assert report.moved > 10
     assert report.draws > 20
-
-
-def published(tables, mechanisms, **options):
-    """All that a run lets out."""
-    with auditing(mechanisms):
-        model = RelatedSynthesizer(beyond_limits=True, **options).fit(*tables, schema=SCHEMA)
-    pair = model.release_.sample(20, seed=1)
-    sampled = {name: table.to_pandas().to_csv().encode() for name, table in pair._asdict().items()}
-    return {"digests": repr(model.release_.digests()).encode(), **sampled}
 
 
 def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():

@@ -114,6 +114,7 @@ class Outputs:
         parents, children, release: files; None for what is not wanted.
         force: whether files are replaced.
         formulas: of CSV.
+        write_stamped: writes a table with its stamp and statement.
     """
 
     parents: Path | None
@@ -121,6 +122,7 @@ class Outputs:
     release: Path | None
     force: bool
     formulas: Formulas
+    write_stamped: Callable[..., None]
 
     @property
     def tables(self) -> list[Path]:
@@ -155,13 +157,11 @@ class Outputs:
 
     def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
-        from adaptive_qs.cli.synthesize import write_stamped
-
         parents, seed = len(pair.parents), sampling["seed"]
         for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
             asked = {**sampling, "parents": parents}
             written = release.schema.written(name, parents)
-            write_stamped(
+            self.write_stamped(
                 iter([table]), len(table), path, part, seed, self.formulas, asked, written
             )
 

@@ -241,7 +241,9 @@ def synthesize(
             generator=None if generator == DEFAULT_GENERATOR else generator,
         )  # fmt: skip
         inputs = related_tables.Inputs.of(data, related, schema)
-        outputs = related_tables.Outputs(out, related_out, release, force, check_formulas(formulas))
+        outputs = related_tables.Outputs(
+            out, related_out, release, force, check_formulas(formulas), write_stamped
+        )
         related_tables.synthesize(
             inputs, outputs, workload_spec(workload, ways), (reference, rule), parents_share, run,
             rows, seed, as_json,
@@ -400,7 +402,7 @@ def sample(
     """
     kind = check_formulas(formulas)
     if related_out is not None:
-        outputs = related_tables.Outputs(out, related_out, None, force, kind)
+        outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
         steered = {"where": where, "balance": balance}
         related_tables.sample(release, outputs, steered, rows, seed, as_json, max_memory, workers)
         return

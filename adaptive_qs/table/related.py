@@ -23,7 +23,6 @@ from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import table_bytes
 from adaptive_qs.table.persons import PERSON_BYTES, Whose
@@ -125,12 +124,12 @@ class RelatedSchema(BaseModel):
         """A synthetic table of so many parents at most as it is written: the key, then the columns
         of "parents" or "children"."""
         own = self.by_table[table]
-        key = _integers(self.keys[table], min=1, max=max(rows, 1), bins=1)
+        key = _numbers(self.keys[table], rows)
         return _changed(own, columns=(key, *own.columns))
 
     @property
     def _number_of_children(self) -> ColumnBase:
-        return _integers(self.count, min=0, max=self.most_children)
+        return _numbers(self.count, self.most_children)
 
     @property
     def fingerprint(self) -> str:
@@ -189,11 +188,9 @@ class RelatedSchema(BaseModel):
         )
 
 
-def _integers(name: str, **ends: int) -> ColumnBase:
-    """A column of integers."""
-    make: Any = COLUMN_TYPES["integer"]
-    found: ColumnBase = make(name=name, type="integer", **ends)
-    return found
+def _numbers(name: str, most: int) -> ColumnBase:
+    """A column of whole numbers from 0 on."""
+    return Schema.parse({name: most + 1}).columns[0]
 
 
 def _changed(schema: Schema, **fields: Any) -> Schema:

@@ -248,7 +248,7 @@ def quick_tables() -> Iterator[None]:
 
 
 def read_json(text: str) -> None:
-    """Read a schema, of one table or of two, or a workload as the program would; anything else is no
+    """Read a schema, of one table or two, or a workload as the program would; anything else is no
     example."""
     content = json.loads(text)
     kinds = {"parts": WorkloadFile, "key": RelatedSchema}
