@@ -23,7 +23,7 @@ from .helpers import (
 DOMAIN = domain_of(3, 2, 4, 3)
 CLIQUES = [(0, 2), (1, 2), (1, 3), (2, 3)]
 ROWS = 8_000
-FEW = SynthesisSettings(fit_rows=1_000)
+FEW = SynthesisSettings(fit_rows=500)
 
 
 def model_of(rows, noise_std=0.0):
@@ -85,7 +85,7 @@ def test_rows_depend_on_the_seed_only(true):
     model = model_of(rows[:2_000], 3.0)
 
     def made(workers, key):
-        return linked(model, rows[:500, :2], key, workers, settings=FEW)
+        return linked(model, rows[:200, :2], key, workers, settings=FEW)
 
     assert_depends_on_the_key_only(made)
 
