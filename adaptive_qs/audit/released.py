@@ -30,6 +30,7 @@ from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     CHARGES,
     MEMBERS,
+    RELATION,
     Bundle,
     charges_text,
     digest_of_statement,
@@ -39,8 +40,9 @@ from adaptive_qs.release.bundle import (
 )
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import pages_of
+from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
-from adaptive_qs.table.archive import open_archive
+from adaptive_qs.table.archive import ArchiveReader, open_archive
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.text import Formulas
 
@@ -56,6 +58,7 @@ class Released:
         charges: that it lists, one by one or counted by their parameters.
         faults: what in it does not fit the rest of it.
         unchecked: what could not be compared with anything.
+        price: what all of the run cost, where the statement is about a part of it.
     """
 
     path: Path
@@ -64,12 +67,14 @@ class Released:
     charges: tuple[Event, ...] | tuple[Charges, ...]
     faults: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    price: Cost | None = None
 
     def recovered(self, identity: str) -> Recovered:
         """What a ledger from which it was lost is to record of it.
 
         Raises:
-            InputError: it was made without a ledger or on another one, or does not fit itself.
+            InputError: it was made without a ledger or on another one, does not fit itself, or is
+                one of two related tables, which does not tell what the other cost.
         """
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
@@ -78,11 +83,16 @@ class Released:
             )
         if self.faults:
             raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
+        if self.statement.protects.related is not None and self.price is None:
+            raise InputError(
+                f"{self.path}: is one of two related tables: give the release bundle of both, or "
+                "count what they cost with --rho"
+            )
         return Recovered(
             run=place.run,
             releases=place.releases,
             hash=place.hash,
-            price=total_cost(self.statement.facts),
+            price=self._spent,
             digests=dict(self.digests),
         )
 
@@ -105,8 +115,7 @@ class Released:
             faults += [] if book.has(place) else ["its place in the ledger is another"]
             recorded = book.published(place.run)
         else:
-            spent = total_cost(self.statement.facts)
-            faults = [] if lost.price == spent else ["its charges are others"]
+            faults = [] if lost.price == self._spent else ["its charges are others"]
             recorded = [lost.digests]
         faults += [*_unlike(self.digests, recorded), *self.faults]
         if any(faults):
@@ -115,16 +124,28 @@ class Released:
                 f"{'; '.join(filter(None, faults))}: do not rely on it"
             )
 
+    @property
+    def _spent(self) -> Cost:
+        return total_cost(self.statement.facts) if self.price is None else self.price
+
     def _unlike_charges(self, true: Sequence[Event]) -> str:
         """Which of a run's charges it does not list as they are; "" where it lists all."""
         counted = isinstance(self.statement, AnswersManifest)
-        expected = charges_of(true) if counted else tuple(true)
+        expected = charges_of(true) if counted else tuple(self._own(true))
         if self.charges == expected:
             return ""
         if counted:
             return f"its charges are not those of the ledger's {len(true):,}"
         differ = sum(map(ne, true, self.charges)) + abs(len(true) - len(self.charges))
         return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
+
+    def _own(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Of a run's events, those that a table should list: of two related ones, the parents'
+        come first."""
+        number, related = len(self.charges), self.statement.protects.related
+        if related is None or self.price is not None:
+            return events
+        return events[:number] if related == "parents" else events[len(events) - number :]
 
     def _place(self, otherwise: str) -> Place:
         place = self.statement.ledger
@@ -149,18 +170,41 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
     with open_archive(path, "release bundle", max_memory) as archive:
+        if RELATION in archive.names:
+            return _pair(archive, path)
         bundle = Bundle.read(archive, path)
-        digests = {name: archive.sha256(name) for name in MEMBERS}
-        faults = []
-        pages = pages_of(bundle)
-        for name, fresh in pages.items():
-            if name not in archive.names:
-                faults.append(f"{name} is missing")
-            elif archive.sha256(name) != sha256_of([fresh.encode()]):
-                faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
-        more = sorted(set(archive.names) - {*MEMBERS, *pages})
-        faults += [f"{more[0]!a} is no part of a release"] if more else []
+        digests, faults = _members(archive, bundle)
     return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
+
+
+def _pair(archive: ArchiveReader, path: Path) -> Released:
+    """The bundle of two related tables."""
+    release = RelatedRelease.read(archive, path)
+    digests, faults = {RELATION: archive.sha256(RELATION)}, []
+    for table, bundle in release.by_table.items():
+        found, wrong = _members(archive.within(table), bundle)
+        digests |= {f"{table}/{name}": digest for name, digest in found.items()}
+        faults += [f"{table}: {fault}" for fault in wrong]
+    known = (RELATION, *(f"{table}/" for table in release.by_table))
+    more = sorted(name for name in archive.names if not name.startswith(known))
+    faults += [f"{more[0]!a} is no part of a release"] if more else []
+    price = Cost.of(release.events)
+    return Released(path, release.manifest, digests, release.events, tuple(faults), price=price)
+
+
+def _members(archive: ArchiveReader, bundle: Bundle) -> tuple[dict[str, str], list[str]]:
+    """SHA-256 of the members of a bundle that a program reads, and what does not fit the rest."""
+    digests = {name: archive.sha256(name) for name in MEMBERS}
+    faults = []
+    pages = pages_of(bundle)
+    for name, fresh in pages.items():
+        if name not in archive.names:
+            faults.append(f"{name} is missing")
+        elif archive.sha256(name) != sha256_of([fresh.encode()]):
+            faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
+    more = sorted(set(archive.names) - {*MEMBERS, *pages})
+    faults += [f"{more[0]!a} is no part of a release"] if more else []
+    return digests, faults
 
 
 def _sidecar(
@@ -202,6 +246,8 @@ class _Sampling(BaseModel):
     formulas: Formulas = "keep"
     where: str | None = None
     balance: str | None = None
+    parents: NonNegativeInt | None = None
+    """Rows of the parents' table that children were drawn for."""
 
 
 def _table(named: Path, content: dict[str, Any]) -> Released:
@@ -217,9 +263,10 @@ def _table(named: Path, content: dict[str, Any]) -> Released:
         _Sampling.model_validate(sampling)
     except ValidationError:
         faults.append("its seed and number of rows are no such")
+    folder = "" if statement.protects.related is None else f"{statement.protects.related}/"
     digests = {
-        MANIFEST: digest_of_statement(statement),
-        CHARGES: sha256_of([charges_text(events).encode()]),
+        folder + MANIFEST: digest_of_statement(statement),
+        folder + CHARGES: sha256_of([charges_text(events).encode()]),
     }
     redrawn = "that the table was drawn from the release: draw it again with its seed"
     found = (*faults, *_rewritten(statement, content))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adaptive_qs.cli import related_tables
 from adaptive_qs.cli.io import (
     Row,
     check_distinct,
@@ -432,6 +433,8 @@ def evaluate(
     sql: str | None = None,
     database: Path | None = None,
     schema: Path | None = None,
+    related: related_tables.TrueChildren = None,
+    related_synthetic: related_tables.SyntheticChildren = None,
     workload: WorkloadFile = None,
     ways: str | None = None,
     rule: Rules = None,
@@ -457,6 +460,14 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
+    if related is not None or related_synthetic is not None:
+        related_tables.refuse_beside(
+            sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
+            target=target, control=control, release=release, report=report,
+        )  # fmt: skip
+        files = (true, synthetic), (related, related_synthetic)
+        related_tables.evaluate(*files, schema, as_json, workers)
+        return
     private, synthetic = _tables(true, synthetic, sql, database)
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_qs.cli import io
+from adaptive_qs.cli.options import option
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
@@ -125,6 +127,18 @@ def _opened(ledger: Path | None, anchor: str | None = None, restoring: bool = Fa
     return LedgerBook(_named(ledger), anchor, restoring)
 
 
+Related = Annotated[
+    bool,
+    option(
+        "--related",
+        None,
+        "Count runs on related tables whose key is --person: the total then protects a parent with "
+        "all children.",
+        None,
+    ),
+]
+
+
 def create(
     ledger: Path | None = None,
     epsilon: float | None = None,
@@ -132,6 +146,7 @@ def create(
     rho: float | None = None,
     discovery_delta: float = 0.0,
     person: str | None = None,
+    related: Related = False,
     neighbours: str = DEFAULT_NEIGHBOURS,
     anchor: str | None = None,
     public_rows: int | None = None,
@@ -152,6 +167,10 @@ def create(
 
     total = Total.of(epsilon, delta, rho, discovery_delta)
     unit = Unit.of(person, None if person is None else 1, neighbours)
+    if related:
+        if person is None:
+            raise InputError("--related was given without --person: name the key of the parents")
+        unit = replace(unit, related="parents")
     io.check_distinct([None if anchor is None else Path(anchor)], io.companions(path))
     for doubt in check_rails(total.rails(public_rows), beyond_limits):
         io.warn(doubt)

@@ -122,16 +122,20 @@ def import_(
 
 def json_schema(
     kind: Annotated[
-        str, typer.Argument(metavar="[schema|workload]", help="Which kind of file.")
+        str, typer.Argument(metavar="[schema|related|workload]", help="Which kind of file.")
     ] = "schema",
 ) -> None:
-    """Print the JSON Schema of schema files or of workload files, for editors and validators."""
+    """Print the JSON Schema of schema files (of one table, or of two related ones) or of workload
+    files, for editors and validators."""
+    from adaptive_qs.table import related as of_related
     from adaptive_qs.table import schema as of_schema
     from adaptive_qs.workload import file as of_workload
 
-    renderers = {"schema": of_schema.render, "workload": of_workload.render}
+    renderers = {
+        "schema": of_schema.render, "related": of_related.render, "workload": of_workload.render,
+    }  # fmt: skip
     if kind not in renderers:
-        raise InputError(f"{kind!r} is no kind of file: give schema or workload")
+        raise InputError(f"{kind!r} is no kind of file: give {', '.join(renderers)}")
     io.emit(renderers[kind]())
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from adaptive_qs.cli import io
+from adaptive_qs.cli import io, related_tables
 from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import Marginal, Release
     from adaptive_qs.run.budget import Closing
+    from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
@@ -213,8 +214,11 @@ def synthesize(
     generator: str = DEFAULT_GENERATOR,
     levels: str = LEVELS[0],
     demo: bool = False,
+    related: related_tables.Children = None,
+    parents_share: related_tables.ParentsShare = None,
     run: Annotated[RunOptions, OF_TABLES],
     out: Path | None = None,
+    related_out: related_tables.ChildrenOut = None,
     release: Path | None = None,
     about: About = None,
     rows: int | None = None,
@@ -230,6 +234,22 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
+    if related is None:
+        related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
+    else:
+        related_tables.refuse_beside(
+            sql=sql, database=database, demo=demo or None, about=about,
+            generator=None if generator == DEFAULT_GENERATOR else generator,
+        )  # fmt: skip
+        inputs = related_tables.Inputs.of(data, related, schema)
+        outputs = related_tables.Outputs(
+            out, related_out, release, force, check_formulas(formulas), write_stamped
+        )
+        related_tables.synthesize(
+            inputs, outputs, workload_spec(workload, ways), (reference, rule), parents_share, run,
+            rows, seed, as_json,
+        )  # fmt: skip
+        return
     source, schema = io.private_inputs(data, schema, demo, sql, database)
     replacing = force or (demo and out is None)
     if demo:
@@ -325,14 +345,15 @@ def write_stamped(
     release: Release,
     seed: int,
     formulas: Formulas,
-    asked: Mapping[str, str | None] = MappingProxyType({}),
+    asked: Mapping[str, Any] = MappingProxyType({}),
+    schema: Schema | None = None,
 ) -> None:
     """Write a table sampled from a release page by page, with its stamp and its sidecar; to
     standard output as CSV, without these.
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
     was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
-    charge.
+    charge. ``schema`` is that of the pages, where it is not the one of the release.
     """
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.bundle import with_manifest, write_manifest
@@ -355,7 +376,7 @@ def write_stamped(
             )
             put_stamp()
 
-        write_table(pages, path, release.schema, formulas, state)
+        write_table(pages, path, schema or release.schema, formulas, state)
 
 
 # `sample RELEASE`: another table, free of charge.
@@ -373,6 +394,7 @@ def sample(
     as_json: bool = False,
     max_memory: str | None = None,
     workers: int | None = None,
+    related_out: related_tables.ChildrenOut = None,
 ) -> None:
     """Sample another table from a release, at no cost.
 
@@ -380,6 +402,11 @@ def sample(
     condition are drawn as such, not searched for among others.
     """
     kind = check_formulas(formulas)
+    if related_out is not None:
+        outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
+        steered = {"where": where, "balance": balance}
+        related_tables.sample(release, outputs, steered, rows, seed, as_json, max_memory, workers)
+        return
     io.check_distinct(io.with_sidecar(out), [release])
     io.check_table(out, force)
 

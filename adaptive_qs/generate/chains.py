@@ -58,7 +58,7 @@ class Chains:
         pairs: PairMoves | None = None,
     ) -> None:
         self.model = model
-        self._proposals = proposals
+        self.proposals = proposals
         self._pairs = pairs
         self._moves: list[Callable[[Rows, int], None]] = [
             proposals, proposals.replace_wide, model.sweep,
@@ -129,10 +129,14 @@ class Chains:
             chains.move()
         return chains, share
 
+    def with_rows(self, rows: Rows) -> Chains:
+        """Chains of the same model, of other rows."""
+        return self._with(self.model, rows)
+
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
         """Chains of another model of these attributes, and other rows."""
         pairs = self._pairs and self._pairs.towards(model)
-        proposals = self._proposals.towards(model)
+        proposals = self.proposals.towards(model)
         return Chains(model, proposals, rows, self.rng, self._coarse, pairs)
 
 

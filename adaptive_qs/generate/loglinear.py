@@ -314,6 +314,8 @@ class LogLinearModel:
         singles: one non-negative array per attribute: its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
         allowed: by clique, cells that may have weight; the others have none.
+        given: attributes that rows have already, which sweeps leave as they are: the model is one
+            of the others, given these.
 
     Attributes:
         factors: the weights.
@@ -329,9 +331,11 @@ class LogLinearModel:
         singles: Sequence[Array],
         workers: int,
         allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
+        given: Clique = (),
     ) -> None:
         self.domain = domain
         self._allowed = allowed or {}
+        self._given = given
         self.cliques = tuple(cliques)
         self._workers = workers
         self._weights: dict[Clique, dict[Clique, NDArray[np.float32]]] = {}
@@ -481,9 +485,10 @@ class LogLinearModel:
         return self.factors.singles[start : start + self.domain.sizes[attribute]]
 
     def sweep(self, rows: Rows, key: int) -> None:
-        """Redraw all but wide attributes of every row in place, in an order drawn from ``key``."""
+        """Redraw all but given and wide attributes of every row in place, in an order drawn from
+        ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
-        order = order[~np.isin(order, self.wide)]
+        order = order[~np.isin(order, [*self.wide, *self._given])]
 
         def block(start: int, stop: int) -> None:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))

@@ -36,7 +36,7 @@ from adaptive_qs.generate.loglinear import (
     over_items,
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
-from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, draw_from_tree
+from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, fill_from_tree
 from adaptive_qs.generate.zeros import (
     Guard,
     PairMoves,
@@ -203,7 +203,8 @@ def fit_model(
         for c in cliques
     ]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
-    chains = _begun(targets, singles, coarse, zeros, size, seed, settings, rng, workers)
+    rows = np.empty((size, len(domain)), dtype=np.int32)
+    chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
     sharpen(coarse.domain, means, wanted, targets)
@@ -211,35 +212,62 @@ def fit_model(
     return Fitted(chains, dict(zip(wanted, codes)), watched)
 
 
-def _begun(
+def begin_chains(
     targets: Sequence[Target],
     singles: Sequence[Target],
     coarse: CoarseDomain,
     zeros: Zeros,
-    num_rows: int,
+    rows: Rows,
     seed: int,
     settings: SynthesisSettings,
     rng: np.random.Generator,
     workers: int,
+    given: Clique = (),
 ) -> Chains:
-    """Chains of the tree of dependences among the targets, which have no rows in zeros."""
+    """Chains of the tree of dependences among the targets, which have no rows in zeros.
+
+    Args:
+        targets: marginals of several attributes, over the codes of ``coarse``.
+        singles: the counts of every attribute, likewise.
+        coarse: the attributes.
+        zeros: cells without rows; none of a given attribute.
+        rows: filled in place but for the given attributes, whose codes they have.
+        seed, settings, rng, workers: as for :func:`fit_model`.
+        given: attributes that stay as they are.
+    """
     domain, counts = coarse.domain, [single.counts for single in singles]
     combined = list(dict.fromkeys(domain.columns(target.clique) for target in targets))
     apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in combined)]
     linked = [independent_target(zero, counts) for zero in apart]
-    tree = dependence_tree(domain, [*targets, *linked], counts)
+    tree = dependence_tree(domain, [*targets, *linked], counts, given)
     held = [*(target.clique for target in targets), *dict.fromkeys(z.clique for z in apart)]
     masks = masks_of(zeros, domain, [*combined, *(zero.clique for zero in zeros)])
-    model = LogLinearModel(domain, held, counts, workers, masks)
+    model = LogLinearModel(domain, held, counts, workers, masks, given)
     write_tree(model, tree, settings.fit.damping_rows)
-    rows = draw_from_tree(tree, counts, num_rows, rng)
-    settle(rows, zeros, counts, seed)
+    fill_rows(rows, tree, counts, zeros, rng, seed, given)
     pairs = PairMoves(model, zeros, workers) if zeros else None
     proposals = TreeMoves(model, tree, counts, workers)
     chains = Chains(model, proposals, rows, rng, coarse, pairs)
     if zeros:
         settle_weights(chains, singles, settings.fit, workers)
     return chains
+
+
+def fill_rows(
+    rows: Rows,
+    tree: Sequence[Node],
+    counts: Sequence[NDArray[np.float64]],
+    zeros: Zeros,
+    rng: np.random.Generator,
+    seed: int,
+    given: Clique = (),
+) -> None:
+    """Draw what a tree has of rows, in place, none of which then lies in zeros; the given
+    attributes, of which zeros tell nothing, stay as they are."""
+    kept = rows[:, given].copy()
+    fill_from_tree(rows, tree, counts, rng)
+    settle(rows, zeros, counts, seed)
+    rows[:, given] = kept
 
 
 Generator = Callable[..., Iterator[Rows]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import networkx as nx
 import numpy as np
@@ -42,7 +43,10 @@ class Node:
 
 
 def dependence_tree(
-    domain: Domain, targets: Sequence[Target], singles: Sequence[Array]
+    domain: Domain,
+    targets: Sequence[Target],
+    singles: Sequence[Array],
+    given: Collection[int] = (),
 ) -> tuple[Node, ...]:
     """The maximum spanning forest of the measured pairs, every branch contiguous.
 
@@ -50,24 +54,29 @@ def dependence_tree(
         domain: the attributes.
         targets: measured cliques of two or more attributes.
         singles: counts of each attribute (rows).
+        given: attributes that rows have already: they are no nodes, and branches hang on them.
     """
     pairs = pair_marginals(domain, targets, singles)
     graph = nx.Graph()
     graph.add_nodes_from(range(len(domain)))
     for (a, b), (_, joint) in pairs.items():
         graph.add_edge(a, b, weight=mutual_information(joint))
+    for a, b in pairwise(sorted(given)):  # together they are one root, as none depends on others
+        graph.add_edge(a, b, weight=math.inf)
     forest = nx.maximum_spanning_tree(graph)
     nodes: list[Node] = []
     for component in nx.connected_components(forest):
-        root = min(component)
+        root = min(component.intersection(given), default=min(component))
         parents = dict(nx.dfs_predecessors(forest, root))
-        order = list(nx.dfs_preorder_nodes(forest, root))
+        order = [v for v in nx.dfs_preorder_nodes(forest, root) if v not in given]
         end = {v: len(nodes) + k + 1 for k, v in enumerate(order)}
-        for v in reversed(order[1:]):
-            end[parents[v]] = max(end[parents[v]], end[v])
-        nodes.append(Node(root, None, end[root], singles[root][None, :], None))
-        for v in order[1:]:
-            parent = parents[v]
+        for v in reversed(order):
+            if (parent := parents.get(v)) in end:
+                end[parent] = max(end[parent], end[v])
+        for v in order:
+            if (parent := parents.get(v)) is None:
+                nodes.append(Node(v, None, end[v], singles[v][None, :], None))
+                continue
             source, joint = pairs[min(v, parent), max(v, parent)]
             nodes.append(Node(v, parent, end[v], joint if parent < v else joint.T, source))
     return tuple(nodes)
@@ -116,12 +125,20 @@ def draw_from_tree(
     ``singles``, counts of each attribute (rows), are used where a parent's value has no counts.
     """
     rows = np.empty((num_rows, len(nodes)), dtype=np.int32)
-    nobody = np.zeros(num_rows, dtype=np.int32)
+    fill_from_tree(rows, nodes, singles, rng)
+    return rows
+
+
+def fill_from_tree(
+    rows: Rows, nodes: Sequence[Node], singles: Sequence[Array], rng: np.random.Generator
+) -> None:
+    """Draw the attributes of the tree for rows that have the others, in place; as
+    :func:`draw_from_tree`."""
+    nobody = np.zeros(len(rows), dtype=np.int32)
     for node in nodes:
         parent = nobody if node.parent is None else rows[:, node.parent]
         conditional = conditionals(node, singles[node.attribute], 0.0)
-        rows[:, node.attribute] = _invert(parent, conditional, rng.random(num_rows))
-    return rows
+        rows[:, node.attribute] = _invert(parent, conditional, rng.random(len(rows)))
 
 
 def conditionals(node: Node, single: Array, mix: float) -> Array:
@@ -162,9 +179,12 @@ class TreeMoves:
 
     Args:
         model: the target distribution.
-        nodes: the tree.
+        nodes: the tree; attributes that it lacks stay as they are.
         singles: counts of each attribute (rows).
         workers: threads; the result does not depend on it.
+
+    Attributes:
+        nodes: the tree.
     """
 
     def __init__(
@@ -174,6 +194,7 @@ class TreeMoves:
         singles: Sequence[NDArray[np.float64]],
         workers: int,
     ) -> None:
+        self.nodes = nodes
         self._model = model
         self._workers = workers
         tables = [conditionals(node, singles[node.attribute], MIX) for node in nodes]
@@ -268,11 +289,11 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
     node_attribute, node_parent, node_end, table_start, probability, cumulative = tree
     sizes, singles, single_start, _, packed = factors
     start, offset, other, stride, _, _, _ = adjacency
-    d = node_attribute.size
-    new = np.empty(d, np.int32)
+    d, attributes = node_attribute.size, rows.shape[1]
+    new = np.empty(attributes, np.int32)
     for r in range(begin, end):
         first = int(uniform(key, r, 0) * d)
-        for i in range(d):
+        for i in range(attributes):
             new[i] = rows[r, i]
         ratio, log_ratio = 1.0, 0.0
         for k in range(first, node_end[first]):
@@ -310,5 +331,5 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                         log_ratio += np.log(ratio)  # -inf where a cell has no weight
                         ratio = 1.0
         if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
-            for i in range(d):
+            for i in range(attributes):
                 rows[r, i] = new[i]

@@ -156,6 +156,50 @@ class Budget(Ledger):
         return draw()
 
 
+class Part(Ledger):
+    """A part of a budget, for one of several tables that one promise covers.
+
+    It charges the whole, and refuses what does not fit the part besides. Of the whole it is as
+    precise an account as the whole itself: what a choice takes falls with what remains, so that
+    the filter of the whole has at least as much left as that of the part and what lies outside it.
+
+    Args:
+        whole: what it is a part of; others may follow one another, with parts of what is left.
+        limit: the part, at most what the whole has left.
+        unit: whom the whole protects, by the number of rows that a unit has in this table.
+
+    Raises:
+        ValueError: the unit is not that of the whole.
+    """
+
+    def __init__(self, whole: Ledger, limit: Cost, unit: Unit) -> None:
+        if (unit.protected, unit.relation) != (whole.unit.protected, whole.unit.relation):
+            raise ValueError("a part of a budget protects what the whole does")
+        super().__init__(limit, whole.filtered, unit)
+        self._whole = whole
+
+    @property
+    def left(self) -> Cost:
+        """What may still be spent: of the part, and of the whole."""
+        own, whole = super().left, self._whole.left
+        return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
+
+    @property
+    def place(self) -> Place | None:
+        """Where the releases of the whole stand."""
+        return self._whole.place
+
+    def release(
+        self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
+    ) -> Sequence[Output]:
+        """Charge all the events to the whole or none, then draw; see :class:`Ledger`."""
+        cost = Cost.of(events)
+        self._check(events, cost)
+        outputs = self._whole.release(events, draw, definition)
+        self._charge(events, cost)
+        return outputs
+
+
 def check_fits(events: Sequence[Event], cost: Cost, remaining: Cost) -> None:
     """Refuse events that cost more than what remains.
 

@@ -104,6 +104,15 @@ class Mechanisms:
         self._observer = observer
         self._releases = 0
 
+    @contextmanager
+    def spending(self, part: Ledger) -> Iterator[None]:
+        """Charge a part of the budget in the block, for the unit of that part."""
+        whole, self.ledger = self.ledger, part
+        try:
+            yield
+        finally:
+            self.ledger = whole
+
     def release_counts(self, event: GaussianEvent, values: Counts) -> Counts:
         """One release; see :meth:`release_together`."""
         return self.release_together([CountsRequest(event, values)])[0]

@@ -74,11 +74,15 @@ class Unit:
         person: name of the column that tells whose a row is; None where each row is one unit.
         rows: rows of one person that count, at most.
         neighbours: a name of ``NEIGHBOURS``.
+        related: None for one table. In two related ones ``person`` is the key of the parents, who
+            are protected with all their children: "parents" for measurements of the rows of
+            parents, of which each has one, and "children" for those of children.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
+    related: Literal["parents", "children"] | None = None
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -112,6 +116,10 @@ class Unit:
         """Rows of nobody are not grouped."""
         if self.person is None and self.rows > 1:
             raise ValueError("several rows, and no column that tells whose they are")
+        if self.related is not None and self.person is None:
+            raise ValueError("related tables without a key")
+        if self.related == "parents" and self.rows > 1:
+            raise ValueError("a parent has one row")
 
     @property
     def is_open(self) -> bool:
@@ -131,6 +139,8 @@ class Unit:
     @property
     def noun(self) -> str:
         """What is protected, in a word."""
+        if self.related is not None:
+            return "parent"
         return "row" if self.person is None else "person"
 
     @property
@@ -145,19 +155,28 @@ class Unit:
         """What is protected, in words: the same for every number of rows that count."""
         if self.person is None:
             return "one row"
+        if self.related is not None:
+            return (
+                f"one parent with all children: all rows of both tables with the same "
+                f"{self.person!r}"
+            )
         return f"one person: all rows with the same {self.person!r}"
 
     @property
     def name(self) -> str:
         """What is protected, in words, with the number of rows that count."""
-        if self.person is None:
+        if self.person is None or self.related == "parents":
             return self.protected
+        if self.related == "children":
+            child = "child counts" if self.rows == 1 else "children count"
+            return f"{self.protected}, of which at most {self.rows:,} {child}"
         return f"{self.protected}, of which at most {self.rows:,} count{'s' * (self.rows == 1)}"
 
     @property
     def relation(self) -> str:
         """Which tables are neighbours, in words."""
         whole = "" if self.person is None else " with all rows"
+        whole = whole if self.related is None else " with all children"
         return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
     @property

@@ -47,6 +47,10 @@ from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
 
 CHARGES = "ledger.json"
+RELATION = "related.json"
+"""Member of a bundle of two related tables, which has those of each in a folder of its own."""
+TABLES = ("parents", "children")
+"""These folders."""
 MEMBERS = (
     MANIFEST, "schema.json", "workload.json", CHARGES, "record.json", "reference.npy",
     "residuals.npy",
@@ -248,6 +252,11 @@ class Bundle:
             ResourceExceeded: reading it would take more memory.
         """
         with open_archive(path, "release bundle", max_memory) as archive:
+            if RELATION in archive.names:
+                raise InputError(
+                    f"{path}: is a release of related tables: sample both from it with "
+                    "--related-out FILE (in Python RelatedSynthesizer.load)"
+                )
             return cls.read(archive, path)
 
     @classmethod
@@ -435,7 +444,9 @@ def of_interrupted_run(
         return False
     try:
         if is_zipfile(release):
-            place = Bundle.load(release, max_memory).manifest.ledger
+            with open_archive(release, "release bundle", max_memory) as archive:
+                one = archive.within(TABLES[-1]) if RELATION in archive.names else archive
+                place = Bundle.read(one, release).manifest.ledger
         else:
             stated = read_sidecar(release, max_memory).get("ledger")
             place = None if stated is None else TypeAdapter(Place).validate_python(stated)

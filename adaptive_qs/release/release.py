@@ -386,6 +386,28 @@ class Release(Bundle):
             self.zeros, kept,
         )  # fmt: skip
 
+    def linked(
+        self,
+        given: Rows,
+        seed: int,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        population: Rows | None = None,
+    ) -> Iterator[Rows]:
+        """Rows that have these codes in the first columns, in this order, part by part; at no cost.
+
+        Args:
+            given: codes of the first columns, shape (rows, some), at least one row.
+            seed, workers, progress: as for :meth:`draw`.
+            population: such codes of all rows, where some were chosen by what they are.
+        """
+        from adaptive_qs.generate.linked import linked_rows
+
+        return linked_rows(
+            self.model(), self._measured_cliques, self.workload.cliques, given, seed,
+            self._synthesis, plan_workers(workers), progress, self.zeros, population,
+        )  # fmt: skip
+
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
         """The sets of columns by their positions, where they are not too large."""
         domain = self.workload.domain

@@ -68,6 +68,12 @@ _OF_PERSONS = (
     "one",
     "several persons at once, such as a family: for k of them rho counts k² times",
 )
+_OF_PARENTS = (
+    "anyone who has this release, every other table made from it, and all rows of both tables but "
+    "those of one parent and its children",
+    "several parents at once, such as two households of one person: for k of them rho counts k² "
+    "times",
+)
 
 
 class ThreatModel(BaseModel):
@@ -98,7 +104,7 @@ class ThreatModel(BaseModel):
         rows = cls()
         if unit.person is None:
             return rows
-        told = dict(zip(_OF_ROWS, _OF_PERSONS))
+        told = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
         against = tuple(told.get(text, text) for text in rows.protects_against)
         return cls(
             protects_against=against, excluded=tuple(told.get(text, text) for text in rows.excluded)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -181,6 +181,8 @@ class Job(Generic[W]):
         doubts: what there is to say about the budget and what it can buy, from public numbers.
         session: the budget, in memory or in a ledger.
         before: called once nothing stands against the run any more, before anything is spent.
+        beside: what else the run measures, of another table, in public words by which a ledger
+            recognises it.
     """
 
     schema: Schema
@@ -191,6 +193,7 @@ class Job(Generic[W]):
     doubts: tuple[str, ...]
     session: Session
     before: Callable[[], None] | None = None
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -199,11 +202,12 @@ class Job(Generic[W]):
         options: RunOptions,
         budget: Callable[[Fraction | None], PrivacyTarget],
         plan: Callable[[Domain, PrivacyTarget], W],
+        unit: Unit | None = None,
     ) -> Self:
         """Check the parameters.
 
         Args:
-            schema, options, budget: as for :func:`budget_of`.
+            schema, options, budget, unit: as for :func:`budget_of`.
             plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
@@ -222,7 +226,7 @@ class Job(Generic[W]):
             )
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
-        target, learning = budget_of(schema, options, budget)
+        target, learning = budget_of(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning.cost))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
@@ -341,7 +345,7 @@ class Job(Generic[W]):
             scheduler=options.scheduler,
         )
 
-    def _request(self) -> dict[str, str]:
+    def request(self) -> dict[str, str]:
         """Everything public that decides what is released, by the names that its user knows.
 
         A ledger recognises the run by these words when it is resumed.
@@ -358,10 +362,11 @@ class Job(Generic[W]):
             "learning share": cost_text(self.learning.cost),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.words(),
+            **self.beside,
         }
 
     def _begin(self) -> Mechanisms:
-        budget = self.session.begin(self._request, self.options.insecure)
+        budget = self.session.begin(self.request, self.options.insecure)
         mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
         if self.before is not None:
             self.before()
@@ -369,19 +374,23 @@ class Job(Generic[W]):
 
 
 def budget_of(
-    schema: Schema, options: RunOptions, budget: Callable[[Fraction | None], PrivacyTarget]
+    schema: Schema,
+    options: RunOptions,
+    budget: Callable[[Fraction | None], PrivacyTarget],
+    unit: Unit | None = None,
 ) -> tuple[PrivacyTarget, Learning]:
     """The budget of a run, and what of it goes to what it has to learn first.
 
     Args:
         schema, options: of the run.
         budget: with the part of δ for discovering values; None where nothing is to be learnt.
+        unit: whom it protects; by default what the schema and the options name.
 
     Raises:
         InputError: the budget is out of range, or too small to learn from, or a person column and
             the number of rows that count do not go together.
     """
-    unit = Unit.of(schema.person, options.rows_per_person, options.neighbours)
+    unit = unit or Unit.of(schema.person, options.rows_per_person, options.neighbours)
     if not (schema.open_columns or unit.is_open):
         return budget(None).protecting(unit), Learning()
     from adaptive_qs.learn.persons import counting_cost

@@ -27,6 +27,7 @@ from adaptive_qs.loop.measure import CELLS_ALONE, Strategies
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
@@ -189,8 +190,14 @@ def tables_job(
     generator: str,
     levels: str,
     options: RunOptions,
+    unit: Unit | None = None,
+    share: float = 1.0,
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; raises as :meth:`Job.of` does."""
+    """A run that makes synthetic tables; raises as :meth:`Job.of` does.
+
+    Of several tables under one promise, each has a ``unit`` of its own and a ``share`` of the
+    budget.
+    """
     private = len(schema.open_columns)
     budget = partial(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
@@ -209,10 +216,10 @@ def tables_job(
         served = Served.of(workload, domain)
         if served is not None:
             check_learnable(served.queries, schema)
-        rho = left.rho
+        rho = share * left.rho
         return Tables(marginals, fill, limits, rho, rule, generator, levels, left_out, served)
 
-    return Job.of(schema, options, budget, plan)
+    return Job.of(schema, options, budget, plan, unit)
 
 
 def looked_at(

@@ -87,18 +87,27 @@ class ArchiveReader:
     together.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, claim: Claim) -> None:
+    def __init__(self, archive: zipfile.ZipFile, claim: Claim, folder: str = "") -> None:
         self._zip = archive
         self._claim = claim
+        self._folder = folder
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all members, in order."""
-        return tuple(self._zip.namelist())
+        names, folder = self._zip.namelist(), self._folder
+        return tuple(name.removeprefix(folder) for name in names if name.startswith(folder))
+
+    def within(self, folder: str) -> ArchiveReader:
+        """The members in a folder, by their names there."""
+        return ArchiveReader(self._zip, self._claim, f"{self._folder}{folder}/")
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        return self._zip.getinfo(self._folder + name)
 
     def text(self, name: str) -> str:
         """A member of text."""
-        member = self._zip.getinfo(name)
+        member = self._member(name)
         if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
         return bounded_text(self._pieces(member), self._claim)
@@ -109,11 +118,11 @@ class ArchiveReader:
 
     def sha256(self, name: str) -> str:
         """Digest of a member's bytes."""
-        return sha256_of(self._pieces(self._zip.getinfo(name)))
+        return sha256_of(self._pieces(self._member(name)))
 
     def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
         """The arrays of these shapes that were joined into one member."""
-        member = self._zip.getinfo(name)
+        member = self._member(name)
         sizes = [int(np.prod(shape, dtype=object)) for shape in shapes]
         total = sum(sizes)
         if member.compress_type != zipfile.ZIP_STORED or member.file_size < 8 * total:

@@ -238,17 +238,18 @@ class Whose:
     rows: Places
 
     @classmethod
-    def of(cls, name: str, cells: Cells, label: str) -> Self:
-        """From the cells of the person column.
+    def of(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
+        """From the cells of the column that tells it; ``noun`` is what it names.
 
         Raises:
             DataError: one is missing or blank, or a number that may stand for several.
         """
-        texts, rows = _texts(name, _decimals_as_text(cells), label, refuse=_refuse_vague)
+        refuse = partial(_refuse_vague, noun)
+        texts, rows = _texts(name, _decimals_as_text(cells), label, refuse)
         blank = pc.equal(texts, "").fill_null(True).to_numpy(zero_copy_only=False)
         if blank[rows].any():
             raise DataError(
-                f"{label}: column {name!r} is empty in some rows, which belong to no person: give "
+                f"{label}: column {name!r} is empty in some rows, which belong to no {noun}: give "
                 "each row one, or take these rows out"
             )
         return cls(texts, rows)
@@ -390,12 +391,12 @@ def _written(decimals: pa.Array) -> pa.StringArray:
     return pa.array([*texts, None], pa.string()).take(pa.array(coded.indices % (len(texts) + 1)))
 
 
-def _refuse_vague(name: str, cells: pa.Array, label: str) -> None:
+def _refuse_vague(noun: str, name: str, cells: pa.Array, label: str) -> None:
     """Refuse numbers so large that the doubles they came as stand for several whole ones."""
     if pa.types.is_float64(cells.type) and pc.any(pc.greater_equal(pc.abs(cells), 2.0**53)).as_py():
         raise DataError(
             f"{label}: column {name!r} has numbers of more than 15 digits that were read as "
-            "floating-point ones, which confuse persons: give text or integers"
+            f"floating-point ones, which confuse {noun}s: give text or integers"
         )
 
 

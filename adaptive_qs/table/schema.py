@@ -340,6 +340,11 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
+        if isinstance(content, dict) and content.keys() >= {"parents", "children"}:
+            raise SchemaError(
+                f"{source}: describes two related tables: give the children with --related (in "
+                "Python RelatedSynthesizer)"
+            )
         try:
             return cls.model_validate_json(json.dumps(content, default=_plain), strict=True)
         except ValidationError as error:

@@ -1,6 +1,6 @@
 """All mutants, and whether each dies."""
 
-from . import charges, data, noise, persons, wiring  # noqa: F401  (they register their mutants)
+from . import charges, data, families, noise, persons, wiring  # noqa: F401  (they register their mutants)
 from .mutant import MUTANTS, Mutant
 
 

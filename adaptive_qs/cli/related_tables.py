@@ -1,0 +1,473 @@
+"""`synthesize`, `sample` and `evaluate` of two related tables: what --related makes of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from adaptive_qs.cli import io
+from adaptive_qs.cli.options import double, option
+from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import counted
+from adaptive_qs.run import RunOptions
+from adaptive_qs.table.text import Formulas
+
+if TYPE_CHECKING:
+    from adaptive_qs.evaluation.related import RelatedEvaluation
+    from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.release.related import Pair, RelatedRelease
+    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.related import RelatedJob
+
+Children = Annotated[
+    Path | None,
+    option(
+        "--related",
+        "FILE",
+        "Private table of the children of the rows of DATA (persons of households, orders of "
+        "customers): both are synthesized, with links. --schema then describes both tables.",
+        None,
+    ),
+]
+ParentsShare = Annotated[
+    float | None,
+    option(
+        "--parents-share",
+        "P",
+        "With --related: part of the budget for the parents' table.",
+        "Privacy budget",
+        "0.25",
+        parser=double,
+    ),
+]
+ChildrenOut = Annotated[
+    Path | None,
+    option("--related-out", "FILE", "Synthetic table of children, with --related.", "Output"),
+]
+TrueChildren = Annotated[
+    Path | None,
+    option(
+        "--related",
+        "FILE",
+        "Private table of the children of the rows of TRUE: compares related tables.",
+        None,
+    ),
+]
+SyntheticChildren = Annotated[
+    Path | None,
+    option("--related-synthetic", "FILE", "Synthetic table of children, with --related.", None),
+]
+
+PAIRS_SHOWN = 10
+
+
+def refuse_alone(**options: Any) -> None:
+    """Refuse options of related tables where there is one table."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{_flag(name)} was given without --related, the table of children")
+
+
+def refuse_beside(**options: Any) -> None:
+    """Refuse options that related tables do not have."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"{_flag(name)} is not for related tables: leave it out")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The private tables and the schema of both, by their files."""
+
+    parents: Path
+    children: Path
+    schema: Path
+
+    @classmethod
+    def of(cls, parents: Path | None, children: Path, schema: Path | None) -> Self:
+        """Those that were given.
+
+        Raises:
+            InputError: one is missing, or comes through standard input.
+        """
+        if parents is None:
+            raise InputError("no DATA was given: name the table of parents")
+        if schema is None:
+            raise InputError("no --schema was given: name the schema of both tables")
+        if io.STANDARD in (parents, children):
+            raise InputError("related tables are read more than once: name files instead of -")
+        return cls(parents, children, schema)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where synthetic parents, children and the release go.
+
+    Attributes:
+        parents, children, release: files; None for what is not wanted.
+        force: whether files are replaced.
+        formulas: of CSV.
+        write_stamped: writes a table with its stamp and statement.
+    """
+
+    parents: Path | None
+    children: Path | None
+    release: Path | None
+    force: bool
+    formulas: Formulas
+    write_stamped: Callable[..., None]
+
+    @property
+    def tables(self) -> list[Path]:
+        """Both tables, or none."""
+        return [path for path in (self.parents, self.children) if path is not None]
+
+    def check(
+        self, inputs: Sequence[Path | None], mine: Callable[[Path], bool] = lambda _: False
+    ) -> None:
+        """Refuse files that cannot or may not be written, before anything is spent.
+
+        Args:
+            inputs: files that stay as they are.
+            mine: whether the interrupted run that is resumed has written a file.
+
+        Raises:
+            InputError: one is such a file, or one table is asked for and not the other.
+        """
+        if not self.tables and self.release is None:
+            raise InputError("nothing would be written: give --out and --related-out, or --release")
+        if len(self.tables) == 1:
+            missing = "--related-out" if self.children is None else "--out"
+            raise InputError(f"one of two related tables would be written: give {missing} as well")
+        if io.STANDARD in self.tables:
+            raise InputError("- holds one table, and these are two: name files")
+        beside = [file for table in self.tables for file in io.with_sidecar(table)]
+        io.check_distinct([*beside, self.release], inputs)
+        for table in self.tables:
+            io.check_table(table, self.force or mine(table))
+        if self.release is not None:
+            io.check_file(self.release, self.force or mine(self.release))
+
+    def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
+        """Write both tables, each with its statement and what it takes to draw it again."""
+        parents, seed = len(pair.parents), sampling["seed"]
+        for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
+            asked = {**sampling, "parents": parents}
+            written = release.schema.written(name, parents)
+            self.write_stamped(
+                iter([table]), len(table), path, part, seed, self.formulas, asked, written
+            )
+
+
+def synthesize(
+    inputs: Inputs,
+    outputs: Outputs,
+    workload: Any,
+    method: tuple[str, str],
+    parents_share: float | None,
+    run: RunOptions,
+    rows: int | None,
+    seed: int | None,
+    as_json: bool,
+) -> None:
+    """Turn two private tables into synthetic ones; the release is saved as soon as it is paid for.
+
+    Args:
+        inputs, outputs: files.
+        workload: the marginals that matter.
+        method: reference and selection rule.
+        parents_share: part of the budget for the parents; None for the default.
+        run: options of the run.
+        rows: of the synthetic parents; None for their noisy number.
+        seed: of the sampling.
+        as_json: whether JSON is printed.
+    """
+    files = [inputs.parents, inputs.children, inputs.schema]
+    from adaptive_qs.release.bundle import of_interrupted_run
+
+    def mine(path: Path) -> bool:
+        return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
+
+    outputs.check([*files, *io.companions(run.ledger, run.anchor)], mine)
+
+    from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.release.release import check_rows, chosen_seed
+    from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
+    from adaptive_qs.run.tables import SPENT_IN_VAIN
+    from adaptive_qs.table.related import RelatedSchema
+
+    rows = None if rows is None else check_rows(rows)
+    seed = chosen_seed(run.insecure_seed if seed is None else seed)
+    share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
+    job = RelatedJob.of(RelatedSchema.load(inputs.schema), workload, run, share, *method)
+    _warn_of(job, inputs.schema)
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        with job.session.working(SPENT_IN_VAIN):
+            release = synthesize_related(job, inputs.parents, inputs.children, clock)
+            with io.receipt(lambda: job.session.note) as written:
+                if outputs.release is not None:
+                    clock.start("write")
+                    release.save(outputs.release, force=True)  # checked before anything was spent
+                    written["release"] = outputs.release
+                numbers = None
+                if outputs.tables:
+                    numbers = _drawn(release, outputs, {}, rows, seed, job, clock)
+                    written["table"] = outputs.tables[0]
+                job.session.finish()
+    for doubt in release.doubts:
+        io.warn(doubt)
+    closed = job.session.closed
+    done = _Done(release, outputs, numbers, clock.stop(), closed)
+    if as_json:
+        io.emit_json(done.json())
+    else:
+        io.emit_rows("Done.", done.lines(inputs))
+
+
+def _drawn(
+    release: RelatedRelease,
+    outputs: Outputs,
+    steered: Mapping[str, str | None],
+    rows: int | None,
+    seed: int,
+    job: RelatedJob | None,
+    clock: PhaseClock,
+    workers: int = 1,
+) -> tuple[int, int]:
+    """Draw and write both tables; their numbers of rows."""
+    clock.start("fit")
+    threads = workers if job is None else job.parents.work.limits.workers
+    pair = release.sample(rows, seed, threads, clock, **steered)
+    clock.start("write")
+    outputs.write(release, pair, {"seed": seed, **steered})
+    return len(pair.parents), len(pair.children)
+
+
+def _warn_of(job: RelatedJob, schema: Path) -> None:
+    """Say what there is to say about a run before anything is spent."""
+    io.warn_of(job.parents, schema)
+    for doubt in job.doubts:
+        if doubt not in job.parents.doubts:
+            io.warn(doubt)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A finished run, or a finished sampling.
+
+    Attributes:
+        release: what was released.
+        outputs: files.
+        numbers: rows of the synthetic parents and children; None where none were made.
+        seconds: per phase.
+        closed: the run in its ledger, where there is one.
+    """
+
+    release: RelatedRelease
+    outputs: Outputs
+    numbers: tuple[int, int] | None
+    seconds: Mapping[str, float]
+    closed: Closing | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The fields that scripts rely on."""
+        manifest, outputs = self.release.manifest, self.outputs
+        parents, children = self.numbers or (None, None)
+        return {
+            "parents": parents,
+            "children": children,
+            "rho": manifest.rho,
+            "rho_spent": self.release.rho_spent,
+            "epsilon": manifest.epsilon,
+            "delta": manifest.delta,
+            "unit": manifest.unit,
+            "neighbours": manifest.neighbours,
+            **io.taken_json(self.seconds),
+            "seed_insecure": self.release.insecure,
+            "out": None if outputs.parents is None else str(outputs.parents),
+            "related_out": None if outputs.children is None else str(outputs.children),
+            "release": None if outputs.release is None else str(outputs.release),
+            "ledger": io.closed_json(self.closed),
+        }
+
+    def lines(self, inputs: Inputs) -> list[io.Row]:
+        """The same for a data steward, with the next command to try."""
+        manifest, outputs = self.release.manifest, self.outputs
+        rows = self.tables()
+        if self.release.insecure:
+            rows.insert(0, ("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
+        rounds = (counted(len(part.rounds), "round") for part in self.release.by_table.values())
+        rows += [
+            ("release", str(outputs.release or "not kept (--release FILE would)")),
+            ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
+            (
+                "budget",
+                f"rho {manifest.rho:.6g} ({manifest.zcdp}), {self.release.rho_spent:.6g} spent on "
+                f"both tables, {self.release.parents.manifest.rho_spent:.6g} on parents",
+            ),
+            *io.closed_rows(self.closed),
+            ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
+            ("measured", "parents in {}, children in {}".format(*rounds)),
+            *io.taken_rows(self.seconds),
+        ]
+        if outputs.tables:
+            following = ["evaluate", inputs.parents, outputs.parents, "--related", inputs.children]
+            following += ["--related-synthetic", outputs.children, "--schema", inputs.schema]
+            rows.append(("next", shlex.join([io.PROGRAM, *map(str, following)])))
+        return rows
+
+    def tables(self) -> list[io.Row]:
+        """The tables that were made."""
+        if self.numbers is None:
+            return []
+        names = self.release.by_table
+        sizes = zip(names, self.outputs.tables, self.numbers)
+        return [(name, f"{path} ({counted(rows, 'row')})") for name, path, rows in sizes]
+
+
+def sample(
+    bundle: Path,
+    outputs: Outputs,
+    steered: Mapping[str, str | None],
+    rows: int | None,
+    seed: int | None,
+    as_json: bool,
+    max_memory: str | None,
+    workers: int | None,
+) -> None:
+    """Draw another pair of tables from a release, at no cost.
+
+    Args:
+        bundle: the release.
+        outputs: files.
+        steered: the condition that parents meet, and the column whose values they have evenly.
+        rows: of the parents; None for their noisy number.
+        seed: of the sampling.
+        as_json: whether JSON is printed.
+        max_memory, workers: of the process.
+    """
+    outputs.check([bundle])
+
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.related import check_sample_pair
+    from adaptive_qs.release.related import RelatedRelease
+    from adaptive_qs.release.release import chosen_seed
+
+    seed, threads = chosen_seed(seed), plan_workers(workers)
+    release = RelatedRelease.load(bundle, max_memory)
+    check_sample_pair(release, rows, max_memory)
+    if release.insecure:
+        io.warn(f"{bundle}: {release.manifest.stamp}")
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        numbers = _drawn(release, outputs, steered, rows, seed, None, clock, threads)
+    done = _Done(release, outputs, numbers, clock.stop())
+    if as_json:
+        content = {"parents": numbers[0], "children": numbers[1], **io.taken_json(done.seconds)}
+        io.emit_json({**content, "seed_insecure": release.insecure})
+        return
+    lines = [
+        *done.tables(),
+        ("privacy", "no budget spent: everything comes from the release"),
+        ("seconds", f"{done.seconds['total']:.1f}"),
+    ]
+    io.emit_rows("Done.", lines)
+
+
+def evaluate(
+    parents: tuple[Path | None, Path | None],
+    children: tuple[Path | None, Path | None],
+    schema: Path | None,
+    as_json: bool,
+    workers: int | None,
+) -> None:
+    """Compare two synthetic tables with the true ones; the result is for the owner only.
+
+    Args:
+        parents, children: the true table and the synthetic one.
+        schema: of both.
+        as_json: whether JSON is printed.
+        workers: threads.
+    """
+    first, second = _both(parents, children)
+    if schema is None:
+        raise InputError("no --schema was given: name the schema of both tables")
+
+    from adaptive_qs.evaluation.related import evaluate_related
+    from adaptive_qs.evaluation.tables import OWNER_ONLY
+    from adaptive_qs.evaluation.verdict import findings, verdict
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.table.related import RelatedSchema
+
+    threads, described = plan_workers(workers), RelatedSchema.load(schema)
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        clock.start("read")
+        result = evaluate_related(first, second, described, workers=threads, progress=clock)
+        judged = {
+            name: verdict(findings(part, threads, clock.steps("verdict")), None)
+            for name, part in (("parents", result.parents), ("children", result.children))
+        }
+        seconds = clock.stop()
+    if as_json:
+        briefs = {name: each.brief for name, each in judged.items()}
+        io.emit_json({**result.as_json(briefs), **io.taken_json(seconds)})
+        return
+    io.emit(OWNER_ONLY)
+    for name, each in judged.items():
+        io.emit_rows(f"Verdict on {name}: {each.overall.word}", [("-", t) for t in each.brief])
+    _show(result)
+    closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    io.emit_rows("Done.", [*closing, *io.taken_rows(seconds)])
+
+
+def _both(
+    parents: tuple[Path | None, Path | None], children: tuple[Path | None, Path | None]
+) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
+    """The true tables and the synthetic ones."""
+    named = {
+        "TRUE": parents[0], "--related": children[0],
+        "SYNTHETIC": parents[1], "--related-synthetic": children[1],
+    }  # fmt: skip
+    files: list[Path] = []
+    for name, path in named.items():
+        if path is None:
+            raise InputError(
+                f"no {name} was given: related tables are compared as TRUE SYNTHETIC --related "
+                "FILE --related-synthetic FILE"
+            )
+        if path == io.STANDARD:
+            raise InputError("related tables are read more than once: name files instead of -")
+        files.append(path)
+    first, second, third, fourth = files
+    return (first, second), (third, fourth)
+
+
+def _show(result: RelatedEvaluation) -> None:
+    """Print how many children parents have, and the pairs across both tables."""
+    true, synthetic = result.numbers
+    io.emit_rows(
+        "Links",
+        [
+            ("children", f"{true.mean:.3f} of a parent on average, {synthetic.mean:.3f} synthetic"),
+            ("numbers", f"L1 distance of their distribution: {result.l1_of_numbers:.4f}"),
+            (
+                "across",
+                f"mean L1 distance of {counted(len(result.across), 'pair')} of a column of parents "
+                f"and one of children: {result.mean_l1_across:.4f}",
+            ),
+        ],
+    )
+    shares = list(zip(true.shares, synthetic.shares))
+    figures = [(str(k), io.percent(a), io.percent(b)) for k, (a, b) in enumerate(shares)]
+    io.emit_figures(["children", "parents: true", "synthetic"], figures[: PAIRS_SHOWN + 1])
+    worst = [(" x ".join(e.attributes), f"{e.l1:.4f}") for e in result.across[:PAIRS_SHOWN]]
+    io.emit_figures(["worst pairs across", "error"], worst)

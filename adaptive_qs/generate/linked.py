@@ -1,0 +1,226 @@
+"""Rows of a table whose first columns are given: children, given the columns of their parents.
+
+A log-linear model of the other attributes, given those of the parents,
+
+    p(children's x | given g) ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ, g_γ),
+
+is fitted to the noisy marginals by chains in which the given attributes of each row stay as they
+are (:mod:`adaptive_qs.generate.chains`). No weights are spent on how parents' columns depend on
+each other: the rows have that from the parents' own table. So every link is exact, and marginals
+over columns of both tables are the model's.
+
+A noisy marginal over given columns and others is aimed at as a conditional distribution: it is
+scaled to the given rows, whose own marginal is known without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.chains import Array, Chains, fit_weights
+from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.loglinear import Rows, count_rows, make_target, outermost_cliques
+from adaptive_qs.generate.rows import (
+    PAGE_CODES,
+    SynthesisSettings,
+    Watch,
+    begin_chains,
+    choose_fit_rows,
+    draw_pages,
+    fill_rows,
+    sharpen,
+    watch_list,
+)
+from adaptive_qs.generate.targets import denoised_model, single_targets
+from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
+from adaptive_qs.machine import PhaseProgress, StepProgress
+from adaptive_qs.residual import ReferenceModel
+
+MIXING = 24
+"""Moves of rows that were drawn from the tree of dependences, before they are used."""
+UNSEEN = 1e-6
+"""Rows that have any given codes, where none was measured that has these."""
+
+
+def linked_rows(
+    residuals: ReferenceModel,
+    measured: Iterable[Clique],
+    workload: Sequence[Clique],
+    given: Rows,
+    seed: int,
+    settings: SynthesisSettings | None = None,
+    workers: int = 1,
+    progress: PhaseProgress | None = None,
+    zeros: Zeros = (),
+    population: Rows | None = None,
+) -> Iterator[Rows]:
+    """Rows that have these first columns, in this order, and marginals that match the noisy ones.
+
+    Args:
+        residuals: the noisy estimates of all attributes.
+        measured: cliques that were measured.
+        workload: cliques in which the table should be best.
+        given: codes of the first attributes, shape (rows, some), at least one row.
+        seed: the same seed and inputs give the same rows, for any number of workers.
+        settings: limits on time and memory.
+        workers: threads.
+        progress: called with each phase, its steps done and its steps in all.
+        zeros: cells that no row lies in, of attributes that are not given.
+        population: given codes as they are among the rows that were measured, where those in
+            ``given`` were chosen by what they are.
+
+    Yields:
+        Codes, shape (some, attributes), one page after the other.
+    """
+    settings = settings or SynthesisSettings()
+    fitting = progress and partial(progress, "fit")
+    like = given if population is None else population
+    model = _fit(residuals, measured, workload, like, seed, settings, workers, fitting, zeros)
+    size = max(PAGE_CODES // len(residuals.domain), 1)
+    starts = range(0, len(given), size)
+    for number, start in enumerate(starts):
+        yield model.page(given[start : start + size], (seed, number), population is None)
+        if progress:
+            progress("draw", number + 1, len(starts))
+
+
+@dataclass(frozen=True)
+class _Linked:
+    """A model of some attributes given the first ones.
+
+    Attributes:
+        domain: the attributes.
+        given: the first ones.
+        chains: rows that follow it.
+        singles: the counts of every attribute over the codes of the chains.
+        means: marginals wanted of the rows, by clique; each has an attribute that is not given.
+        zeros: cells that no row lies in.
+        passes: proposals for each value of a page.
+        workers: threads.
+    """
+
+    domain: Domain
+    given: Clique
+    chains: Chains
+    singles: Sequence[NDArray[np.float64]]
+    means: Mapping[Clique, Array]
+    zeros: Zeros
+    passes: int
+    workers: int
+
+    def page(self, given: Rows, seed: tuple[int, int], alike: bool) -> Rows:
+        """Rows with these given codes, in this order; these are ``alike`` where they are those of
+        rows as were measured, which have the fitted marginals."""
+        rng = np.random.default_rng(seed)
+        rows = np.empty((len(given), len(self.domain)), dtype=np.int32)
+        rows[:, self.given] = given
+        key, tree = int(rng.integers(2**63)), self.chains.proposals.nodes
+        fill_rows(rows, tree, self.singles, self.zeros, rng, key, self.given)
+        chains = self.chains.with_rows(rows)
+        for _ in range(MIXING):
+            chains.move()
+        wanted: list[Array] = [np.zeros_like(mean) for mean in self.means.values()]
+        if alike:
+            for counts, (clique, mean) in zip(wanted, self.means.items()):
+                counts += as_given(mean, clique, self.given, given, self.domain)
+        else:
+            chains.add_marginals(wanted, tuple(self.means))
+        watch = Watch(self.domain, tuple(self.means), wanted, self.zeros)
+        pages = draw_pages(chains, watch, len(given), self.passes, self.workers, pick=_in_order)
+        return np.concatenate(list(pages))
+
+
+def _in_order(count: int, _: int) -> NDArray[np.intp]:
+    """All rows, where they are: as many states are taken as there are given rows."""
+    return np.arange(count)
+
+
+def _fit(
+    residuals: ReferenceModel,
+    measured: Iterable[Clique],
+    workload: Sequence[Clique],
+    rows: Rows,
+    seed: int,
+    settings: SynthesisSettings,
+    workers: int,
+    progress: StepProgress | None,
+    zeros: Zeros,
+) -> _Linked:
+    """The model of the noisy marginals, given codes like those of ``rows``."""
+    domain, rng = residuals.domain, np.random.default_rng(seed)
+    given = tuple(range(rows.shape[1]))
+    cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
+    combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
+    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
+    apart = {*given, *(i for zero in zeros for i in zero.clique)}
+    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
+    size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))
+    listed = watch_list(domain, workload, combined, size, settings)
+    watched = tuple(c for c in listed if _is_wanted(c, given, domain))
+
+    start = np.empty((size, len(domain)), dtype=np.int32)
+    start[:, given] = chosen = rows[rng.permutation(len(rows))[:size]]
+    denoised, factor = denoised_model(residuals, singles), size / max(residuals.total, 1.0)
+    targets = []
+    for clique in cliques:
+        target = make_target(denoised, clique, allowed_cells(zeros, domain, clique))
+        target = coarse.target(target.scaled(factor))
+        counts = as_given(target.counts, target.clique, given, chosen, coarse.domain)
+        targets.append(replace(target, counts=counts))
+    singles = [coarse.target(single.scaled(factor)) for single in singles]
+    chains = begin_chains(
+        targets, singles, coarse, zeros, start, seed, settings, rng, workers, given
+    )
+    own = [*targets, *(single for single in singles if single.clique[0] not in given)]
+    fit = replace(settings.fit, early_rows=size)  # rows stay those of their given codes
+    means = fit_weights(chains, own, watched, fit, workers, progress)
+    sharpen(coarse.domain, means, watched, own)
+    codes = [coarse.marginal_of_codes(mean, c) for mean, c in zip(means, watched)]
+    counts_of = [single.counts for single in singles]
+    passes = settings.refine_passes
+    return _Linked(
+        domain, given, chains, counts_of, dict(zip(watched, codes)), zeros, passes, workers
+    )
+
+
+def _is_wanted(clique: Clique, given: Clique, domain: Domain) -> bool:
+    """Whether a clique tells of several attributes, one of which is not given."""
+    columns = domain.columns(clique)
+    return len(columns) > 1 and not set(given).issuperset(columns)
+
+
+def as_given(
+    counts: NDArray[np.floating], clique: Clique, given: Clique, rows: Rows, domain: Domain
+) -> NDArray[np.float64]:
+    """A marginal with the same conditional distributions, and the given attributes of some rows.
+
+    Args:
+        counts: non-negative, shaped like the clique.
+        clique: of any levels; some of its attributes may be given.
+        given: the first attributes.
+        rows: their codes, shape (rows, given).
+        domain: of the clique.
+
+    Returns:
+        Counts of as many rows; where given codes were never seen, those of the others follow what
+        they are regardless of the given ones.
+    """
+    columns = domain.columns(clique)
+    own = tuple(axis for axis, i in enumerate(columns) if i not in given)
+    regardless = counts.sum(
+        axis=tuple(axis for axis in range(len(clique)) if axis not in own), keepdims=True
+    )
+    shares = counts + UNSEEN * regardless / max(float(regardless.sum()), 1e-300)
+    shares = shares / np.maximum(shares.sum(axis=own, keepdims=True), 1e-300)
+    fixed = tuple(i for i in columns if i in given)
+    if not fixed:
+        return shares * len(rows)
+    levels = tuple(level for level, i in zip(clique, columns) if i in given)
+    known = domain.summed(count_rows(rows, domain, fixed), fixed, levels)
+    return shares * np.expand_dims(known, own)

@@ -1,0 +1,225 @@
+"""Two related tables for callers of Python: fit private parents and children once, then sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from adaptive_qs.loop import DEFAULT_RULE
+from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
+from adaptive_qs.privacy.budget import warn_all
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.release.related import RelatedRelease
+from adaptive_qs.release.release import check_rows
+from adaptive_qs.run import RunOptions
+from adaptive_qs.run.budget import Session
+from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
+from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
+from adaptive_qs.synthesizer import Kind, kind_of, to_kind
+from adaptive_qs.table.engines import DEFAULT_ENGINE
+from adaptive_qs.table.related import RelatedSchema
+from adaptive_qs.workload.file import WorkloadSpec
+
+
+class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
+    """Differentially private synthetic tables of parents (households, customers) and their children
+    (persons, orders).
+
+    One budget protects a parent with all its children; neighbours add or remove one of these. Both
+    tables have new keys, so that every child belongs to one parent. Otherwise as
+    :class:`~adaptive_qs.synthesizer.Synthesizer`, whose parameters those below are.
+
+    Args:
+        epsilon, delta, rho, reference, rule, neighbours, max_memory, workers, engine,
+            insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, progress: as
+            there. A ledger for it is created with ``--person KEY --related``.
+        workload: which marginals matter, over the columns of both tables and the number of
+            children: by default all 2-way marginals. Those without a column of children are asked
+            of the parents' table, the others of the children's.
+        parents_share: part of the budget for the parents' table.
+        public_rows: about how many parents there are, as far as is public.
+
+    Attributes:
+        release_: everything released, a :class:`~adaptive_qs.release.related.RelatedRelease`.
+        schema_: the schema of both tables.
+        seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
+    """
+
+    release_: RelatedRelease
+    schema_: RelatedSchema
+    seconds_: dict[str, float]
+    _kinds: tuple[Kind, Kind]
+    _session: Session | None = None
+
+    def __init__(
+        self,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        workload: WorkloadSpec = None,
+        parents_share: float = DEFAULT_PARENTS_SHARE,
+        reference: str = "product",
+        rule: str = DEFAULT_RULE,
+        neighbours: str = DEFAULT_NEIGHBOURS,
+        max_memory: int | str | None = None,
+        workers: int | None = None,
+        engine: str = DEFAULT_ENGINE,
+        insecure_seed: int | None = None,
+        ledger: str | Path | None = None,
+        resume: bool = False,
+        anchor: str | Path | None = None,
+        unreviewed_schema: bool = False,
+        public_rows: int | None = None,
+        beyond_limits: bool = False,
+        progress: PhaseProgress | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.workload = workload
+        self.parents_share = parents_share
+        self.reference = reference
+        self.rule = rule
+        self.neighbours = neighbours
+        self.max_memory = max_memory
+        self.workers = workers
+        self.engine = engine
+        self.insecure_seed = insecure_seed
+        self.ledger = ledger
+        self.resume = resume
+        self.anchor = anchor
+        self.unreviewed_schema = unreviewed_schema
+        self.public_rows = public_rows
+        self.beyond_limits = beyond_limits
+        self.progress = progress
+
+    def fit(self, parents: Any, children: Any, *, schema: Any) -> Self:
+        """Spend the budget on two private tables.
+
+        Args:
+            parents, children: each a pandas, polars or pyarrow table, the path of a CSV or Parquet
+                file, of a folder or a pattern of such files.
+            schema: of both: a :class:`~adaptive_qs.table.related.RelatedSchema`, the path of a
+                schema file, or parsed JSON.
+
+        Raises:
+            InputError: a parameter, the schema, the workload or a table is wrong, or the keys of
+                the tables do not fit each other; nothing has been spent.
+            ResourceExceeded: the plan exceeds ``max_memory``; nothing has been spent.
+            LedgerError: the ledger cannot be used, or holds no such run to resume.
+            BudgetExceeded: the ledger's total does not allow the budget; nothing has been spent.
+
+        Warns:
+            UserWarning: there is an ``insecure_seed``, or a schema is unreviewed.
+            GuardRailWarning: the budget promises or buys less than may have been meant.
+        """
+        own = ("workload", "parents_share", "reference", "rule", "progress")
+        job = RelatedJob.of(
+            RelatedSchema.of(schema),
+            self.workload,
+            RunOptions.among(self.get_params(), *own),
+            self.parents_share,
+            self.reference,
+            self.rule,
+        )
+        job.parents.warn("the release and all tables sampled from it are", stacklevel=2)
+        if self._session is not None:
+            self._session.leave()
+        clock = PhaseClock(self.progress)
+        with job.session.working(SPENT_IN_VAIN):
+            release = synthesize_related(job, parents, children, clock)
+        self._kinds = kind_of(parents), kind_of(children)
+        self._session = job.session
+        self.seconds_ = clock.stop()
+        self.release_, self.schema_ = release, release.schema
+        warn_all(release.doubts, stacklevel=2)
+        return self
+
+    def sample(
+        self,
+        num_parents: int | None = None,
+        seed: int | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> tuple[Any, Any]:
+        """Synthetic parents and their children, each of the kind that was fitted.
+
+        Args:
+            num_parents: rows of parents; None takes their noisy number, or that of those that meet
+                the condition.
+            seed: the same seed gives the same tables on the same kind of machine with the same
+                versions of the libraries; None takes one from the operating system.
+            where: a condition that all parents meet, such as "region = North and children >= 2".
+            balance: a column whose values the parents have in equal numbers.
+
+        Raises:
+            InputError: a number is out of range, or the condition or the column asks for what there
+                is not.
+            ResourceExceeded: the tables do not fit ``max_memory``.
+            NotFittedError: there is nothing to sample from.
+        """
+        check_is_fitted(self, "release_")
+        check_sample_pair(self.release_, num_parents, self.max_memory)
+        pair = self.release_.sample(
+            num_parents, seed, plan_workers(self.workers), self.progress, where, balance
+        )
+        parents, children = pair
+        rows = len(parents)
+        return (
+            self._of_kind(parents, self._kinds[0], "parents", rows),
+            self._of_kind(children, self._kinds[1], "children", rows),
+        )
+
+    def _of_kind(self, table: pa.Table, kind: Kind, name: str, rows: int) -> Any:
+        return to_kind(table, kind, self.schema_.written(name, rows))
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write the release bundle; a ledger then no longer keeps the release.
+
+        Raises:
+            InputError: the file exists, or cannot be written.
+            NotFittedError: there is nothing to save.
+        """
+        check_is_fitted(self, "release_")
+        self.release_.save(path, force)
+        if self._session is not None:
+            self._session.finish()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the ledger's connection: a copy does not own the run."""
+        return {**super().__getstate__(), "_session": None}
+
+    @classmethod
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
+        """A fitted synthesizer from a release bundle of related tables.
+
+        Raises:
+            InputError: the bundle is missing, damaged, of one table, or made by a newer version.
+            ResourceExceeded: reading it would take more memory.
+        """
+        release = RelatedRelease.load(path, max_memory)
+        manifest = release.manifest
+        loaded = cls(rho=manifest.rho, delta=manifest.delta, max_memory=max_memory)
+        loaded._kinds = Kind("pandas"), Kind("pandas")
+        loaded.seconds_ = {}
+        loaded.release_, loaded.schema_ = release, release.schema
+        return loaded
+
+
+def check_sample_pair(
+    release: RelatedRelease, num_parents: int | None, max_memory: int | str | None
+) -> None:
+    """Refuse synthetic tables that do not fit the memory, as far as the release tells.
+
+    Raises:
+        InputError: the number of parents is no positive integer.
+        ResourceExceeded: they do not fit.
+    """
+    parents = release.parents.num_rows if num_parents is None else check_rows(num_parents)
+    children = round(release.children.num_rows * parents / release.parents.num_rows)
+    for rows, table in ((parents, release.parents), (children, release.children)):
+        check_sample_rows(max(rows, 1), len(table.schema.columns), max_memory)
