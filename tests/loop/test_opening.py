@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import subsets
-from adaptive_qs.loop.forecast import UnconnectedForecast
+from adaptive_qs.loop.forecast import LoopForecast
 from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.privacy.events import SelectionEvent
@@ -166,7 +166,7 @@ def test_neighbours_replay(ways):
 
 def test_a_column_is_connected_by_what_is_measured_together():
     """With fewer rows, the rounds that stand for the table's leave some columns unconnected."""
-    forecast = UnconnectedForecast(Workload.all_ways(BINARY, 2), 0.1)
+    forecast = LoopForecast(Workload.all_ways(BINARY, 2), 0.1)
     assert opened(loop(0.1)[0])
     assert forecast.columns(2_000) == ()
     assert forecast.columns(10) == BINARY.names
