@@ -21,7 +21,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.table.engines import dask
+from adaptive_qs.table.engines import dask, workers
 
 from ..small import SCHEMA
 from .children import ROOT
@@ -157,7 +157,7 @@ def test_a_worker_with_another_version_is_refused_before_anything_is_spent(clust
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: adaptive-qs\nVersion: 99\n")
     with cluster.client() as client:
-        workers = len(client.nthreads())
+        others = len(client.nthreads())
     worker = subprocess.Popen(
         [sys.executable, "-m", "dask", "worker", cluster.address, "--no-nanny", "--no-dashboard"],
         env={**os.environ, "PYTHONPATH": f"{other.parent}{os.pathsep}{ROOT}"},
@@ -165,7 +165,7 @@ def test_a_worker_with_another_version_is_refused_before_anything_is_spent(clust
     )  # fmt: skip
     try:
         with cluster.client() as client:
-            client.wait_for_workers(workers + 1, timeout=60)
+            client.wait_for_workers(others + 1, timeout=60)
         assert synthesize("--engine", "dask", "--scheduler", cluster.address) == 2
     finally:
         worker.terminate()
@@ -191,7 +191,7 @@ def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capf
         started.append(command)
         return start(*command, **how)
 
-    monkeypatch.setattr(dask.subprocess, "Popen", counted)
+    monkeypatch.setattr(workers.subprocess, "Popen", counted)
 
     def answered(*arguments):
         command = "answer data --schema s.json --rho 1 --insecure-seed 1 --jobs 1 --out a.csv"

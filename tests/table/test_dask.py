@@ -349,7 +349,7 @@ def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
         raise InputError("enough")
         yield
 
-    monkeypatch.setattr(dask, "_local_workers", local_workers)
+    monkeypatch.setattr(dask, "local_workers", local_workers)
     for megabytes, kind in ((930, ResourceExceeded), (934, InputError), (1401, InputError)):
         options = EngineOptions(workers=8, rows_bytes=megabytes * 2**20 // 4)
         with pytest.raises(kind) as caught, open_engine("dask", frame, SCHEMA, options):

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import platform
-import subprocess
-import sys
 import time
 import traceback
 import warnings
@@ -37,22 +34,24 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, CheckRows, StepProgress, version_of
+from adaptive_qs.machine import CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, joined, read_table
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
-from adaptive_qs.table.files import inside, private_folder
+from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
 try:
-    from distributed import Client, Future, KilledWorker, LocalCluster, wait
+    from distributed import Client, Future, KilledWorker, wait
     from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
+
+from adaptive_qs.table.engines.workers import fitting_workers, local_scheduler, local_workers
 
 # On the workers. What a task takes and returns says nothing about the rows when it is printed.
 
@@ -626,9 +625,9 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         raise no_answer
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
-            options = replace(options, workers=_fitting_workers(options))
-            address = stack.enter_context(_local_scheduler())
-            stack.enter_context(_local_workers(address, options))
+            options = replace(options, workers=fitting_workers(options))
+            address = stack.enter_context(local_scheduler())
+            stack.enter_context(local_workers(address, options))
             client = stack.enter_context(Client(address, set_as_default=False))
             name = "the cluster on this machine"
             yield Cluster(client, name, LOCAL_SECONDS, options.workers)
@@ -649,63 +648,3 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@contextmanager
-def _local_scheduler() -> Iterator[str]:
-    """A scheduler in this process; its address."""
-    with LocalCluster(
-        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
-def _fitting_workers(options: EngineOptions) -> int:
-    """How many workers of this machine there is room for, beside the coordinator and the rows.
-
-    Raises:
-        ResourceExceeded: for none.
-    """
-    ceiling = options.rows_bytes / ROWS_SHARE
-    room = int((ceiling - options.rows_bytes) // PROCESS_BYTES) - 1
-    if room < 1:
-        needed = math.ceil(2 * PROCESS_BYTES / (1 - ROWS_SHARE) / 2**20)
-        raise ResourceExceeded(
-            f"engine dask: a cluster of one worker on this machine takes {needed:,} MB, more than "
-            f"the {ceiling / 2**20:,.0f} MB there are: raise --max-memory, or take another engine"
-        )
-    return min(options.workers, room)
-
-
-@contextmanager
-def _local_workers(address: str, options: EngineOptions) -> Iterator[None]:
-    """Processes of one thread that share the memory set aside for rows.
-
-    They are started by Dask's command rather than by its classes, which would import the caller's
-    main module again.
-    """
-    share = options.rows_bytes // options.workers
-    memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
-    settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
-    paths = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, **settings, "PYTHONPATH": paths}
-    none = subprocess.DEVNULL
-    command = [
-        *(sys.executable, "-P", "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
-        *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
-    ]
-    started: list[subprocess.Popen[bytes]] = []
-    with private_folder(options.temp_folder) as folder:
-        command.append(f"--local-directory={folder}")
-        try:
-            for _ in range(options.workers):
-                process = subprocess.Popen(
-                    command, env=environment, stdin=none, stdout=none, stderr=none
-                )
-                started.append(process)
-            yield
-        finally:
-            for process in started:
-                process.kill()
-            for process in started:
-                process.wait()
