@@ -127,11 +127,13 @@ class Tables:
     def settings(self) -> dict[str, Any]:
         """How the budget is spent and rows are made, for the statement."""
         target, left_out = self.workload.target, self.left_out
+        names = self.workload.domain.clique_names(tuple(sorted(self.strategies)))
         return {
             **asdict(self.loop),
             "generator": self.generator,
             **({} if target is None else {"target": target}),
             **({} if left_out is None else {"left_out": str(left_out)}),
+            **({"measured_by_queries": list(names)} if names else {}),
         }
 
     @property

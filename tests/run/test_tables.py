@@ -76,6 +76,7 @@ def test_a_charge_buys_prefixes_with_two_thirds_of_the_noise_for_little_more_in_
 def test_the_release_holds_how_columns_were_measured(frame, tmp_path):
     model = fitted(frame, CELLS, PREFIXES)
     assert set(model.release_.strategies) == {0, 1}
+    assert model.release_.manifest.settings["measured_by_queries"] == ["age", "score"]
     model.save(tmp_path / "r.zip")
     again = Synthesizer.load(tmp_path / "r.zip")
     assert again.sample(50, seed=3).equals(model.sample(50, seed=3))
