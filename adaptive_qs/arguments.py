@@ -35,9 +35,9 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, longest: int = LONGEST_SHOWN) -> str:
     """What came, for a message of one line: NumPy's numbers as Python's, and of tables, arrays and
-    the like, which may hold private cells, only the type.
+    the like, which may hold private cells, only the type; cut where it is longer than given.
     """
     whole = as_integer(value)
     number = as_number(value) if whole is None else whole
@@ -49,7 +49,7 @@ def shown(value: Any) -> str:
     elif value is not None and not isinstance(value, str | bool):
         return f"a {type(value).__name__}"
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def positive_integer(name: str, value: Any) -> int:

@@ -228,6 +228,9 @@ class MixedCells:
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
         indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        if pa.types.is_decimal(values.dictionary.type):
+            distinct = np.array([*values.dictionary.to_pylist(), None], dtype=object)[:-1]
+            return cls.of(object_cells(distinct)).take(indices)
         return cls((values.dictionary,), indices)
 
     def take(self, rows: NDArray[np.int64]) -> MixedCells:
@@ -239,7 +242,8 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     """Python objects as typed values, each by its own type.
 
     Text is text, booleans, integers, numbers, dates and times are what they are, whether of
-    Python, numpy or pandas; a `Decimal` is the nearest double, and None, NaN, NaT and NA are
+    Python, numpy or pandas; a `Decimal` is the nearest double, or its digits where it is whole and
+    too large for one, and None, NaN, NaT and NA are
     missing. Anything else becomes an array of type binary, which no column takes.
     """
     if pd.api.types.infer_dtype(objects, skipna=True) in ("string", "empty"):
@@ -288,6 +292,22 @@ def _integers(cells: Objects) -> Parted:
     yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
 
 
+_MOST_DIGITS = 10**40
+"""Whole numbers below are identifiers, perhaps; above, a double says all that anybody knows."""
+
+
+def _decimals(cells: Objects) -> Parted:
+    """As doubles; as digits where these are whole numbers that a double may not hold."""
+    large = np.array([
+        cell.is_finite()
+        and _EXACT_INTEGERS <= abs(cell) < _MOST_DIGITS
+        and cell == cell.to_integral_value()
+        for cell in cells
+    ])  # fmt: skip
+    yield ~large, pa.array([float(cell) for cell in cells[~large]], pa.float64())
+    yield large, pa.array([f"{cell:f}".partition(".")[0] for cell in cells[large]], pa.string())
+
+
 def _moments(cells: Objects) -> Parted:
     """Times of day by time zone: the wall clock and UTC are both needed later."""
     plain = np.array(
@@ -328,9 +348,10 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
     # Half and single precision are read by their shortest text.
     ((np.float16, np.float32), lambda cells: _all(pa.array(cells.astype(np.float32)))),
     (
-        (float, np.floating, decimal.Decimal),
+        (float, np.floating),
         lambda cells: _all(pa.array([float(cell) for cell in cells], pa.float64())),
     ),
+    (decimal.Decimal, _decimals),
     (dt.datetime, _moments),
     (dt.date, lambda cells: _all(pa.array(cells, pa.date32()))),
     (np.datetime64, lambda cells: _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))),

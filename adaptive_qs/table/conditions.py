@@ -69,6 +69,8 @@ WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
 LONGEST = 2_000
 """Characters of a rule or a condition."""
+MOST_QUOTED = 200
+"""Characters of a condition or a rule that a message quotes."""
 NAMED_VALUE = "quote a value with ' and a column with `"
 DAY = 86_400
 NEAR = 1e-9
@@ -464,10 +466,11 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     except UnexpectedInput as error:
         ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
-        place = f" from {rest[0]!r} on" if rest else ""
-        raise InputError(f"{kind} {text!r} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
+        place = f" from {shown(rest[0])} on" if rest else ""
+        said = shown(text, MOST_QUOTED)
+        raise InputError(f"{kind} {said} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
     except VisitError as error:
-        raise InputError(f"{kind} {text!r}: {error.orig_exc}") from None
+        raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
     except RecursionError:
         raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
 
@@ -645,7 +648,8 @@ class _Bound(Transformer[Token, Any]):
         mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
         if near:
             mend = f": did you mean {near[0]!r}?"
-        raise _Refused(f"{part.text!r} is neither a column nor a value of {column.name!r}{mend}")
+        said = shown(part.text)
+        raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{mend}")
 
     def _is_column(self, name: _Name) -> bool:
         return name.ticked or name.text in self._columns
@@ -654,7 +658,7 @@ class _Bound(Transformer[Token, Any]):
         if name.text not in self._columns:
             near = get_close_matches(name.text, self._columns, n=1)
             mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
-            raise _Refused(f"column {name.text!r} is not in the schema: {mend}")
+            raise _Refused(f"column {shown(name.text)} is not in the schema: {mend}")
         return self._columns[name.text]
 
     def _learnt(self, name: _Name) -> ColumnBase:

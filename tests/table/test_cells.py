@@ -393,3 +393,23 @@ def test_dates_with_a_time_zone_stay_on_their_day(kind):
     filled = answers[np.round(answers["estimate"]) > 0]
     assert filled["query"].tolist() == ["d = 2020-01-01", "d = 2020-06-15"]
     assert np.round(filled["estimate"]).tolist() == [1500, 1500]
+
+
+@pytest.mark.parametrize("form", ["objects", "arrow"])
+def test_decimals_that_no_double_holds_keep_their_digits(form):
+    """Two identifiers that are one double; other decimals are the numbers that they were."""
+    ids = ["12345678901234567890", "12345678901234567891", "5", "0.5"]
+    found = [decimal.Decimal(text) for text in (*ids[::-1], "5.00")]
+    cells = pd.DataFrame({"id": pd.Series([*found, None], dtype=object)})
+    if form == "arrow":
+        cells = pa.table({"id": pa.array([*found, None], pa.decimal128(30, 2))})
+    schema = Schema.parse({"version": 1, "columns": [
+        {"name": "id", "type": "categorical", "values": ids, "missing": [""]},
+    ]})  # fmt: skip
+    assert read_table(cells, schema).columns[0].tolist() == [3, 2, 1, 0, 2, 4]
+    wide = Schema.parse({"version": 1, "columns": [
+        {"name": "id", "type": "numeric", "edges": [0, 10, 1e30], "outside": "clip"},
+    ]})  # fmt: skip
+    large = [decimal.Decimal(text) for text in ("1e25", "3")]
+    codes = read_table(pd.DataFrame({"id": pd.Series(large, dtype=object)}), wide).columns[0]
+    assert codes.tolist() == [1, 0]
