@@ -208,6 +208,7 @@ def synthesize(
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
     job = RelatedJob.of(RelatedSchema.load(inputs.schema), workload, run, share, *method)
     _warn_of(job, inputs.schema)
+    workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
@@ -219,7 +220,7 @@ def synthesize(
                     written["release"] = outputs.release
                 numbers = None
                 if outputs.tables:
-                    numbers = _drawn(release, outputs, {}, rows, seed, job, clock)
+                    numbers = _drawn(release, outputs, {}, rows, seed, workers, clock)
                     written["table"] = outputs.tables[0]
                 job.session.finish()
     for doubt in release.doubts:
@@ -238,14 +239,12 @@ def _drawn(
     steered: Mapping[str, str | None],
     rows: int | None,
     seed: int,
-    job: RelatedJob | None,
+    workers: int,
     clock: PhaseClock,
-    workers: int = 1,
 ) -> tuple[int, int]:
     """Draw and write both tables; their numbers of rows."""
     clock.start("fit")
-    threads = workers if job is None else job.parents.work.limits.workers
-    pair = release.sample(rows, seed, threads, clock, **steered)
+    pair = release.sample(rows, seed, workers, clock, **steered)
     clock.start("write")
     outputs.write(release, pair, {"seed": seed, **steered})
     return len(pair.parents), len(pair.children)
@@ -368,7 +367,7 @@ def sample(
         io.warn(f"{bundle}: {release.manifest.stamp}")
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        numbers = _drawn(release, outputs, steered, rows, seed, None, clock, threads)
+        numbers = _drawn(release, outputs, steered, rows, seed, threads, clock)
     done = _Done(release, outputs, numbers, clock.stop())
     if as_json:
         content = {"parents": numbers[0], "children": numbers[1], **io.taken_json(done.seconds)}
