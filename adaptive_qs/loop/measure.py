@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def is_scaled(domain: Domain, residual: Clique) -> bool:
 
 Strategies = Mapping[int, ColumnStrategy]
 """How single columns are measured, by attribute; the others by their cells."""
-CELLS_ALONE: Strategies = MappingProxyType({})
+CELLS_ALONE: Strategies = {}
 
 
 def measurement_cost(

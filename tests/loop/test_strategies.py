@@ -10,7 +10,7 @@ import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Run, compare
 from adaptive_qs.loop import measure
-from adaptive_qs.loop.loop import one_way_plan, run_loop
+from adaptive_qs.loop.loop import LoopSettings, one_way_plan, run_loop
 from adaptive_qs.loop.measure import measure_residuals, measurement_cost
 from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.columns import column_strategies
@@ -86,7 +86,9 @@ def test_columns_with_strategies_get_the_budget_that_they_would_get_for_their_ce
 
 def looped(rows, mechanisms, rho=0.5):
     workload = FILE.workload(DOMAIN)
-    return run_loop(counter_of(DOMAIN, rows), workload, mechanisms, rho, strategies=STRATEGIES)
+    settings = LoopSettings(opening=False, initial_share=0.1)
+    counter = counter_of(DOMAIN, rows)
+    return run_loop(counter, workload, mechanisms, rho, settings, strategies=STRATEGIES)
 
 
 @pytest.mark.parametrize("neighbour", [[*ROWS, (8, 0, 2)], ROWS[1:]], ids=["added", "removed"])
