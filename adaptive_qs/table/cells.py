@@ -228,10 +228,14 @@ class MixedCells:
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
         indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-        if pa.types.is_decimal(values.dictionary.type):
-            distinct = np.array([*values.dictionary.to_pylist(), None], dtype=object)[:-1]
-            return cls.of(object_cells(distinct)).take(indices)
         return cls((values.dictionary,), indices)
+
+    def with_exact_decimals(self) -> MixedCells:
+        """The same, a column of decimals as cells of several types: see :func:`object_cells`."""
+        if len(self.parts) != 1 or not pa.types.is_decimal(self.parts[0].type):
+            return self
+        distinct = np.array([*self.parts[0].to_pylist(), None], dtype=object)[:-1]
+        return MixedCells.of(object_cells(distinct)).take(self.indices)
 
     def take(self, rows: NDArray[np.int64]) -> MixedCells:
         """The cells at these places; -1 gives none."""

@@ -416,7 +416,7 @@ def distinct_cells(
     Raises:
         DataError: cells of this type are not supported.
     """
-    mixed = MixedCells.of(values)
+    mixed = MixedCells.of(values).with_exact_decimals()
     normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
