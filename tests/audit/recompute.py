@@ -140,7 +140,6 @@ class Released:
             one["column"]: one["queries"] for one in self.record.get("strategies", ())
         }
         self.rounds = list(zip(self.record["rounds"], self.courses()))
-        self.chosen = [past for past in self.rounds if past[0]["rho_selecting"]]
         self.measured = {
             id(event): tuple(zip(names, groups))
             for past, course in self.rounds
@@ -342,10 +341,11 @@ def sensitivity_problems(release) -> list[str]:
 def course_problems(release) -> list[str]:
     """Rounds whose selection or measurements are not among the charges, in order."""
     selections = [e for e in release.transcript["events"] if e["mechanism"] == "exponential"]
-    if len(selections) != len(release.chosen):
+    chosen = [past for past in release.record["rounds"] if past["rho_selecting"]]
+    if len(selections) != len(chosen):
         return ["there are not as many selections as rounds that chose"]
     found = []
-    for selection, (past, _) in zip(selections, release.chosen):
+    for selection, past in zip(selections, chosen):
         if not math.isclose(float(cost(selection)), past["rho_selecting"], rel_tol=1e-9):
             found.append("a selection is charged at another price")
     for past, course in release.rounds:

@@ -155,7 +155,7 @@ def test_bad_arguments(case, run):
     [
         ({"attributes": [["agee"]]}, "w.json: part 1: attribute 'agee' is not in the schema"),
         ({"attributes": []}, "w.json: part 1: attributes: is empty"),
-        ({"ways": [1], "queries": "range"}, "w.json: part 1: 'range' queries are for plan and"),
+        ({"ways": [1], "queries": "range"}, "w.json: part 1: attribute 'job' is not ordered"),
         (None, "w.json: parts: is empty"),
     ],
 )

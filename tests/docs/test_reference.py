@@ -27,6 +27,7 @@ FOREIGN = {
     "--rows",
     "--out",
     "--patients",
+    "--stays",
     COMPLETION,
 }
 FOREIGN |= {"--nworkers", "--nthreads", "--memory-limit", "--local-directory", "--no-dashboard"}

@@ -155,7 +155,8 @@ def judged(schema, true, made, ways):
     evaluation = evaluate(*tables, schema, ways)
     scale, changes = workload_scale(evaluation), association_changes(evaluation)
     singles = columns_sentence(evaluation, column_pairs(evaluation.pair))
-    worst = max((singles, dependence_sentence(changes)), key=lambda s: GRADES.index(s.grade))
+    sentences = [s for s in (singles, dependence_sentence(changes)) if s.grade in GRADES]
+    worst = max(sentences, key=lambda s: GRADES.index(s.grade))  # what chance explains has no grade
     return marginals_sentence(evaluation, scale), worst, scale
 
 

@@ -119,14 +119,14 @@ def unpaid(counter, model, clique):
 
 
 @replaced(loop, "measure_one_way", "initial cliques not charged", checks.recomputed, checks.replay)
-def free_cliques(original, counter, mechanisms, model, rho):
-    original(counter, mechanisms, model, rho)
+def free_cliques(original, counter, mechanisms, model, *public):
+    original(counter, mechanisms, model, *public)
     unpaid(counter, model, (0, 1))
 
 
 @replaced(loop, "measure_total", "the total measured twice and charged once", checks.recomputed)
-def free_total(original, counter, mechanisms, rho):
-    model = original(counter, mechanisms, rho)
+def free_total(original, counter, mechanisms, *public):
+    model = original(counter, mechanisms, *public)
     unpaid(counter, model, ())
     return model
 

@@ -265,14 +265,14 @@ def _without(request, name):
     return {k: v for k, v in request.items() if k != name}
 
 
-@replaced(Job, "_request", "a run resumed with a noise seed", entry_checks.resumed_as_begun)
+@replaced(Job, "request", "a run resumed with a noise seed", entry_checks.resumed_as_begun)
 def forgotten_seed(original, job):
     return _without(original(job), "noise seed")
 
 
 @replaced(
     Job,
-    "_request",
+    "request",
     "a run resumed with another share for learning",
     entry_checks.resumed_as_begun,
 )
@@ -280,7 +280,7 @@ def forgotten_share(original, job):
     return _without(original(job), "learning share")
 
 
-@replaced(Job, "_request", "a run resumed with another schema", entry_checks.resumed_as_begun)
+@replaced(Job, "request", "a run resumed with another schema", entry_checks.resumed_as_begun)
 def forgotten_schema(original, job):
     return _without(original(job), "schema")
 

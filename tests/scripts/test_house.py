@@ -7,7 +7,7 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 166,
+    "modules": 173,
     "lines": 50_300,
     "most lines": 695,
     "files executed by synthesize": 84,
