@@ -358,8 +358,8 @@ def _initial_precisions(
     """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
     domain, candidates = workload.domain, measurable_cliques(workload)
     combined = any(len(clique) > 1 for clique in candidates)
-    share = initial_share(domain, candidates, rho, rows) if combined else 1.0
-    precisions = one_way_plan(domain, rho * (share - TOTAL_SHARE))
+    share = initial_share(workload, candidates, rho, rows) if combined else 1.0
+    precisions = one_way_plan(workload, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share
 

@@ -46,13 +46,13 @@ TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
 
 
-def one_way_precisions(domain: Domain, rho: float) -> Array:
+def one_way_precisions(workload: Workload, rho: float) -> Array:
     """Precision (1 / rows²) with which to measure each attribute's marginal for ``rho`` in all.
 
-    A variance σ_i² ∝ n_i^(−2/3) minimises the summed L1 error Σ n_i σ_i of noisy marginals that
-    cost Σ 1/(2σ_i²).
+    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
+    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
     """
-    weight = np.array([float(n) ** (2 / 3) for n in domain.sizes])
+    weight = (workload.column_weights * workload.domain.sizes) ** (2 / 3)
     return 2 * rho * weight / math.fsum(weight)
 
 
@@ -62,28 +62,33 @@ def assumed_shares(domain: Domain) -> tuple[Array, ...]:
     return tuple(weights / weights.sum() for weights in zipf)
 
 
-def initial_share(domain: Domain, candidates: Sequence[Clique], rho: float, total: float) -> float:
+def initial_share(
+    workload: Workload, candidates: Sequence[Clique], rho: float, total: float
+) -> float:
     """Part of the budget for the one-way marginals, from public and released quantities alone.
 
     A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
-    b are the mean L1 errors (share of the rows) that the columns of a combination, and what it adds
-    to them, would have for all of the budget, divided evenly among combinations. That is least
+    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
+    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
+    combinations. That is least
     where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
     ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
     The share is kept between 0.1 and 0.9.
 
     Args:
-        domain: the attributes.
-        candidates: marginals of the workload.
+        workload: what matters.
+        candidates: its marginals.
         rho: of the whole run.
         total: the noisy number of rows.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     if not several:
         return 0.9
-    noise_std = 1 / np.sqrt(one_way_precisions(domain, rho))
+    domain = workload.domain
+    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho))
     single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
-    a = math.fsum(single[i] for clique in several for i in clique) / len(several)
+    columns = math.fsum(map(len, several)) / len(several)
+    a = columns * float(np.average(single, weights=workload.column_weights))
     b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
     return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
 
@@ -107,6 +112,7 @@ def measure_one_way(
     counter: MarginalCounter,
     mechanisms: Mechanisms,
     model: ReferenceModel,
+    workload: Workload,
     rho: float,
     strategies: Strategies = CELLS_ALONE,
 ) -> None:
@@ -115,12 +121,12 @@ def measure_one_way(
     A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
     with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
-    plan = one_way_plan(counter.domain, rho, strategies, mechanisms.ledger.unit.replaced)
+    plan = one_way_plan(workload, rho, strategies, mechanisms.ledger.unit.replaced)
     _measure(model, counter, mechanisms, plan, strategies)
 
 
 def one_way_plan(
-    domain: Domain,
+    workload: Workload,
     rho: float,
     strategies: Strategies = CELLS_ALONE,
     replaced: bool = False,
@@ -130,7 +136,7 @@ def one_way_plan(
 
     A column with a strategy gets the ρ that it would get for its cells.
     """
-    precision = one_way_precisions(domain, rho)
+    domain, precision = workload.domain, one_way_precisions(workload, rho)
     total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
     cost = measurement_cost(domain, ()) * total_precision
     costs = (
@@ -295,12 +301,13 @@ def run_loop(
     domain, replaced = counter.domain, mechanisms.ledger.unit.replaced
     candidates = measurable_cliques(workload)
     model = measure_total(counter, mechanisms, rho * TOTAL_SHARE, strategies)
-    share = settings.initial_share or initial_share(domain, candidates, rho, model.total)
+    share = settings.initial_share or initial_share(workload, candidates, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
     initial_rho -= initial_rounding
-    measure_one_way(counter, mechanisms, model, initial_rho - rho * TOTAL_SHARE, strategies)
+    columns_rho = initial_rho - rho * TOTAL_SHARE
+    measure_one_way(counter, mechanisms, model, workload, columns_rho, strategies)
     if settings.reference == "product":
         model = ReferenceModel(
             domain, product_reference(model), model.estimates, model.column_noise

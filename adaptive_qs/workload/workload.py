@@ -270,6 +270,13 @@ class Workload:
         """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
 
+    @property
+    def column_weights(self) -> Array:
+        """How much the error of each single column counts, shape (attributes,): the summed weights
+        of the cliques that hold it, and one of mean weight, since a table shows every column."""
+        mean = math.fsum(self.weights.values()) / len(self.weights)
+        return np.array(self._attribute_weight) + mean
+
     def priorities(self, cliques: Sequence[Clique]) -> Array:
         """w_γ of some cliques of the closure, with which a loop weighs their errors.
 

@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
@@ -22,6 +23,7 @@ from adaptive_qs.loop.loop import (
     compared_with,
     initial_share,
     measurable_cliques,
+    one_way_precisions,
     run_loop,
 )
 from adaptive_qs.loop.pricing import FALL, Schedule
@@ -376,7 +378,8 @@ def test_a_choice_that_was_to_be_the_last_leaves_something_for_others(seed):
 def test_the_share_of_single_columns_is_where_the_error_of_a_combination_is_least(rho, total):
     """Against a search over a/√s + b/√(1 − s), with a and b of every combination by itself."""
     domain = domain_of(3, 40, 7, 40, 100)
-    candidates = [*Workload.all_ways(domain, 3).closure]
+    workload = Workload.all_ways(domain, 3)
+    candidates = [*workload.closure]
     several = [c for c in candidates if len(c) > 1]
     weight = np.array(domain.sizes) ** (2 / 3)
     single = np.sqrt(weight.sum() / (np.pi * rho * weight)) * domain.sizes / total
@@ -389,7 +392,28 @@ def test_the_share_of_single_columns_is_where_the_error_of_a_combination_is_leas
     b = min(np.mean(joint), DEPENDENCE / 2)
     shares = np.linspace(0.1, 0.9, 8001)
     least = shares[np.argmin(a / np.sqrt(shares) + b / np.sqrt(1 - shares))]
-    assert initial_share(domain, candidates, rho, total) == pytest.approx(least, abs=2e-4)
+    assert initial_share(workload, candidates, rho, total) == pytest.approx(least, abs=2e-4)
+
+
+def test_columns_are_measured_by_what_the_workload_weighs():
+    """Against a search: precisions of one cost that leave the least weighted error."""
+    domain, heavy = domain_of(30, 4, 30, 100), 25.0
+    pairs = [(0, 1), (0, 2), (1, 2), (1, 3)]
+    weights = [heavy, 1, 1, 1]
+    workload = Workload(domain, dict(zip(pairs, weights)))
+    held = [sum(w for pair, w in zip(pairs, weights) if i in pair) for i in range(4)]
+    counts = np.array(held) + np.mean(weights)
+    found = one_way_precisions(workload, 0.01)
+
+    def error(logs):
+        precision = np.exp(logs)
+        return (counts * domain.sizes / np.sqrt(0.02 * precision / precision.sum())).sum()
+
+    best = np.exp(minimize(error, np.zeros(4), tol=1e-12).x)
+    np.testing.assert_allclose(found / found.sum(), best / best.sum(), rtol=1e-3)
+    assert found.sum() == pytest.approx(0.02)
+    alike = one_way_precisions(Workload.all_ways(domain, 2), 0.01)
+    assert found[1] > 1.5 * alike[1]
 
 
 def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkeypatch):

@@ -76,7 +76,7 @@ def test_noise_has_the_covariance_of_the_strategy():
 
 
 def test_columns_with_strategies_get_the_budget_that_they_would_get_for_their_cells():
-    plain, shaped = (one_way_plan(DOMAIN, 0.3, some) for some in ({}, STRATEGIES))
+    plain, shaped = (one_way_plan(FILE.workload(DOMAIN), 0.3, some) for some in ({}, STRATEGIES))
     assert plain.keys() == shaped.keys()
     assert plain[()] == shaped[()]
     for i in range(3):
