@@ -114,6 +114,7 @@ def peak_memory_mb() -> float | None:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+@cache
 def version_of(name: str) -> str:
     """Version of an installed package, as first read: its metadata is parsed anew at each look."""
     from importlib.metadata import PackageNotFoundError, version

@@ -15,16 +15,17 @@ import numpy as np
 from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
-from adaptive_qs.answering.plan import resolve_queries
 from adaptive_qs.audit.audit import Batch, Recorder, Replayer
-from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
 
 MU = 3.0
+LOOP_RHO = MU**2 / 2
 CONFIDENCE = 0.999
 SCHEMA = Schema.parse({"a": 3, "b": 4, "c": 2})
 ROWS = [(i % 3, i * i % 4, i % 5 % 2) for i in range(40)]
@@ -114,10 +115,10 @@ def batch_game(runs: int, seed: int = 0) -> Verdict:
 
 def loop_game(runs: int, seed: int = 0) -> Verdict:
     """The adaptive loop at ρ = μ²/2, selections and all."""
-    rho = MU**2 / 2
-    workload = resolve_queries(2, SCHEMA.domain()).marginals()
+    return play(loop, Fraction(LOOP_RHO), runs, seed)
 
-    def loop(table, mechanisms):
-        run_loop(table, workload, mechanisms, rho)
 
-    return play(loop, Fraction(rho), runs, seed)
+def loop(table, mechanisms):
+    """Rounds of choices: one pair, since so large a budget would measure all of them at once."""
+    rounds = LoopSettings(initial_share=0.5, opening=False)
+    return run_loop(table, Workload(SCHEMA.domain(), {(0, 1): 1.0}), mechanisms, LOOP_RHO, rounds)

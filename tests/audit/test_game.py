@@ -28,6 +28,13 @@ def test_the_game_is_won_as_often_as_promised(name):
     assert 2 <= result.mu <= MU
 
 
+def test_the_loop_game_is_about_choices_too():
+    recorder = Recorder(Budget(game.LOOP_RHO), InsecureSeed(0))
+    result = game.loop(game.WORLDS[0], recorder)
+    chosen = [call for call in recorder.calls if isinstance(call.event, SelectionEvent)]
+    assert len(chosen) == len(result.rounds) >= 3
+
+
 def test_the_neighbours_are_as_far_apart_as_promised(monkeypatch):
     """Otherwise the bound would be kept by an easier game."""
     lengths = []

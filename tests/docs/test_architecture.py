@@ -28,6 +28,16 @@ def test_modules_and_folders_that_a_page_names_exist(page):
     assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
+def test_every_module_is_named_in_the_architecture():
+    """By its path, or as a layer that is one module."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    layers = set(re.findall(r"`(\w+)`", page.split("\n## Layers\n")[1]))
+    modules = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.stem[0] != "_"}
+    assert {
+        str(m) for m in modules if f"`{m}`" not in page and str(m.with_suffix("")) not in layers
+    } == set()
+
+
 def registries(page: str, section: str) -> set[tuple[str, str]]:
     """Kinds of things and where their registries are, from a table."""
     table = (ROOT / page).read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]

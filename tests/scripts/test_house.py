@@ -20,9 +20,9 @@ CEILINGS = {
 }
 SLACK = {
     "modules": 3,
-    "lines": 43_700,
-    "files executed by synthesize": 76,
-    "files executed by answer": 80,
+    "lines": 500,
+    "files executed by synthesize": 2,
+    "files executed by answer": 2,
 }
 """What an extension may add to these figures before a ceiling has to be raised."""
 HINTS = {
