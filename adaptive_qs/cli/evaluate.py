@@ -460,7 +460,8 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    if related is not None or related_synthetic is not None:
+    both = related is not None or related_synthetic is not None
+    if both or related_tables.describes_both(true, schema):
         related_tables.refuse_beside(
             sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
             target=target, control=control, release=release, report=report,

@@ -234,7 +234,7 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    if related is None:
+    if related is None and not related_tables.describes_both(data, schema):
         related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
     else:
         related_tables.refuse_beside(
@@ -402,7 +402,7 @@ def sample(
     condition are drawn as such, not searched for among others.
     """
     kind = check_formulas(formulas)
-    if related_out is not None:
+    if related_out is not None or related_tables.holds_both(out, release):
         outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
         steered = {"where": where, "balance": balance}
         related_tables.sample(release, outputs, steered, rows, seed, as_json, max_memory, workers)

@@ -74,6 +74,66 @@ def test_more_tables_from_a_release(homes):
     assert "--out" in done(homes("sample", "--help")).out
 
 
+FILES = {"parents_file": "homes.csv", "children_file": "persons.parquet"}
+
+
+@pytest.fixture
+def town(homes):
+    """The same in one folder, which the schema describes."""
+    Path("town").mkdir()
+    Path("h.csv").rename("town/homes.csv")
+    pd.read_csv("p.csv").to_parquet("town/persons.parquet")
+    Path("both.json").write_text(json.dumps({**SCHEMA, **FILES}))
+    return homes
+
+
+IN_FOLDER = ["synthesize", "town", "--schema", "both.json", "--epsilon", "5"]
+
+
+def test_a_folder_with_both_tables_gives_a_folder_with_both(town):
+    seeded = ["--insecure-seed", "4", "--seed", "1"]
+    told = done(town(*IN_FOLDER, *seeded, "--out", "made", "--release", "r.zip"))
+    assert "evaluate town made --schema both.json" in told.out
+    written = ["homes.csv", "persons.parquet"]
+    beside = (f"{n}{end}" for n in written for end in (".manifest.json", ".NOT-PRIVATE.txt"))
+    assert sorted(p.name for p in Path("made").iterdir()) == sorted([*written, *beside])
+    asked = [*IN_FOLDER, *seeded, "--out", "a.csv", "--related-out", "b.parquet"]
+    assert "--related-synthetic b.parquet" in done(town(*asked)).out
+    assert Path("made/homes.csv").read_bytes() == Path("a.csv").read_bytes()
+    assert Path("made/persons.parquet").read_bytes() == Path("b.parquet").read_bytes()
+    assert "exists already" in refused(town(*IN_FOLDER, "--out", "made"))
+    compared = ["evaluate", "town", "made", "--schema", "both.json", "--json"]
+    files = ["evaluate", "town", "a.csv", "--related-synthetic", "b.parquet", *compared[3:]]
+    found = [json.loads(done(town(*each)).out) for each in (compared, files)]
+    assert found[0]["across"] == found[1]["across"]
+    done(town("sample", "r.zip", "--out", "more", "--rows", "20"))
+    assert len(pd.read_csv("more/homes.csv")) == 20
+    assert "is a release of related tables" in refused(town("sample", "r.zip", "--out", "m.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        ({}, [*IN_FOLDER, "--out", "made"], 'town: is a folder, and the schema has no "parents_f'),
+        ({"parents_file": "homes.csv"}, [*IN_FOLDER, "--out", "made"], "or neither"),
+        ({**FILES, "parents_file": "../homes.csv"}, [*IN_FOLDER, "--out", "made"],
+         "'../homes.csv' is no name of a file for a table"),
+        ({**FILES, "parents_file": "PERSONS.parquet"}, [*IN_FOLDER, "--out", "made"], "different"),
+        ({**FILES, "parents_file": "h.csv"}, [*IN_FOLDER, "--out", "made"], "h.csv: no such file"),
+        (FILES, [*IN_FOLDER, "--out", "town"], "is also an input"),
+        (FILES, [*IN_FOLDER, "--out", "made.csv"], "give --related-out as well"),
+        (FILES, [*IN_FOLDER, "--out", "no/made"], "no/made: cannot be written"),
+        (FILES, IN_FOLDER, "nothing would be written"),
+        (FILES, ["evaluate", "town", "nowhere", "--schema", "both.json"],
+         "no --related-synthetic was given"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_none_of_two_tables_is_refused(town, unspent, content, arguments, words):
+    Path("both.json").write_text(json.dumps({**SCHEMA, **content}))
+    assert words in refused(town(*arguments))
+    assert not Path("made").exists()
+
+
 def test_the_same_seed_gives_the_same_files(homes):
     seeded = ["--insecure-seed", "4", "--seed", "1", "--force"]
     kept = []
