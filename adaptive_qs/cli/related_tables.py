@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.related import Pair, RelatedRelease
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.related import RelatedJob
-    from adaptive_qs.table.related import RelatedSchema
+    from adaptive_qs.table.related import RelatedSchema, TableName
 
 Children = Annotated[
     Path | None,
@@ -274,6 +274,7 @@ def synthesize(
     method: tuple[str, str],
     parents_share: float | None,
     run: RunOptions,
+    about: Path | None,
     rows: int | None,
     seed: int | None,
     as_json: bool,
@@ -286,12 +287,14 @@ def synthesize(
         method: reference and selection rule.
         parents_share: part of the budget for the parents; None for the default.
         run: options of the run.
+        about: file with what the pages of the release say of the data; None for what the schema
+            says.
         rows: of the synthetic parents; None for their noisy number.
         seed: of the sampling.
         as_json: whether JSON is printed.
     """
     outputs = outputs.named(inputs.schema)
-    files = [inputs.parents, inputs.children, inputs.path]
+    files = [inputs.parents, inputs.children, inputs.path, about]
     from adaptive_qs.release.bundle import of_interrupted_run
 
     def mine(path: Path) -> bool:
@@ -303,11 +306,15 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
     from adaptive_qs.run.tables import SPENT_IN_VAIN
+    from adaptive_qs.table.schema import about_of
 
+    described = inputs.schema
+    if about is not None:
+        described = described.with_about(*about_of(about))
     rows = None if rows is None else check_rows(rows)
     seed = chosen_seed(run.insecure_seed if seed is None else seed)
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    job = RelatedJob.of(inputs.schema, workload, run, share, *method)
+    job = RelatedJob.of(described, workload, run, share, *method)
     _warn_of(job, inputs.path)
     workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
@@ -494,6 +501,9 @@ def evaluate(
     parents: tuple[Path | None, Path | None],
     children: tuple[Path | None, Path | None],
     schema: Path | None,
+    report: Path | None,
+    force: bool,
+    models: tuple[bool, int, int],
     as_json: bool,
     workers: int | None,
 ) -> None:
@@ -502,37 +512,71 @@ def evaluate(
     Args:
         parents, children: the true table and the synthetic one.
         schema: of both.
+        report: page about both, beside which there is one for each table; None for none.
+        force: whether pages are replaced.
+        models: whether the pages have models, their repeats and their seed.
         as_json: whether JSON is printed.
         workers: threads.
     """
     described = _load(schema)
     first, second = _both(parents, children, described)
+    trained, repeats, seed = models
+    pages = {} if report is None else _pages_of(report)
+    io.check_distinct(
+        [*pages.values(), report],
+        [schema, *first, *(file for table in second for file in io.with_sidecar(table))],
+    )
+    for path in (*pages.values(), report):
+        if path is not None:
+            io.check_file(path, force)
 
-    from adaptive_qs.evaluation.related import evaluate_related
+    from adaptive_qs.evaluation.related import evaluate_related, judge
     from adaptive_qs.evaluation.tables import OWNER_ONLY
-    from adaptive_qs.evaluation.verdict import findings, verdict
     from adaptive_qs.machine import PhaseClock, plan_workers
 
     threads = plan_workers(workers)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("read")
-        result = evaluate_related(first, second, described, workers=threads, progress=clock)
-        judged = {
-            name: verdict(findings(part, threads, clock.steps("verdict")), None)
-            for name, part in (("parents", result.parents), ("children", result.children))
-        }
+        result = evaluate_related(
+            first, second, described, models=trained and report is not None, repeats=repeats,
+            seed=seed, workers=threads, progress=clock,
+        )  # fmt: skip
+        judged = judge(result, threads, clock.steps("verdict"))
+        if report is not None:
+            from adaptive_qs.evaluation.report import related_pages
+            from adaptive_qs.table.files import atomic_writer
+
+            clock.start("write")
+            names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
+            files = {name: path.name for name, path in pages.items()}
+            written = related_pages(result, judged, names, files, report.name)
+            for name, page in written.items():
+                with atomic_writer(report.with_name(name)) as file:
+                    file.write(page.encode())
         seconds = clock.stop()
     if as_json:
-        briefs = {name: each.brief for name, each in judged.items()}
-        io.emit_json({**result.as_json(briefs), **io.taken_json(seconds)})
+        said = None if report is None else str(report)
+        io.emit_json({**result.as_json(judged), "report": said, **io.taken_json(seconds)})
         return
     io.emit(OWNER_ONLY)
-    for name, each in judged.items():
+    io.emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
+    for name, each in judged.tables.items():
         io.emit_rows(f"Verdict on {name}: {each.overall.word}", [("-", t) for t in each.brief])
     _show(result)
     closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    closing += (
+        [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
+    )
     io.emit_rows("Done.", [*closing, *io.taken_rows(seconds)])
+
+
+def _pages_of(report: Path) -> dict[TableName, Path]:
+    """The pages about each table, beside the one about both."""
+    return {
+        "parents": report.with_name(f"{report.stem}-parents{report.suffix}"),
+        "children": report.with_name(f"{report.stem}-children{report.suffix}"),
+    }
 
 
 def _both(

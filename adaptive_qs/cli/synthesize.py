@@ -238,7 +238,7 @@ def synthesize(
         related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
     else:
         related_tables.refuse_beside(
-            sql=sql, database=database, demo=demo or None, about=about,
+            sql=sql, database=database, demo=demo or None,
             generator=None if generator == DEFAULT_GENERATOR else generator,
         )  # fmt: skip
         inputs = related_tables.Inputs.of(data, related, schema)
@@ -247,7 +247,7 @@ def synthesize(
         )
         related_tables.synthesize(
             inputs, outputs, workload_spec(workload, ways), (reference, rule), parents_share, run,
-            rows, seed, as_json,
+            about, rows, seed, as_json,
         )  # fmt: skip
         return
     source, schema = io.private_inputs(data, schema, demo, sql, database)

@@ -123,6 +123,15 @@ class RelatedSchema(BaseModel):
         """The column of each table by which they are related."""
         return {"parents": self.key, "children": self.foreign_key or self.key}
 
+    def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
+        """The same schema with these parts of what is said of the data, in place of the parents'.
+
+        Raises:
+            SchemaError: a key or a text is not allowed.
+        """
+        own = {name: getattr(self, name) for name in RelatedSchema.model_fields}
+        return type(self)(**{**own, "parents": self.parents.with_about(about, source)})
+
     @property
     def files(self) -> dict[str, str | None]:
         """The names of both files in a folder; None where they are not given."""

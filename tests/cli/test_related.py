@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from .conftest import done, refused
 
 PROTECTS = "one parent with all children: all rows of both tables with the same 'home'"
 BASE = ["synthesize", "h.csv", "--related", "p.csv", "--schema", "both.json", "--epsilon", "5"]
+PAGES = [(table, "page.html") for table in ("parents", "children")]
 OUT = ["--out", "sh.csv", "--related-out", "sp.csv"]
 
 
@@ -30,7 +32,12 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     assert "--person" in refused(homes(*create[:-2], "--related"))
     done(homes(*create, "--related"))
     kept = ["--release", "r.zip", "--ledger", "l.db"]
-    told = done(homes(*BASE, *OUT, *kept, "--parents-share", "0.4"))
+    Path("about.md").write_text("# The register of homes\n\npublisher: the city\n")
+    about = ["--about", "about.md"]
+    told = done(homes(*BASE, *OUT, *kept, *about, "--parents-share", "0.4"))
+    with ZipFile("r.zip") as bundle:
+        opened = [bundle.read(f"{table}/{name}").decode() for table, name in PAGES]
+    assert all("The register of homes" in page and "the city" in page for page in opened)
     assert f"{PROTECTS}, of which at most 3 children count" in told.out
     assert "evaluate h.csv sh.csv --related p.csv --related-synthetic sp.csv" in told.out
     parents, children = pd.read_csv("sh.csv"), pd.read_csv("sp.csv")
@@ -47,7 +54,20 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     shown = done(homes(*compared)).out
     assert "owner only" in shown
     assert "Verdict on children" in shown
-    found = json.loads(done(homes(*compared, "--json")).out)
+    asked = ["--report", "page.html", "--no-models"]
+    found = json.loads(done(homes(*compared, "--json", *asked)).out)
+    pages = [Path(f"page{name}.html").read_text() for name in ("", "-parents", "-children")]
+    assert all("Owner only – do not share" in page for page in pages)
+    assert [page.count('href="page.html"') for page in pages] == [0, 1, 1]
+    assert all(f'href="page-{name}.html"' in pages[0] for name in ("parents", "children"))
+    assert f"at δ = 1e-09 for {PROTECTS}".replace("'", "&#39;") in pages[0]
+    worst = found["across"]["per_pair"][0]
+    assert " × ".join(worst["attributes"]) in found["verdict"][2]
+    assert worst["fresh"] < worst["l1"] < worst["independent"] + 2
+    assert '<h2 id="children">Number of children</h2>' in pages[0]
+    assert found["report"] == "page.html"
+    assert "exists already" in refused(homes(*compared, *asked))
+    assert found["parents"]["uses"].keys() == found["children"]["uses"].keys()
     assert found["number_of_children"]["l1"] < 0.5
     assert 0 < found["across"]["mean_l1"] < 1
     assert len(found["across"]["per_pair"]) == 6
