@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from os.path import exists, isdir  # those of Path raise where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
+from zipfile import is_zipfile
 
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import double, option
@@ -88,7 +89,12 @@ def _flag(name: str) -> str:
 
 def describes_both(folder: Path | None, schema: Path | None) -> bool:
     """Whether a table is a folder and the schema one of two related tables, which it then holds."""
-    if folder is None or schema is None or not isdir(folder):
+    return folder is not None and isdir(folder) and describes_pair(schema)
+
+
+def describes_pair(schema: Path | None) -> bool:
+    """Whether a file is a schema of two related tables, as far as can be told."""
+    if schema is None or is_zipfile(schema):
         return False
     from adaptive_qs.errors import SchemaError
     from adaptive_qs.jsonfile import read_json

@@ -250,7 +250,7 @@ def judge(
     closeness: list[tuple[str, Sentence]]
     closeness = [(name, part.overall) for name, part in tables.items()]
     closeness += [("number of children", numbers), ("parents and children", across)]
-    overall = overall_sentence(closeness, None, "the true tables")
+    overall = overall_sentence(closeness, None, "the true pair of tables")
     return RelatedVerdict(overall, numbers, across, scale, number, tables, each)
 
 
