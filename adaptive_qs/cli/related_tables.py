@@ -33,7 +33,8 @@ Children = Annotated[
         "--related",
         "FILE",
         "Private table of the children of the rows of DATA (persons of households, orders of "
-        "customers): both are synthesized, with links. --schema then describes both tables.",
+        "customers): both are synthesized, with links. --schema then describes both tables, and "
+        "names their files where DATA and --out are folders with both instead.",
         None,
     ),
 ]
@@ -57,13 +58,25 @@ TrueChildren = Annotated[
     option(
         "--related",
         "FILE",
-        "Private table of the children of the rows of TRUE: compares related tables.",
+        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
+        "SYNTHETIC may be folders with both instead, whose files the schema names.",
         None,
     ),
 ]
 SyntheticChildren = Annotated[
     Path | None,
     option("--related-synthetic", "FILE", "Synthetic table of children, with --related.", None),
+]
+
+ChildrenRows = Annotated[
+    int | None,
+    option(
+        "--related-rows",
+        "N",
+        "With a schema of two related tables: about how many children there will be, as far as is "
+        "public; --rows are parents.",
+        None,
+    ),
 ]
 
 PAIRS_SHOWN = 10
@@ -74,6 +87,16 @@ def refuse_alone(**options: Any) -> None:
     for name, value in options.items():
         if value is not None:
             raise InputError(f"{_flag(name)} was given without --related, the table of children")
+
+
+def refuse_for_one(**options: Any) -> None:
+    """Refuse options of related tables where the schema describes one."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{_flag(name)} is for two related tables, and the schema describes one: leave it "
+                "out"
+            )
 
 
 def refuse_beside(**options: Any) -> None:

@@ -129,8 +129,12 @@ class RelatedSchema(BaseModel):
         Raises:
             SchemaError: a key or a text is not allowed.
         """
+        return self.changed(parents=self.parents.with_about(about, source))
+
+    def changed(self, **fields: Any) -> Self:
+        """The same schema with other fields; raises ValueError where they are wrong."""
         own = {name: getattr(self, name) for name in RelatedSchema.model_fields}
-        return type(self)(**{**own, "parents": self.parents.with_about(about, source)})
+        return type(self)(**{**own, **fields})
 
     @property
     def files(self) -> dict[str, str | None]:

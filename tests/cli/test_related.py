@@ -90,6 +90,10 @@ def test_more_tables_from_a_release(homes):
     sampling = json.loads(Path("b.parquet.manifest.json").read_text())["sampling"]
     assert sampling == {"seed": 3, "rows": len(children), "where": "children >= 2", "parents": 25}
     assert "exists" in refused(homes(*more))
+    for steered in (["--where", "region = s and age >= 3"], ["--balance", "age"]):
+        line = refused(homes(*more, *steered, "--force"))
+        assert "'age' is a column of the children" in line
+        assert "or 'children'" in line
     assert "is a release of related tables" in refused(homes("sample", "r.zip", "--out", "c.csv"))
     assert "--out" in done(homes("sample", "--help")).out
 
@@ -152,6 +156,38 @@ def test_a_folder_that_is_none_of_two_tables_is_refused(town, unspent, content, 
     Path("both.json").write_text(json.dumps({**SCHEMA, **content}))
     assert words in refused(town(*arguments))
     assert not Path("made").exists()
+
+
+PLAN = ["plan", "--schema", "both.json"]
+
+
+def test_a_plan_of_both_tables_from_public_numbers(homes):
+    """The split, and that of K children each is charged K² times the rho of a single row."""
+    budget = ["--rho", "0.5", "--parents-share", "0.4"]
+    found = json.loads(done(homes(*PLAN, *budget, "--json")).out)
+    parents, children = found["parents"], found["children"]
+    assert (parents["rho"], children["rho"]) == pytest.approx((0.2, 0.3))
+    assert (parents["rho_of_rows"], children["rho_of_rows"]) == pytest.approx((0.2, 0.3 / 9))
+    assert (parents["marginals"], children["marginals"]) == (3, 3 * 2 + 1)
+    assert found["unit"].endswith("of which at most 3 children count")
+    stds = {each["most_children"]: each["total_std"] for each in found["by_most_children"]}
+    assert list(stds) == [1, 2, 3, 6]
+    assert stds[3] == children["tables"]["total_std"]
+    assert sorted(stds.values()) == list(stds.values())
+    four = json.loads(done(homes(*PLAN, "--rho", "2", "--parents-share", "0.4", "--json")).out)
+    for name in ("parents", "children"):
+        assert four[name]["rmse"] == pytest.approx(found[name]["rmse"] / 2)
+    shown = done(homes(*PLAN, *budget, "--rows", "300", "--related-rows", "600")).out
+    assert "3 (most_children)" in shown
+    assert shown.count("combinations measured") == 2
+    assert json.loads(done(homes(*PLAN, "--json")).out)["rho"] == 0.5
+    for more, words in (
+        (["--queries", "range"], "--queries is not for related tables"),
+        (["--parents-share", "2"], "parents-share is 2.0"),
+        (["--rows-per-person", "2"], "leave it out"),
+        (["--schema", "s.json", "--related-rows", "3"], "the schema describes one"),
+    ):
+        assert words in refused(homes(*PLAN, *more))
 
 
 def test_the_same_seed_gives_the_same_files(homes):
