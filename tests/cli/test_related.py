@@ -54,18 +54,18 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     shown = done(homes(*compared)).out
     assert "owner only" in shown
     assert "Verdict on children" in shown
-    asked = ["--report", "page.html", "--no-models"]
+    asked = ["--report", "page 1.html", "--no-models"]
     found = json.loads(done(homes(*compared, "--json", *asked)).out)
-    pages = [Path(f"page{name}.html").read_text() for name in ("", "-parents", "-children")]
+    pages = [Path(f"page 1{name}.html").read_text() for name in ("", "-parents", "-children")]
     assert all("Owner only – do not share" in page for page in pages)
-    assert [page.count('href="page.html"') for page in pages] == [0, 1, 1]
-    assert all(f'href="page-{name}.html"' in pages[0] for name in ("parents", "children"))
+    assert [page.count('href="page%201.html"') for page in pages] == [0, 1, 1]
+    assert all(f'href="page%201-{name}.html"' in pages[0] for name in ("parents", "children"))
     assert f"at δ = 1e-09 for {PROTECTS}".replace("'", "&#39;") in pages[0]
     worst = found["across"]["per_pair"][0]
     assert " × ".join(worst["attributes"]) in found["verdict"][2]
     assert worst["fresh"] < worst["l1"] < worst["independent"] + 2
     assert '<h2 id="children">Number of children</h2>' in pages[0]
-    assert found["report"] == "page.html"
+    assert found["report"] == "page 1.html"
     assert "exists already" in refused(homes(*compared, *asked))
     assert found["parents"]["uses"].keys() == found["children"]["uses"].keys()
     assert found["number_of_children"]["l1"] < 0.5
