@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
 from adaptive_qs.synthesizer import Kind, kind_of, to_kind
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.related import RelatedSchema
+from adaptive_qs.table.schema import about_of
 from adaptive_qs.workload.file import WorkloadSpec
 
 
@@ -35,8 +37,8 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
 
     Args:
         epsilon, delta, rho, reference, rule, neighbours, max_memory, workers, engine,
-            insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, progress: as
-            there. A ledger for it is created with ``--person KEY --related``.
+            insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, about,
+            progress: as there. A ledger for it is created with ``--person KEY --related``.
         workload: which marginals matter, over the columns of both tables and the number of
             children: by default all 2-way marginals. Those without a column of children are asked
             of the parents' table, the others of the children's.
@@ -75,6 +77,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         unreviewed_schema: bool = False,
         public_rows: int | None = None,
         beyond_limits: bool = False,
+        about: Mapping[str, str] | str | Path | None = None,
         progress: PhaseProgress | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -95,6 +98,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.unreviewed_schema = unreviewed_schema
         self.public_rows = public_rows
         self.beyond_limits = beyond_limits
+        self.about = about
         self.progress = progress
 
     def fit(self, parents: Any, children: Any, *, schema: Any) -> Self:
@@ -117,9 +121,12 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
             UserWarning: there is an ``insecure_seed``, or a schema is unreviewed.
             GuardRailWarning: the budget promises or buys less than may have been meant.
         """
-        own = ("workload", "parents_share", "reference", "rule", "progress")
+        described = RelatedSchema.of(schema)
+        if self.about is not None:
+            described = described.with_about(*about_of(self.about))
+        own = ("workload", "parents_share", "reference", "rule", "about", "progress")
         job = RelatedJob.of(
-            RelatedSchema.of(schema),
+            described,
             self.workload,
             RunOptions.among(self.get_params(), *own),
             self.parents_share,

@@ -14,7 +14,7 @@ import sklearn
 from adaptive_qs import RelatedSynthesizer, Release, Synthesizer
 from adaptive_qs.audit.audit import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
-from adaptive_qs.evaluation.related import evaluate_related
+from adaptive_qs.evaluation.related import evaluate_related, judge
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
@@ -82,6 +82,20 @@ def test_tables_have_what_the_true_ones_have(model):
     drawn = persons.merge(homes, on="home")
     gap = joined["age"] - joined["income"]
     assert (drawn["age"] - drawn["income"]).abs().mean() < gap.abs().mean() + 0.1
+
+
+def test_the_verdict_on_a_pair_sees_links_and_children_that_are_lost():
+    """Two samples of one population, then with the links or all but one child of each lost."""
+    true, (homes, persons) = made(3_000, seed=1), made(3_000, seed=2)
+    strangers = persons.assign(home=np.random.default_rng(0).permutation(persons["home"]))
+    only = persons.drop_duplicates("home")
+    for children, across, numbers in (
+        (persons, "good", "good"), (strangers, "poor", "good"), (only, "poor", "poor"),
+    ):  # fmt: skip
+        judged = judge(evaluate_related(true, (homes, children), SCHEMA))
+        assert (judged.across.grade, judged.numbers.grade) == (across, numbers)
+        assert judged.overall.grade == across
+        assert "parents and children: " in judged.overall.text
 
 
 def test_parents_of_a_condition_come_with_their_children(model):

@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -62,7 +62,7 @@ from adaptive_qs.workload.workload import Workload
 MAX_MEMORY = 2**31
 """Where no other ceiling is given; findings should not depend on the machine."""
 
-_CONSENT: Mapping[str, Any] = {"unreviewed_schema": True, "beyond_limits": True}
+CONSENT: Mapping[str, Any] = {"unreviewed_schema": True, "beyond_limits": True}
 
 Source = Any
 """A file or a data frame, for `fit` and `answer`; or codes, which are measured as they are where
@@ -172,15 +172,15 @@ class Synthesis:
                 engine=self.engine,
                 scheduler=self.scheduler,
                 **_counting(target.unit),
-                **_CONSENT,
+                **CONSENT,
             )
-            with _made_up(mechanisms):
+            with made_up(mechanisms):
                 release = model.fit(source, schema=self.schema).release_
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
-            artefacts["sampled table"] = _bytes(release.sample_table(seed=1))
+            artefacts["sampled table"] = table_bytes(release.sample_table(seed=1))
         return artefacts
 
 
@@ -249,8 +249,10 @@ class Batch:
             assert self.planned is not None, "codes leave nothing to be learnt"
             units = self.target.left_of(self.target.budget).units
             sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, units)
-            return {"answers": _bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))}
-        with _made_up(mechanisms):
+            return {
+                "answers": table_bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))
+            }
+        with made_up(mechanisms):
             answers = answer(
                 source,
                 self.schema,
@@ -262,11 +264,11 @@ class Batch:
                 engine=self.engine,
                 scheduler=self.scheduler,
                 **_counting(self.target.unit),
-                **_CONSENT,
+                **CONSENT,
             )
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
-        return {"answers": _bytes(table), "statement of the answers": statement}
+        return {"answers": table_bytes(table), "statement of the answers": statement}
 
 
 Publisher = Synthesis | Batch
@@ -279,14 +281,15 @@ def _counting(unit: Unit) -> dict[str, Any]:
 
 
 @contextmanager
-def _made_up(mechanisms: Mechanisms) -> Iterator[None]:
+def made_up(mechanisms: Mechanisms) -> Iterator[None]:
     """Runs on rows that are made up, whose owner need not be warned of anything."""
     with auditing(mechanisms), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
-def _bytes(table: pa.Table) -> bytes:
+def table_bytes(table: pa.Table) -> bytes:
+    """All of a table, with the types of its columns."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -572,7 +575,6 @@ def audit(
         batch = replace(Batch.of(schema, queries, rho, mechanism, max_memory, unit), **counting)
         roomy += [(synthesis, rho), (batch, rho)]
         tight += [(synthesis.at_ceiling(), rho), (batch, rho)]
-    report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # Where something is to be learnt, or rows to be told apart, there must be some.
@@ -581,20 +583,52 @@ def audit(
             differing = (of_unit(pair, unit, rng) for pair in differing)
         raw = schema.open_columns or schema.person
         usable = (pair for pair in differing if not raw or (pair.here and pair.there))
-        for done, pair in enumerate(islice(usable, pairs)):
-            seen = report.moved
-            # Not in step with the kinds of tables and rows: each comes in every form, in time.
-            form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
-            tables = _in_form(pair, form, schema, folder)
-            for publisher, rho in tight if done % 2 else roomy:
-                where = f"{publisher.name} at rho {rho:g}: {pair.name}, as {form}"
-                sampled = (done + 1) % sample_every == 0
-                seed = int(rng.integers(2**32))
-                _replay_on(publisher, tables, folder, seed, sampled, where, report)
-            if unit.neighbours == DEFAULT_NEIGHBOURS:  # one row may be as good as another
-                report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
-            if progress is not None:
-                progress(done + 1, pairs)
+        in_form = partial(_in_form, schema=schema, folder=folder)
+        return replay_all(
+            islice(usable, pairs), in_form, roomy, tight, folder, rng, pairs, unit, sample_every,
+            progress,
+        )  # fmt: skip
+
+
+def replay_all(
+    differing: Iterable[Any],
+    in_form: Callable[[Any, str], Sequence[Callable[[], Source]]],
+    roomy: Sequence[tuple[Any, float]],
+    tight: Sequence[tuple[Any, float]],
+    folder: Path,
+    rng: np.random.Generator,
+    pairs: int,
+    unit: Unit,
+    sample_every: int,
+    progress: StepProgress | None,
+) -> AuditReport:
+    """Compare every run on the two tables of each pair, which come in every form in turn.
+
+    Args:
+        differing: the pairs, each with a name.
+        in_form: makers of the two tables of a pair, in a form.
+        roomy, tight: what spends a budget (rho), for every other pair.
+        folder: for temporary files.
+        rng: decides the noise.
+        pairs: their number.
+        unit: by which they differ.
+        sample_every, progress: as for :func:`audit`.
+    """
+    report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
+    for done, pair in enumerate(differing):
+        seen = report.moved
+        # Not in step with the kinds of tables and rows: each comes in every form, in time.
+        form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
+        tables = in_form(pair, form)
+        for publisher, rho in tight if done % 2 else roomy:
+            where = f"{publisher.name} at rho {rho:g}: {pair.name}, as {form}"
+            sampled = (done + 1) % sample_every == 0
+            seed = int(rng.integers(2**32))
+            _replay_on(publisher, tables, folder, seed, sampled, where, report)
+        if unit.neighbours == DEFAULT_NEIGHBOURS:  # one row may be as good as another
+            report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
+        if progress is not None:
+            progress(done + 1, pairs)
     return report
 
 
@@ -615,7 +649,7 @@ def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
 
 
 def _replay_on(
-    publisher: Publisher,
+    publisher: Any,
     tables: Sequence[Callable[[], Source]],
     folder: Path,
     seed: int,

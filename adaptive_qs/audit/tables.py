@@ -391,8 +391,13 @@ def described(schema: Schema, pair: Pair) -> Schema:
     """The schema with the person column, if there is one, as the last of its columns."""
     if schema.person is None:
         return schema
-    persons = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
-    column = CategoricalColumn(name=schema.person, type="categorical", values=persons)
+    return keyed(schema, schema.person, pair)
+
+
+def keyed(schema: Schema, key: str, pair: Pair) -> Schema:
+    """The schema with a column of keys, those of both tables, as the last of its columns."""
+    keys = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
+    column = CategoricalColumn(name=key, type="categorical", values=keys)
     return Schema(version=schema.version, columns=(*schema.columns, column))
 
 

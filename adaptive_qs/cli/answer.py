@@ -1,4 +1,4 @@
-"""`answer DATA` and `plan`: all queries of a workload, and what is said of a planned mechanism."""
+"""`answer DATA`: all queries of a workload; and what it and `plan` say of a planned mechanism."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     OF_ANSWERS,
-    OF_PLAN,
     PrivateTable,
     naming_queries,
     workload_spec,
 )
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import at_resolution, counted, first_of
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import check_formulas
@@ -25,6 +24,7 @@ from adaptive_qs.table.text import check_formulas
 if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
     from adaptive_qs.answering.plan import BatchPlan
+    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.limit import LeftOut
@@ -307,15 +307,22 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
         many rows each column takes not to be (None likewise); ``resolutions``, the combinations
         that it will likely measure, each with the groups of codes of its columns (None likewise).
     """
-    from adaptive_qs.loop.forecast import LoopForecast, total_std
+    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
 
-    rows = asked.public_rows
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
     forecast = LoopForecast(workload, target.left_of(target.budget - learning.cost).rho)
+    return foreseen_of(forecast, asked.public_rows)
+
+
+def foreseen_of(forecast: LoopForecast, rows: int | None) -> dict[str, Any]:
+    """The same of a forecast, for a table of about so many rows."""
+    from adaptive_qs.loop.forecast import total_std
+
+    workload = forecast.workload
     foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
     return {
         "total_std": total_std(workload, forecast.rho, rows or 0),
@@ -351,8 +358,9 @@ def scoring_of(
     }, ("scoring", "; ".join(filter(None, (str(found), left))))
 
 
-def tables_line(columns: int, found: Mapping[str, Any]) -> io.Row:
-    """What would be known of the columns, of which there are so many, for people."""
+def tables_line(columns: int, found: Mapping[str, Any], flag: str = "--rows") -> io.Row:
+    """What would be known of the columns, of which there are so many, for people; the number of
+    rows is given with ``flag``."""
     from adaptive_qs.loop.forecast import MEND
 
     known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
@@ -360,7 +368,7 @@ def tables_line(columns: int, found: Mapping[str, Any]) -> io.Row:
     if found["least_rows"] is None:
         return ("tables", text)
     if unconnected is None:
-        return ("tables", f"{text} (--rows N tells which columns it would leave independent)")
+        return ("tables", f"{text} ({flag} N tells which columns it would leave independent)")
     if not unconnected:
         return ("tables", f"{text}, and likely no column independent of all others")
     if found["least_rows"].keys() == set(unconnected):
@@ -500,91 +508,3 @@ def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io
         error,
         *io.taken_rows(answers.seconds),
     ]
-
-
-# `plan`: what answering would cost and how good it would be, without data.
-
-
-def plan(
-    *,
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    queries: str | None = None,
-    mechanism: str = "auto",
-    gap: float | None = None,
-    demo: bool = False,
-    run: Annotated[RunOptions, OF_PLAN],
-    rows: int | None = None,
-    as_json: bool = False,
-) -> None:
-    """State the error, time and memory of answering a workload, without any data.
-
-    Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
-    """
-    if demo:
-        if schema is not None:
-            raise InputError("--demo brings its own schema: leave out --schema")
-        from adaptive_qs.table.files import sample_dataset
-
-        schema = sample_dataset().schema
-    if schema is None:
-        raise InputError("no --schema was given: name the public schema, or try --demo")
-    spec = workload_spec(workload, ways, queries)
-
-    from adaptive_qs.answering.api import plan_answers
-    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
-    from adaptive_qs.privacy.budget import checked_public_rows
-    from adaptive_qs.run.tables import looked_at
-    from adaptive_qs.table.schema import Schema
-
-    rows = checked_public_rows(rows, "--rows")
-    wanted = DEFAULT_GAP if gap is None else gap
-    run = replace(run, public_rows=rows)
-    described = Schema.load(schema, run.max_memory)
-    planned: BatchPlan | ResourceExceeded
-    with naming_queries(queries):
-        try:
-            with io.progress_bars() as bars:
-                asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
-                planned, doubts = plan_answers(described, asked, run)
-        except ResourceExceeded as error:
-            if mechanism != "auto":  # which only answers have
-                raise
-            planned, doubts = error, ()
-        looked, left_out = looked_at(spec, described.widest_domain(), run)
-    tables = tables_of(described, looked, run) if run.budgeted else None
-    scoring, scored = scoring_of(looked, left_out, run)
-    lines = [scored]
-    if scoring["target"] is not None:
-        lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
-    if tables is not None:
-        if tables["resolutions"] is not None:
-            lines.insert(0, resolution_line(looked, tables))
-        lines.insert(0, tables_line(len(looked.domain), tables))
-    for doubt in doubts:
-        io.warn(doubt)
-    if isinstance(planned, ResourceExceeded):
-        io.warn(f"only for synthesize: answer refuses this workload: {planned}")
-        if as_json:
-            io.emit_json({"refused": str(planned), "tables": tables, "scoring": scoring})
-        else:
-            io.emit_rows("Synthetic tables for this workload", lines)
-        return
-    tell_limits(planned, mechanism, wanted)
-    if not planned.max_variance[1]:
-        io.note("the largest standard error is an upper bound: no query has a larger one")
-    cells = cells_of(planned, rows)
-    if as_json:
-        told = {**plan_json(planned), **cells, "tables": tables, "scoring": scoring}
-        io.emit_json({**told, "refused": None})
-        return
-    about = counted(planned.workload.num_sets, "set")
-    io.emit_rows(
-        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes",
-        [*plan_lines(planned, cells_line(planned, cells)), *lines],
-    )
-    io.emit_columns(
-        ["epsilon", "privacy cost", rmse_words(planned)],
-        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in planned.by_epsilon()],
-    )

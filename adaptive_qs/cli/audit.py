@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import workload_spec
+from adaptive_qs.cli.related_tables import describes_pair, refuse_beside
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
@@ -61,7 +62,8 @@ def audit(
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
     Runs synthesize and answer on generated rows of your schema, at the budget given and at 100
-    times as much (by default at rho 0.02 and 5). Reads no private data and spends nothing.
+    times as much (by default at rho 0.02 and 5); synthesize alone where it describes two related
+    tables. Reads no private data and spends nothing.
     """
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
@@ -69,20 +71,26 @@ def audit(
 
     from adaptive_qs.audit.audit import RHOS
     from adaptive_qs.audit.audit import audit as run_audit
+    from adaptive_qs.audit.related import audit_related
     from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.table.related import RelatedSchema
     from adaptive_qs.table.schema import Schema
 
     rhos = RHOS
     if epsilon is not None or rho is not None or delta is not None:
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
-    described = Schema.load(schema, max_memory)
+    both = describes_pair(schema)
+    described: Any = RelatedSchema.load(schema) if both else Schema.load(schema, max_memory)
+    options: dict[str, Any] = {"scheduler": scheduler, "rows_per_person": rows_per_person}
+    if both:
+        refuse_beside(**options)
+        options = {}
     with io.progress_bars() as bars:
         steps = partial(bars, "audit")
-        report = run_audit(
+        report = (audit_related if both else run_audit)(
             described, spec, pairs, seed, rhos, steps,
-            max_memory=max_memory, engine=engine, scheduler=scheduler,
-            rows_per_person=rows_per_person, neighbours=neighbours,
+            max_memory=max_memory, engine=engine, neighbours=neighbours, **options,
         )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
@@ -101,7 +109,7 @@ def audit(
             }
         )
     else:
-        _show(report, checks)
+        _show(report, checks, "synthesize" if both else "synthesize and answer")
     if report.clean:
         return 0
     io.fail(
@@ -111,12 +119,12 @@ def audit(
     return 1
 
 
-def _show(report: AuditReport, checks: list[tuple[str, int, int]]) -> None:
+def _show(report: AuditReport, checks: list[tuple[str, int, int]], what: str) -> None:
     io.emit_rows(
         "Nothing found." if report.clean else "Found something.",
         [
             ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
-            ("runs", f"{report.runs:,} of synthesize and answer, each replayed on the neighbour"),
+            ("runs", f"{report.runs:,} of {what}, each replayed on the neighbour"),
             ("draws", f"{report.draws:,}, of which {report.moved:,} saw the row that differs"),
         ],
     )

@@ -32,7 +32,7 @@ COMMANDS = {
     "synthesize": "synthesize",
     "sample": "synthesize",
     "marginals": "synthesize",
-    "plan": "answer",
+    "plan": "plan",
     "answer": "answer",
     "evaluate": "evaluate",
     "audit": "audit",

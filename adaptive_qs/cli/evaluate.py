@@ -460,13 +460,16 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    if related is not None or related_synthetic is not None:
+    both = related is not None or related_synthetic is not None
+    if both or related_tables.describes_both(true, schema):
         related_tables.refuse_beside(
             sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
-            target=target, control=control, release=release, report=report,
+            weights=weights, target=target, control=control, release=release,
         )  # fmt: skip
-        files = (true, synthetic), (related, related_synthetic)
-        related_tables.evaluate(*files, schema, as_json, workers)
+        files, models = (related, related_synthetic), (not no_models, repeats, seed)
+        related_tables.evaluate(
+            (true, synthetic), files, schema, report, force, models, as_json, workers
+        )
         return
     private, synthetic = _tables(true, synthetic, sql, database)
     if schema is None:

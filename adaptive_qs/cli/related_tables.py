@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from os.path import exists, isdir  # those of Path raise where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
+from zipfile import is_zipfile
 
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import double, option
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run import RunOptions
+from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.related import Pair, RelatedRelease
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.related import RelatedJob
+    from adaptive_qs.table.related import RelatedSchema, TableName
 
 Children = Annotated[
     Path | None,
@@ -28,7 +33,8 @@ Children = Annotated[
         "--related",
         "FILE",
         "Private table of the children of the rows of DATA (persons of households, orders of "
-        "customers): both are synthesized, with links. --schema then describes both tables.",
+        "customers): both are synthesized, with links. --schema then describes both tables, and "
+        "names their files where DATA and --out are folders with both instead.",
         None,
     ),
 ]
@@ -52,13 +58,25 @@ TrueChildren = Annotated[
     option(
         "--related",
         "FILE",
-        "Private table of the children of the rows of TRUE: compares related tables.",
+        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
+        "SYNTHETIC may be folders with both instead, whose files the schema names.",
         None,
     ),
 ]
 SyntheticChildren = Annotated[
     Path | None,
     option("--related-synthetic", "FILE", "Synthetic table of children, with --related.", None),
+]
+
+ChildrenRows = Annotated[
+    int | None,
+    option(
+        "--related-rows",
+        "N",
+        "With a schema of two related tables: about how many children there will be, as far as is "
+        "public; --rows are parents.",
+        None,
+    ),
 ]
 
 PAIRS_SHOWN = 10
@@ -69,6 +87,16 @@ def refuse_alone(**options: Any) -> None:
     for name, value in options.items():
         if value is not None:
             raise InputError(f"{_flag(name)} was given without --related, the table of children")
+
+
+def refuse_for_one(**options: Any) -> None:
+    """Refuse options of related tables where the schema describes one."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{_flag(name)} is for two related tables, and the schema describes one: leave it "
+                "out"
+            )
 
 
 def refuse_beside(**options: Any) -> None:
@@ -82,28 +110,101 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def describes_both(folder: Path | None, schema: Path | None) -> bool:
+    """Whether a table is a folder and the schema one of two related tables, which it then holds."""
+    return folder is not None and isdir(folder) and describes_pair(schema)
+
+
+def describes_pair(schema: Path | None) -> bool:
+    """Whether a file is a schema of two related tables, as far as can be told."""
+    if schema is None or is_zipfile(schema):
+        return False
+    from adaptive_qs.errors import SchemaError
+    from adaptive_qs.jsonfile import read_json
+
+    with suppress(SchemaError):  # whoever reads it explains it
+        content = read_json(schema, SchemaError)
+        return isinstance(content, dict) and content.keys() >= {"parents", "children"}
+    return False
+
+
+def holds_both(out: Path, release: Path) -> bool:
+    """Whether an output is a folder and the release one of two related tables, for both."""
+    if out == io.STANDARD or _names_table(out):
+        return False
+    from adaptive_qs.release.bundle import RELATION
+    from adaptive_qs.table.archive import open_archive
+
+    with suppress(InputError), open_archive(release, "release bundle", None) as archive:
+        return RELATION in archive.names
+    return False
+
+
+def _names_table(path: Path) -> bool:
+    """Whether a path is that of a table, rather than of a folder for two."""
+    return not isdir(path) and path.name.lower().endswith(tuple(FORMATS))
+
+
+def _load(schema: Path | None) -> RelatedSchema:
+    if schema is None:
+        raise InputError("no --schema was given: name the schema of both tables")
+    from adaptive_qs.table.related import RelatedSchema
+
+    return RelatedSchema.load(schema)
+
+
+def _inside(folder: Path, schema: RelatedSchema, flag: str) -> tuple[Path, Path]:
+    """Parents and children in a folder, by the names that the schema gives them.
+
+    Raises:
+        InputError: it gives none; the message names the option for the children otherwise.
+    """
+    parents, children = schema.files.values()
+    if parents is None or children is None:
+        raise InputError(
+            f'{folder}: is a folder, and the schema has no "parents_file" and "children_file": '
+            f"name the tables in it there, or give the children with {flag}"
+        )
+    return folder / parents, folder / children
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """The private tables and the schema of both, by their files."""
+    """The private tables and the schema of both, by their files.
 
+    Attributes:
+        given: the table of parents, or the folder with both, as it was given.
+        parents, children, path: files.
+        schema: in the last of them.
+    """
+
+    given: Path
     parents: Path
     children: Path
-    schema: Path
+    path: Path
+    schema: RelatedSchema
 
     @classmethod
-    def of(cls, parents: Path | None, children: Path, schema: Path | None) -> Self:
+    def of(cls, data: Path | None, children: Path | None, schema: Path | None) -> Self:
         """Those that were given.
 
         Raises:
             InputError: one is missing, or comes through standard input.
         """
-        if parents is None:
+        if data is None:
             raise InputError("no DATA was given: name the table of parents")
         if schema is None:
             raise InputError("no --schema was given: name the schema of both tables")
-        if io.STANDARD in (parents, children):
+        if io.STANDARD in (data, children):
             raise InputError("related tables are read more than once: name files instead of -")
-        return cls(parents, children, schema)
+        described = _load(schema)
+        both = _inside(data, described, "--related") if children is None else (data, children)
+        return cls(data, *both, schema, described)
+
+    @property
+    def in_folder(self) -> bool:
+        """Whether both are in one folder, which was given."""
+        return self.given != self.parents
 
 
 @dataclass(frozen=True)
@@ -115,6 +216,7 @@ class Outputs:
         force: whether files are replaced.
         formulas: of CSV.
         write_stamped: writes a table with its stamp and statement.
+        folder: of both tables, where it was given instead of their files.
     """
 
     parents: Path | None
@@ -123,6 +225,16 @@ class Outputs:
     force: bool
     formulas: Formulas
     write_stamped: Callable[..., None]
+    folder: Path | None = None
+
+    def named(self, schema: RelatedSchema) -> Self:
+        """The same with the names that the schema gives to files, where one folder was given."""
+        folder = self.parents
+        given = self.children is not None or folder is None or folder == io.STANDARD
+        if given or folder is None or _names_table(folder):
+            return self
+        parents, children = _inside(folder, schema, "--related-out")
+        return replace(self, parents=parents, children=children, folder=folder)
 
     @property
     def tables(self) -> list[Path]:
@@ -142,28 +254,46 @@ class Outputs:
             InputError: one is such a file, or one table is asked for and not the other.
         """
         if not self.tables and self.release is None:
-            raise InputError("nothing would be written: give --out and --related-out, or --release")
+            raise InputError(
+                "nothing would be written: give --out and --related-out, --out FOLDER, or --release"
+            )
+        if io.STANDARD in self.tables:
+            raise InputError("- holds one table, and these are two: name files")
         if len(self.tables) == 1:
             missing = "--related-out" if self.children is None else "--out"
             raise InputError(f"one of two related tables would be written: give {missing} as well")
-        if io.STANDARD in self.tables:
-            raise InputError("- holds one table, and these are two: name files")
         beside = [file for table in self.tables for file in io.with_sidecar(table)]
         io.check_distinct([*beside, self.release], inputs)
-        for table in self.tables:
-            io.check_table(table, self.force or mine(table))
+        if self.folder is not None and not exists(self.folder):
+            from adaptive_qs.table.files import check_writable
+            from adaptive_qs.table.write import table_format
+
+            check_writable(self.folder)  # in the folder where it will be
+            for table in self.tables:
+                table_format(table).library()
+        else:
+            for table in self.tables:
+                io.check_table(table, self.force or mine(table))
         if self.release is not None:
             io.check_file(self.release, self.force or mine(self.release))
 
     def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
         parents, seed = len(pair.parents), sampling["seed"]
+        if self.folder is not None:
+            self._make_folder(self.folder)
         for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
             asked = {**sampling, "parents": parents}
             written = release.schema.written(name, parents)
             self.write_stamped(
                 iter([table]), len(table), path, part, seed, self.formulas, asked, written
             )
+
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made ({reason(error)}): make it") from None
 
 
 def synthesize(
@@ -173,6 +303,7 @@ def synthesize(
     method: tuple[str, str],
     parents_share: float | None,
     run: RunOptions,
+    about: Path | None,
     rows: int | None,
     seed: int | None,
     as_json: bool,
@@ -185,11 +316,14 @@ def synthesize(
         method: reference and selection rule.
         parents_share: part of the budget for the parents; None for the default.
         run: options of the run.
+        about: file with what the pages of the release say of the data; None for what the schema
+            says.
         rows: of the synthetic parents; None for their noisy number.
         seed: of the sampling.
         as_json: whether JSON is printed.
     """
-    files = [inputs.parents, inputs.children, inputs.schema]
+    outputs = outputs.named(inputs.schema)
+    files = [inputs.parents, inputs.children, inputs.path, about]
     from adaptive_qs.release.bundle import of_interrupted_run
 
     def mine(path: Path) -> bool:
@@ -201,13 +335,16 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
     from adaptive_qs.run.tables import SPENT_IN_VAIN
-    from adaptive_qs.table.related import RelatedSchema
+    from adaptive_qs.table.schema import about_of
 
+    described = inputs.schema
+    if about is not None:
+        described = described.with_about(*about_of(about))
     rows = None if rows is None else check_rows(rows)
     seed = chosen_seed(run.insecure_seed if seed is None else seed)
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    job = RelatedJob.of(RelatedSchema.load(inputs.schema), workload, run, share, *method)
-    _warn_of(job, inputs.schema)
+    job = RelatedJob.of(described, workload, run, share, *method)
+    _warn_of(job, inputs.path)
     workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
@@ -318,8 +455,12 @@ class _Done:
             *io.taken_rows(self.seconds),
         ]
         if outputs.tables:
-            following = ["evaluate", inputs.parents, outputs.parents, "--related", inputs.children]
-            following += ["--related-synthetic", outputs.children, "--schema", inputs.schema]
+            following: list[Any] = ["evaluate", inputs.given, outputs.folder or outputs.parents]
+            if not inputs.in_folder:
+                following += ["--related", inputs.children]
+            if outputs.folder is None:
+                following += ["--related-synthetic", outputs.children]
+            following += ["--schema", inputs.path]
             rows.append(("next", shlex.join([io.PROGRAM, *map(str, following)])))
         return rows
 
@@ -353,7 +494,8 @@ def sample(
         as_json: whether JSON is printed.
         max_memory, workers: of the process.
     """
-    outputs.check([bundle])
+    if outputs.children is not None:
+        outputs.check([bundle])
 
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.related import check_sample_pair
@@ -362,6 +504,9 @@ def sample(
 
     seed, threads = chosen_seed(seed), plan_workers(workers)
     release = RelatedRelease.load(bundle, max_memory)
+    if outputs.children is None:
+        outputs = outputs.named(release.schema)
+        outputs.check([bundle])
     check_sample_pair(release, rows, max_memory)
     if release.insecure:
         io.warn(f"{bundle}: {release.manifest.stamp}")
@@ -385,6 +530,9 @@ def evaluate(
     parents: tuple[Path | None, Path | None],
     children: tuple[Path | None, Path | None],
     schema: Path | None,
+    report: Path | None,
+    force: bool,
+    models: tuple[bool, int, int],
     as_json: bool,
     workers: int | None,
 ) -> None:
@@ -393,61 +541,95 @@ def evaluate(
     Args:
         parents, children: the true table and the synthetic one.
         schema: of both.
+        report: page about both, beside which there is one for each table; None for none.
+        force: whether pages are replaced.
+        models: whether the pages have models, their repeats and their seed.
         as_json: whether JSON is printed.
         workers: threads.
     """
-    first, second = _both(parents, children)
-    if schema is None:
-        raise InputError("no --schema was given: name the schema of both tables")
+    described = _load(schema)
+    first, second = _both(parents, children, described)
+    trained, repeats, seed = models
+    pages = {} if report is None else _pages_of(report)
+    io.check_distinct(
+        [*pages.values(), report],
+        [schema, *first, *(file for table in second for file in io.with_sidecar(table))],
+    )
+    for path in (*pages.values(), report):
+        if path is not None:
+            io.check_file(path, force)
 
-    from adaptive_qs.evaluation.related import evaluate_related
+    from adaptive_qs.evaluation.related import evaluate_related, judge
     from adaptive_qs.evaluation.tables import OWNER_ONLY
-    from adaptive_qs.evaluation.verdict import findings, verdict
     from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.table.related import RelatedSchema
 
-    threads, described = plan_workers(workers), RelatedSchema.load(schema)
+    threads = plan_workers(workers)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("read")
-        result = evaluate_related(first, second, described, workers=threads, progress=clock)
-        judged = {
-            name: verdict(findings(part, threads, clock.steps("verdict")), None)
-            for name, part in (("parents", result.parents), ("children", result.children))
-        }
+        result = evaluate_related(
+            first, second, described, models=trained and report is not None, repeats=repeats,
+            seed=seed, workers=threads, progress=clock,
+        )  # fmt: skip
+        judged = judge(result, threads, clock.steps("verdict"))
+        if report is not None:
+            from adaptive_qs.evaluation.report import related_pages
+            from adaptive_qs.table.files import atomic_writer
+
+            clock.start("write")
+            names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
+            files = {name: path.name for name, path in pages.items()}
+            written = related_pages(result, judged, names, files, report.name)
+            for name, page in written.items():
+                with atomic_writer(report.with_name(name)) as file:
+                    file.write(page.encode())
         seconds = clock.stop()
     if as_json:
-        briefs = {name: each.brief for name, each in judged.items()}
-        io.emit_json({**result.as_json(briefs), **io.taken_json(seconds)})
+        said = None if report is None else str(report)
+        io.emit_json({**result.as_json(judged), "report": said, **io.taken_json(seconds)})
         return
     io.emit(OWNER_ONLY)
-    for name, each in judged.items():
+    io.emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
+    for name, each in judged.tables.items():
         io.emit_rows(f"Verdict on {name}: {each.overall.word}", [("-", t) for t in each.brief])
     _show(result)
     closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    closing += (
+        [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
+    )
     io.emit_rows("Done.", [*closing, *io.taken_rows(seconds)])
 
 
+def _pages_of(report: Path) -> dict[TableName, Path]:
+    """The pages about each table, beside the one about both."""
+    return {
+        "parents": report.with_name(f"{report.stem}-parents{report.suffix}"),
+        "children": report.with_name(f"{report.stem}-children{report.suffix}"),
+    }
+
+
 def _both(
-    parents: tuple[Path | None, Path | None], children: tuple[Path | None, Path | None]
+    parents: tuple[Path | None, Path | None],
+    children: tuple[Path | None, Path | None],
+    schema: RelatedSchema,
 ) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
-    """The true tables and the synthetic ones."""
-    named = {
-        "TRUE": parents[0], "--related": children[0],
-        "SYNTHETIC": parents[1], "--related-synthetic": children[1],
-    }  # fmt: skip
-    files: list[Path] = []
-    for name, path in named.items():
-        if path is None:
-            raise InputError(
-                f"no {name} was given: related tables are compared as TRUE SYNTHETIC --related "
-                "FILE --related-synthetic FILE"
-            )
-        if path == io.STANDARD:
+    """The true tables and the synthetic ones, of which each two may be in one folder."""
+    pairs = []
+    names = ("TRUE", "--related"), ("SYNTHETIC", "--related-synthetic")
+    for table, child, (name, option_name) in zip(parents, children, names):
+        if io.STANDARD in (table, child):
             raise InputError("related tables are read more than once: name files instead of -")
-        files.append(path)
-    first, second, third, fourth = files
-    return (first, second), (third, fourth)
+        if table is not None and child is None and isdir(table):
+            table, child = _inside(table, schema, option_name)
+        if table is None or child is None:
+            raise InputError(
+                f"no {name if table is None else option_name} was given: related tables are "
+                "compared as TRUE SYNTHETIC --related FILE --related-synthetic FILE, or as two "
+                "folders"
+            )
+        pairs.append((table, child))
+    first, second = pairs
+    return first, second
 
 
 def _show(result: RelatedEvaluation) -> None:

@@ -234,11 +234,11 @@ def synthesize(
     Everything is checked before any budget is spent. The release is saved as soon as it is paid
     for, the table when it is fitted.
     """
-    if related is None:
+    if related is None and not related_tables.describes_both(data, schema):
         related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
     else:
         related_tables.refuse_beside(
-            sql=sql, database=database, demo=demo or None, about=about,
+            sql=sql, database=database, demo=demo or None,
             generator=None if generator == DEFAULT_GENERATOR else generator,
         )  # fmt: skip
         inputs = related_tables.Inputs.of(data, related, schema)
@@ -247,7 +247,7 @@ def synthesize(
         )
         related_tables.synthesize(
             inputs, outputs, workload_spec(workload, ways), (reference, rule), parents_share, run,
-            rows, seed, as_json,
+            about, rows, seed, as_json,
         )  # fmt: skip
         return
     source, schema = io.private_inputs(data, schema, demo, sql, database)
@@ -402,7 +402,7 @@ def sample(
     condition are drawn as such, not searched for among others.
     """
     kind = check_formulas(formulas)
-    if related_out is not None:
+    if related_out is not None or related_tables.holds_both(out, release):
         outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
         steered = {"where": where, "balance": balance}
         related_tables.sample(release, outputs, steered, rows, seed, as_json, max_memory, workers)

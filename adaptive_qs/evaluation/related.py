@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from adaptive_qs.evaluation.evaluation import Evaluation, evaluate, evaluation_json
+from adaptive_qs.evaluation import limits as limit
+from adaptive_qs.evaluation.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluation_json,
+    find_promise,
+)
+from adaptive_qs.evaluation.limits import word_for
 from adaptive_qs.evaluation.marginals import CliqueError
-from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.evaluation.scale import WorkloadScale, scale_over
+from adaptive_qs.evaluation.sentences import SERVES, Sentence, leading, named
+from adaptive_qs.evaluation.tables import OWNER_ONLY
+from adaptive_qs.evaluation.verdict import (
+    ColumnPair,
+    Findings,
+    Verdict,
+    findings,
+    overall_sentence,
+    placed,
+    verdict,
+)
+from adaptive_qs.machine import PhaseProgress, StepProgress
+from adaptive_qs.pages.words import combination, counted, listed, share, significant
 from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema, TableName
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
@@ -83,11 +105,26 @@ class RelatedEvaluation:
         true, synthetic = (np.array(each.shares) for each in self.numbers)
         return float(np.abs(true - synthetic).sum())
 
-    def as_json(self, verdicts: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything but the rows, with the verdict on each table in a few sentences."""
-        parts = {"parents": self.parents, "children": self.children}
+    @property
+    def by_table(self) -> dict[TableName, Evaluation]:
+        """The comparisons of both tables."""
+        return {"parents": self.parents, "children": self.children}
+
+    def as_json(self, judged: RelatedVerdict) -> dict[str, Any]:
+        """Everything but the rows, with the verdicts in a few sentences."""
         true, synthetic = self.numbers
+        scales = judged.across_scale.per_clique
+
+        def compared(error: CliqueError) -> dict[str, Any]:
+            scale = scales.get(error.attributes)
+            known: dict[str, float | None] = {"fresh": None, "independent": None}
+            if scale is not None:
+                known = {"fresh": scale.fresh, "independent": scale.independent}
+            return {"attributes": error.attributes, "l1": error.l1, **known}
+
         return {
+            "notice": OWNER_ONLY,
+            "verdict": judged.brief,
             "number_of_children": {
                 "l1": self.l1_of_numbers,
                 "mean": {"true": true.mean, "synthetic": synthetic.mean},
@@ -95,11 +132,15 @@ class RelatedEvaluation:
             },
             "across": {
                 "mean_l1": self.mean_l1_across,
-                "per_pair": [
-                    {"attributes": error.attributes, "l1": error.l1} for error in self.across
-                ],
+                "per_pair": [compared(error) for error in self.across],
             },
-            **{name: evaluation_json(part, verdicts[name]) for name, part in parts.items()},
+            **{
+                name: {
+                    **evaluation_json(part, judged.tables[name].brief),
+                    "uses": {what: SERVES[grade] for what, grade in judged.tables[name].uses},
+                }
+                for name, part in self.by_table.items()
+            },
         }
 
 
@@ -108,6 +149,9 @@ def evaluate_related(
     synthetic: tuple[Any, Any],
     schema: Any,
     *,
+    models: bool = False,
+    repeats: int = 5,
+    seed: int = 0,
     workers: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> RelatedEvaluation:
@@ -120,6 +164,8 @@ def evaluate_related(
         true: the private parents and children, as for :class:`~adaptive_qs.RelatedSynthesizer`.
         synthetic: those that stand for them.
         schema: of both.
+        models, repeats, seed: as for :func:`~adaptive_qs.evaluation.evaluation.evaluate`, for each
+            table.
         workers: threads, by default one for every core; results do not depend on it.
         progress: called with a phase, steps done and steps in all.
 
@@ -134,10 +180,114 @@ def evaluate_related(
 
     def compared(table: TableName, columns: Schema, wanted: Workload | None) -> Evaluation:
         first, second = (FamilyRows(family, table) for family in families)
-        return evaluate(first, second, columns, wanted, workers=workers, progress=progress)
+        made = families[1].tables[table]
+        promised = find_promise(None, made if isinstance(made, str | Path) else None, columns)
+        found = evaluate(
+            first, second, columns, wanted, models=models, repeats=repeats, seed=seed,
+            workers=workers, progress=progress,
+        )  # fmt: skip
+        return replace(found, promised=promised)
 
     parents = compared("parents", described.counted, None)
     children = compared("children", described.joined, own)
     rows = children.pair.true.num_rows, children.pair.synthetic.num_rows
     numbers = Children.of(families[0], rows[0]), Children.of(families[1], rows[1])
     return RelatedEvaluation(described, parents, children, numbers)
+
+
+# What the numbers mean for both tables together.
+
+PAIRS_NAMED = 3
+"""Pairs across both tables that the verdict names, the worst first."""
+
+
+@dataclass(frozen=True, eq=False)
+class RelatedVerdict:
+    """What was found about both tables together.
+
+    Attributes:
+        overall: the worst of what follows in a word.
+        numbers: whether parents have as many children.
+        across: how close the pairs of a column of parents and one of children are.
+        across_scale: what that is judged by.
+        number: the number of children as a column of both parents' tables.
+        tables: the verdict on each table.
+        findings: what each is made from.
+    """
+
+    overall: Sentence
+    numbers: Sentence
+    across: Sentence
+    across_scale: WorkloadScale
+    number: ColumnPair
+    tables: Mapping[TableName, Verdict]
+    findings: Mapping[TableName, Findings]
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """About the pair; each table has its own."""
+        return [self.overall, self.numbers, self.across]
+
+    @property
+    def brief(self) -> list[str]:
+        """The same as plain text."""
+        return [sentence.plain for sentence in self.sentences]
+
+
+def judge(
+    found: RelatedEvaluation, workers: int = 1, progress: StepProgress | None = None
+) -> RelatedVerdict:
+    """The verdict on both tables, which is never better than that on one of them."""
+    each = {name: findings(part, workers, progress) for name, part in found.by_table.items()}
+    tables = {
+        name: verdict(part, part.evaluation.promised.statement) for name, part in each.items()
+    }
+    pair = found.children.pair
+    rows = pair.true.num_rows, pair.synthetic.num_rows
+    scale = scale_over(found.across, each["children"].scale.per_clique, rows)
+    number = next(c for c in each["parents"].columns if c.name == found.schema.count)
+    numbers, across = _numbers_sentence(found, number), _across_sentence(found, scale)
+    closeness: list[tuple[str, Sentence]]
+    closeness = [(name, part.overall) for name, part in tables.items()]
+    closeness += [("number of children", numbers), ("parents and children", across)]
+    overall = overall_sentence(closeness, None, "the true pair of tables")
+    return RelatedVerdict(overall, numbers, across, scale, number, tables, each)
+
+
+def _numbers_sentence(found: RelatedEvaluation, number: ColumnPair) -> Sentence:
+    """Whether parents have as many children as they should."""
+    true, made = found.numbers
+    values = next((v for v in found.parents.values if v.column.name == number.name), None)
+    judged = SimpleNamespace(
+        off=number.variation - number.fresh >= max(limit.LOST_COLUMN, number.doubt),
+        moved=values is not None and values.off > 1,
+        blind=number.fresh + number.doubt >= limit.BLIND,
+    )
+    text = (
+        f"Parents have {significant(true.mean)} children on average, {significant(made.mean)} in "
+        f"the synthetic tables; {leading(share(number.variation, 2), 'children')} of the parents "
+        f"would have to have another number, {share(number.fresh, 2)} in a fresh sample."
+    )
+    return Sentence(*word_for("columns", judged), text)
+
+
+def _across_sentence(found: RelatedEvaluation, scale: WorkloadScale) -> Sentence:
+    """How close the pairs across both tables are, and which are the worst."""
+    errors = found.across
+    number = leading(counted(len(errors), "pair"), "across")
+    text = f"The {number} of a column of parents and one of children "
+    text += f"{'differs' if len(errors) == 1 else 'differ'} by "
+    text += f"{significant(found.mean_l1_across)} on average"
+    if scale.known:
+        text += f". A fresh sample would differ by about {significant(scale.fresh)}"
+        if scale.joint:
+            text += f", independent columns by {significant(scale.independent)}"
+        text += placed(scale.place)
+    else:
+        text += "; there is nothing to judge it by: chance decides most of such an error."
+    worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
+    text += f" Worst: {listed(worst, PAIRS_NAMED)}."
+    if scale.gone:
+        names = [combination(attributes) for attributes in scale.gone]
+        text += f" As far off as independent columns: {named(names, 'across')}."
+    return Sentence(*word_for("marginals", scale.place), text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.groups import GroupError, GroupErrors
 from adaptive_qs.evaluation.limits import DEFINITIONS
 from adaptive_qs.evaluation.marginals import CliqueError
+from adaptive_qs.evaluation.related import RelatedEvaluation, RelatedVerdict
 from adaptive_qs.evaluation.results import AttackScore, Membership, Utility, kept_part
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
 from adaptive_qs.evaluation.verdict import (
@@ -38,6 +39,7 @@ from adaptive_qs.release.page import Group, budget_parts
 from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.related import TableName
 from adaptive_qs.table.schema import Schema
 
 
@@ -203,6 +205,9 @@ def _texts(
 
 # The page.
 
+Names = tuple[str, str]
+"""Of the true and of the synthetic table, as they are shown."""
+
 COLUMNS_SHOWN = 24
 CLIQUES_SHOWN = 25
 IMPORTANCES_SHOWN = 20
@@ -213,8 +218,9 @@ LONG_TABLE = 200
 def report_page(
     found: Findings,
     schema: Schema,
-    names: tuple[str, str],
+    names: Names,
     release: Bundle | Statement | None,
+    whole: str = "",
 ) -> str:
     """One HTML file for the owner of the data only; the same input gives the same text.
 
@@ -223,6 +229,7 @@ def report_page(
         schema: of both, for the names of their values.
         names: of the true and of the synthetic table, as they are shown.
         release: what the synthetic table came from, or the statement beside it, if known.
+        whole: name of the page about both tables, where this is one of two related ones.
     """
     evaluation, columns = found.evaluation, found.columns
     bundle = release if isinstance(release, Bundle) else None
@@ -257,6 +264,7 @@ def report_page(
         "report.html",
         ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
         names=names,
+        whole=whole,
         notice=OWNER_ONLY,
         evaluation=evaluation,
         schema=schema,
@@ -288,3 +296,52 @@ def report_page(
         most_importances=IMPORTANCES_SHOWN,
         long_table=LONG_TABLE,
     )
+
+
+# Two related tables: a page about both, which leads to one for each.
+
+
+def related_pages(
+    found: RelatedEvaluation,
+    judged: RelatedVerdict,
+    names: Mapping[TableName, Names],
+    files: Mapping[TableName, str],
+    whole: str,
+) -> dict[str, str]:
+    """HTML files by their names, for the owner of the data only.
+
+    Args:
+        found: the evaluation of both tables.
+        judged: what its numbers mean.
+        names: of the tables.
+        files: names of the pages about each table.
+        whole: name of the page about both.
+    """
+    schema, scale = found.schema, judged.across_scale
+    pages = {
+        files[name]: report_page(
+            judged.findings[name], described, names[name], part.promised.release, whole
+        )
+        for (name, part), described in zip(
+            found.by_table.items(), (schema.counted, schema.joined), strict=True
+        )
+    }
+    statement = found.children.promised.statement
+    page = render(
+        "related.html",
+        ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
+        names=names,
+        files=files,
+        notice=OWNER_ONLY,
+        found=found,
+        judged=judged,
+        statement=statement,
+        no_promise=why_no_promise(statement),
+        number=judged.number,
+        chart=column_chart(judged.number, schema.counted),
+        across=[(error, scale.per_clique.get(error.attributes)) for error in found.across],
+        scale=scale,
+        versions=versions(),
+        long_table=LONG_TABLE,
+    )
+    return {whole: page, **pages}

@@ -200,7 +200,25 @@ def workload_scale(
         return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
 
     scales = [*in_batches(lambda batch: [*map(scale_of, batch)], chosen, workers, progress)]
-    weights = [c.weight for c in chosen]
+    known = {error.attributes: scale for error, scale in zip(chosen, scales)}
+    return scale_over(cliques, known, (n, m))
+
+
+def scale_over(
+    errors: Sequence[CliqueError],
+    known: Mapping[tuple[str, ...], Scale],
+    rows: tuple[int, int],
+) -> WorkloadScale:
+    """The scale of some marginals together.
+
+    Args:
+        errors: of these marginals.
+        known: scales by the names of the attributes; not of every marginal where they are large.
+        rows: of the true and of the synthetic table.
+    """
+    chosen = [error for error in errors if error.attributes in known]
+    scales = [known[error.attributes] for error in chosen]
+    weights = [error.weight for error in chosen]
 
     def mean(values: Iterable[float]) -> float:
         return float(np.average([*values], weights=weights)) if chosen else math.nan
@@ -212,9 +230,9 @@ def workload_scale(
         mean(c.l1 for c in chosen),
         mean(s.fresh for s in scales),
         mean(s.independent for s in scales),
-        len(chosen) == len(cliques),
+        len(chosen) == len(errors),
         sparse,
-        chance_l1(n, m, sparse),
+        chance_l1(*rows, sparse),
         tuple(attributes for _, attributes in sorted(gone)),
     )
 

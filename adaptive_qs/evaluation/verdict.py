@@ -161,7 +161,7 @@ def marginals_sentence(evaluation: Evaluation, scale: WorkloadScale) -> Sentence
     else:
         if scale.joint:
             rest += f", independent columns by {significant(scale.independent)}"
-        rest += _placed(scale.place)
+        rest += placed(scale.place)
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
         rest += f" {counted(len(names), 'marginal')} {are(len(names))} as far off as independent "
@@ -188,13 +188,13 @@ def queries_sentence(evaluation: Evaluation) -> Sentence | None:
     if asked.joint:
         text += f", independent columns by {share(asked.independent)}"
     place = place_of_queries(asked)
-    text += _placed(place)
+    text += placed(place)
     if gone := [part.title for part in gone_parts(asked)]:
         text += f" As far off as independent columns: {named(gone, 'queries')}."
     return Sentence(*word_for("queries", place), text)
 
 
-def _placed(place: Place) -> str:
+def placed(place: Place) -> str:
     """Where an error stands, as the end of a sentence, and the limit that chance has raised."""
     if place.worse or (place.scaled and place.beyond >= 1):
         text = ": the table is no closer than independent columns."
@@ -420,26 +420,31 @@ def why_no_promise(statement: Statement | None) -> str | None:
 WORDS: dict[Grade, str] = {"good": "close", "plain": "no grade", "fair": "usable", "poor": "far"}
 """The first word of the verdict for each grade, the worst last."""
 _HEADLINES: dict[Grade, str] = {
-    "good": "Close to the true table in all that was compared",
+    "good": "Close to {} in all that was compared",
     "plain": "No overall grade: there is no scale for the marginals",
-    "fair": "Usable with care: not all of the true table is kept",
-    "poor": "Far from the true table in at least one way",
+    "fair": "Usable with care: not all of {} is kept",
+    "poor": "Far from {} in at least one way",
 }
 
 
-def overall_sentence(closeness: Sequence[tuple[str, Sentence]], attack: Sentence) -> Sentence:
+def overall_sentence(
+    closeness: Sequence[tuple[str, Sentence]],
+    attack: Sentence | None,
+    truth: str = "the true table",
+) -> Sentence:
     """A headline that is never better than the findings under it.
 
     Args:
         closeness: what each finding is about, and the finding.
         attack: what the attacks found; it counts where it is an alarm.
+        truth: what the synthetic rows are compared with.
     """
     words = "; ".join(f"{what}: {finding.word}" for what, finding in closeness)
-    if attack.grade == "poor":
+    if attack is not None and attack.grade == "poor":
         text = f"An attack gains more than the promise allows, whatever else holds ({words})."
         return Sentence("poor", attack.word, text)
     grade = max((finding.grade for _, finding in closeness), key=list(WORDS).index)
-    return Sentence(grade, WORDS[grade], f"{_HEADLINES[grade]} ({words}).")
+    return Sentence(grade, WORDS[grade], f"{_HEADLINES[grade].format(truth)} ({words}).")
 
 
 @dataclass(frozen=True)

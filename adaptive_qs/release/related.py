@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -25,6 +26,7 @@ from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.conditions import parse_condition
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY, check_new, sha256_of
 from adaptive_qs.table.inside import drawers_of
@@ -162,6 +164,7 @@ class RelatedRelease:
                 is not.
         """
         seed, schema = chosen_seed(seed), self.schema
+        self._check_steered(where, balance)
 
         def drawn(number: int | None, *steered: str | None) -> tuple[pa.Table, Rows, Rows]:
             """Parents, the numbers of their children, and the codes that these have of them."""
@@ -183,6 +186,19 @@ class RelatedRelease:
             _with_key(parents.drop_columns([schema.count]), of_parents, keys, stamp),
             _with_key(children, of_children, np.repeat(keys, numbers), stamp),
         )
+
+    def _check_steered(self, where: str | None, balance: str | None) -> None:
+        """Refuse what is asked of the children, who come as their parents have them."""
+        own, asked = self.schema.children.names, [] if balance is None else [balance]
+        if where is not None:
+            with suppress(InputError):  # what is no condition is refused with the parents' columns
+                asked += parse_condition(where, self.schema.joined.by_name).columns()
+        if named := [name for name in asked if name in own]:
+            raise InputError(
+                f"{named[0]!r} is a column of the children, and where and balance are about "
+                f"parents: name columns of theirs or {self.schema.count!r}, or keep of a larger "
+                "sample the families that are wanted"
+            )
 
     def _pages(
         self,

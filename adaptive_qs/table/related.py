@@ -25,6 +25,7 @@ from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import table_bytes
+from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.persons import PERSON_BYTES, Whose
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
 from adaptive_qs.table.schema import Schema
@@ -55,6 +56,11 @@ class RelatedSchema(BaseModel):
     """Children of one parent that count at most: a public number, not one taken from the data."""
     count: Text = "children"
     """What the number of children is called where it is an attribute of the parents."""
+    parents_file: Text | None = None
+    """Name of the file with the parents' table in a folder that holds both tables, such as
+    households.csv. Of synthetic tables in a folder, the parents have the same name."""
+    children_file: Text | None = None
+    """The same of the children's table."""
     parents: Schema
     """Columns of the parents' table, without the key."""
     children: Schema
@@ -85,6 +91,17 @@ class RelatedSchema(BaseModel):
                 f"column {name!r} has a name that occurs twice among the columns of both tables, "
                 'the key and "count": rename one'
             )
+        files = [name for name in self.files.values() if name is not None]
+        for name in files:
+            if not name.lower().endswith(tuple(FORMATS)) or any(c in name for c in "/\\:"):
+                raise ValueError(
+                    f"{name!r} is no name of a file for a table: give one without a folder and "
+                    f"with the ending {FORMATS.listed()}"
+                )
+        if len(files) == 1 or len({name.lower() for name in files}) < len(files):
+            raise ValueError(
+                'give both "parents_file" and "children_file", with different names, or neither'
+            )
         return self
 
     def __repr__(self) -> str:
@@ -105,6 +122,24 @@ class RelatedSchema(BaseModel):
     def keys(self) -> dict[str, str]:
         """The column of each table by which they are related."""
         return {"parents": self.key, "children": self.foreign_key or self.key}
+
+    def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
+        """The same schema with these parts of what is said of the data, in place of the parents'.
+
+        Raises:
+            SchemaError: a key or a text is not allowed.
+        """
+        return self.changed(parents=self.parents.with_about(about, source))
+
+    def changed(self, **fields: Any) -> Self:
+        """The same schema with other fields; raises ValueError where they are wrong."""
+        own = {name: getattr(self, name) for name in RelatedSchema.model_fields}
+        return type(self)(**{**own, **fields})
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """The names of both files in a folder; None where they are not given."""
+        return {"parents": self.parents_file, "children": self.children_file}
 
     @cached_property
     def counted(self) -> Schema:
@@ -134,7 +169,8 @@ class RelatedSchema(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
-        own = self.model_dump(mode="json", exclude={"parents", "children"})
+        layout = {"parents", "children", "parents_file", "children_file"}
+        own = self.model_dump(mode="json", exclude=layout)
         parts = {table: schema.fingerprint for table, schema in self.by_table.items()}
         text = json.dumps({**own, **parts}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -7,6 +7,7 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 
+from ..family import SCHEMA as RELATED
 from ..mutants.registry import MUTANTS
 
 SCHEMA = {
@@ -30,6 +31,7 @@ def run(tmp_path, monkeypatch, capsys):
     ordered["columns"][0]["ordered"] = ordered["columns"][2]["ordered"] = True
     Path("ordered.json").write_text(json.dumps(ordered))
     Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+    Path("both.json").write_text(json.dumps(RELATED))
 
     def call(*arguments):
         code = main([str(argument) for argument in arguments])
@@ -54,6 +56,7 @@ def test_a_clean_audit(run):
     assert out.startswith("Nothing found.")
     assert "outputs equal to the last byte" in out
     assert sorted(path.name for path in Path.cwd().iterdir()) == [
+        "both.json",
         "ordered.json",
         "s.json",
         "w.json",
@@ -98,6 +101,27 @@ def test_findings_are_an_own_fault(run):
     assert {finding["label"] for finding in told["findings"]} == {"select"}
 
 
+FAMILIES = ["audit", "--schema", "both.json", "--pairs", "2", "--json"]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_related_tables_that_differ_by_a_family(run, neighbours):
+    code, out, err = run(*FAMILIES, "--neighbours", neighbours)
+    told = json.loads(out)
+    assert (code, err) == (0, "")
+    assert told["clean"]
+    assert told["runs"] == 4
+    assert 0 < told["moved"] <= told["draws"]
+
+
+def test_a_bug_is_found_in_related_tables(run):
+    with MUTANTS["a sensitivity of scores that is too small"].apply():
+        code, out, _ = run(*FAMILIES[:-1])
+    assert code == 1
+    assert "of synthesize, each replayed" in out
+    assert "scores differ by at most the sensitivity declared" in out
+
+
 BAD = {
     "no schema": (["audit"], "no --schema"),
     "missing schema": (["audit", "--schema", "no.json"], "no.json"),
@@ -105,6 +129,8 @@ BAD = {
     "both": ([*AUDIT, "--ways", "1", "--workload", "w.json"], "--workload and --ways"),
     "two budgets": ([*AUDIT, "--rho", "1", "--epsilon", "1"], "epsilon and rho"),
     "only delta": ([*AUDIT, "--delta", "1e-6"], "neither epsilon nor rho"),
+    "scheduler": ([*FAMILIES, "--scheduler", "tcp://a:1"], "--scheduler is not for related"),
+    "persons": ([*FAMILIES, "--rows-per-person", "2"], "--rows-per-person is not for related"),
     "no pairs": ([*AUDIT[:3], "--pairs", "0"], "--pairs"),
     "huge budget": ([*AUDIT, "--rho", "1e9"], "rho is 1e+09"),
 }

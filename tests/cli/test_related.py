@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from .conftest import done, refused
 
 PROTECTS = "one parent with all children: all rows of both tables with the same 'home'"
 BASE = ["synthesize", "h.csv", "--related", "p.csv", "--schema", "both.json", "--epsilon", "5"]
+PAGES = [(table, "page.html") for table in ("parents", "children")]
 OUT = ["--out", "sh.csv", "--related-out", "sp.csv"]
 
 
@@ -30,7 +32,12 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     assert "--person" in refused(homes(*create[:-2], "--related"))
     done(homes(*create, "--related"))
     kept = ["--release", "r.zip", "--ledger", "l.db"]
-    told = done(homes(*BASE, *OUT, *kept, "--parents-share", "0.4"))
+    Path("about.md").write_text("# The register of homes\n\npublisher: the city\n")
+    about = ["--about", "about.md"]
+    told = done(homes(*BASE, *OUT, *kept, *about, "--parents-share", "0.4"))
+    with ZipFile("r.zip") as bundle:
+        opened = [bundle.read(f"{table}/{name}").decode() for table, name in PAGES]
+    assert all("The register of homes" in page and "the city" in page for page in opened)
     assert f"{PROTECTS}, of which at most 3 children count" in told.out
     assert "evaluate h.csv sh.csv --related p.csv --related-synthetic sp.csv" in told.out
     parents, children = pd.read_csv("sh.csv"), pd.read_csv("sp.csv")
@@ -47,7 +54,20 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     shown = done(homes(*compared)).out
     assert "owner only" in shown
     assert "Verdict on children" in shown
-    found = json.loads(done(homes(*compared, "--json")).out)
+    asked = ["--report", "page 1.html", "--no-models"]
+    found = json.loads(done(homes(*compared, "--json", *asked)).out)
+    pages = [Path(f"page 1{name}.html").read_text() for name in ("", "-parents", "-children")]
+    assert all("Owner only – do not share" in page for page in pages)
+    assert [page.count('href="page%201.html"') for page in pages] == [0, 1, 1]
+    assert all(f'href="page%201-{name}.html"' in pages[0] for name in ("parents", "children"))
+    assert f"at δ = 1e-09 for {PROTECTS}".replace("'", "&#39;") in pages[0]
+    worst = found["across"]["per_pair"][0]
+    assert " × ".join(worst["attributes"]) in found["verdict"][2]
+    assert worst["fresh"] < worst["l1"] < worst["independent"] + 2
+    assert '<h2 id="children">Number of children</h2>' in pages[0]
+    assert found["report"] == "page 1.html"
+    assert "exists already" in refused(homes(*compared, *asked))
+    assert found["parents"]["uses"].keys() == found["children"]["uses"].keys()
     assert found["number_of_children"]["l1"] < 0.5
     assert 0 < found["across"]["mean_l1"] < 1
     assert len(found["across"]["per_pair"]) == 6
@@ -70,8 +90,104 @@ def test_more_tables_from_a_release(homes):
     sampling = json.loads(Path("b.parquet.manifest.json").read_text())["sampling"]
     assert sampling == {"seed": 3, "rows": len(children), "where": "children >= 2", "parents": 25}
     assert "exists" in refused(homes(*more))
+    for steered in (["--where", "region = s and age >= 3"], ["--balance", "age"]):
+        line = refused(homes(*more, *steered, "--force"))
+        assert "'age' is a column of the children" in line
+        assert "or 'children'" in line
     assert "is a release of related tables" in refused(homes("sample", "r.zip", "--out", "c.csv"))
     assert "--out" in done(homes("sample", "--help")).out
+
+
+FILES = {"parents_file": "homes.csv", "children_file": "persons.parquet"}
+
+
+@pytest.fixture
+def town(homes):
+    """The same in one folder, which the schema describes."""
+    Path("town").mkdir()
+    Path("h.csv").rename("town/homes.csv")
+    pd.read_csv("p.csv").to_parquet("town/persons.parquet")
+    Path("both.json").write_text(json.dumps({**SCHEMA, **FILES}))
+    return homes
+
+
+IN_FOLDER = ["synthesize", "town", "--schema", "both.json", "--epsilon", "5"]
+
+
+def test_a_folder_with_both_tables_gives_a_folder_with_both(town):
+    seeded = ["--insecure-seed", "4", "--seed", "1"]
+    told = done(town(*IN_FOLDER, *seeded, "--out", "made", "--release", "r.zip"))
+    assert "evaluate town made --schema both.json" in told.out
+    written = ["homes.csv", "persons.parquet"]
+    beside = (f"{n}{end}" for n in written for end in (".manifest.json", ".NOT-PRIVATE.txt"))
+    assert sorted(p.name for p in Path("made").iterdir()) == sorted([*written, *beside])
+    asked = [*IN_FOLDER, *seeded, "--out", "a.csv", "--related-out", "b.parquet"]
+    assert "--related-synthetic b.parquet" in done(town(*asked)).out
+    assert Path("made/homes.csv").read_bytes() == Path("a.csv").read_bytes()
+    assert Path("made/persons.parquet").read_bytes() == Path("b.parquet").read_bytes()
+    assert "exists already" in refused(town(*IN_FOLDER, "--out", "made"))
+    compared = ["evaluate", "town", "made", "--schema", "both.json", "--json"]
+    files = ["evaluate", "town", "a.csv", "--related-synthetic", "b.parquet", *compared[3:]]
+    found = [json.loads(done(town(*each)).out) for each in (compared, files)]
+    assert found[0]["across"] == found[1]["across"]
+    done(town("sample", "r.zip", "--out", "more", "--rows", "20"))
+    assert len(pd.read_csv("more/homes.csv")) == 20
+    assert "is a release of related tables" in refused(town("sample", "r.zip", "--out", "m.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        ({}, [*IN_FOLDER, "--out", "made"], 'town: is a folder, and the schema has no "parents_f'),
+        ({"parents_file": "homes.csv"}, [*IN_FOLDER, "--out", "made"], "or neither"),
+        ({**FILES, "parents_file": "../homes.csv"}, [*IN_FOLDER, "--out", "made"],
+         "'../homes.csv' is no name of a file for a table"),
+        ({**FILES, "parents_file": "PERSONS.parquet"}, [*IN_FOLDER, "--out", "made"], "different"),
+        ({**FILES, "parents_file": "h.csv"}, [*IN_FOLDER, "--out", "made"], "h.csv: no such file"),
+        (FILES, [*IN_FOLDER, "--out", "town"], "is also an input"),
+        (FILES, [*IN_FOLDER, "--out", "made.csv"], "give --related-out as well"),
+        (FILES, [*IN_FOLDER, "--out", "no/made"], "no/made: cannot be written"),
+        (FILES, IN_FOLDER, "nothing would be written"),
+        (FILES, ["evaluate", "town", "nowhere", "--schema", "both.json"],
+         "no --related-synthetic was given"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_none_of_two_tables_is_refused(town, unspent, content, arguments, words):
+    Path("both.json").write_text(json.dumps({**SCHEMA, **content}))
+    assert words in refused(town(*arguments))
+    assert not Path("made").exists()
+
+
+PLAN = ["plan", "--schema", "both.json"]
+
+
+def test_a_plan_of_both_tables_from_public_numbers(homes):
+    """The split, and that of K children each is charged K² times the rho of a single row."""
+    budget = ["--rho", "0.5", "--parents-share", "0.4"]
+    found = json.loads(done(homes(*PLAN, *budget, "--json")).out)
+    parents, children = found["parents"], found["children"]
+    assert (parents["rho"], children["rho"]) == pytest.approx((0.2, 0.3))
+    assert (parents["rho_of_rows"], children["rho_of_rows"]) == pytest.approx((0.2, 0.3 / 9))
+    assert (parents["marginals"], children["marginals"]) == (3, 3 * 2 + 1)
+    assert found["unit"].endswith("of which at most 3 children count")
+    stds = {each["most_children"]: each["total_std"] for each in found["by_most_children"]}
+    assert list(stds) == [1, 2, 3, 6]
+    assert stds[3] == children["tables"]["total_std"]
+    assert sorted(stds.values()) == list(stds.values())
+    four = json.loads(done(homes(*PLAN, "--rho", "2", "--parents-share", "0.4", "--json")).out)
+    for name in ("parents", "children"):
+        assert four[name]["rmse"] == pytest.approx(found[name]["rmse"] / 2)
+    shown = done(homes(*PLAN, *budget, "--rows", "300", "--related-rows", "600")).out
+    assert "3 (most_children)" in shown
+    assert shown.count("combinations measured") == 2
+    assert json.loads(done(homes(*PLAN, "--json")).out)["rho"] == 0.5
+    for more, words in (
+        (["--queries", "range"], "--queries is not for related tables"),
+        (["--parents-share", "2"], "parents-share is 2.0"),
+        (["--rows-per-person", "2"], "leave it out"),
+        (["--schema", "s.json", "--related-rows", "3"], "the schema describes one"),
+    ):
+        assert words in refused(homes(*PLAN, *more))
 
 
 def test_the_same_seed_gives_the_same_files(homes):
