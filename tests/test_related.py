@@ -289,7 +289,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(monkeypatch
         ((homes[:-1], persons), "has values that no row"),
         ((homes, bad), "column 'age'"),
         ((homes.assign(region="w"), persons), "column 'region'"),
-        ((homes, persons[:0]), "no rows"),
+        ((homes, persons[:0]), "children: no rows"),
     ):
         with pytest.raises(InputError, match=words):
             fitted(tables)
@@ -300,6 +300,24 @@ def test_options_of_one_table_are_refused():
     for more, words in ({"rows_per_person": 2}, "rows-per-person"), ({"target": "age"}, "target"):
         with pytest.raises(InputError, match=words):
             RelatedJob.of(schema, None, RunOptions(rho=1.0, **more))
+
+
+def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
+    def grid(*columns):
+        axes = ({"column": c, "min": 0, "max": 4, "bins": 2} for c in columns)
+        return dict(zip(("latitude", "longitude"), axes))
+
+    schema, files = {**SCHEMA}, []
+    for name, table, place in zip(("parents", "children"), TABLES, (("x", "y"), ("u", "v"))):
+        column = {"name": f"place of {name}", "type": "place", "decimals": 1, **grid(*place)}
+        of_table = SCHEMA[name]
+        schema[name] = {**of_table, "delimiter": ";", "columns": [*of_table["columns"], column]}
+        files.append(tmp_path / f"{name}.csv")
+        table.assign(**dict.fromkeys(place, 3.5)).to_csv(files[-1], sep=";", index=False)
+    homes, persons = fitted(files, schema).sample(30, seed=1)
+    assert (homes[["x", "y"]] >= 2).all(axis=None)
+    assert (persons[["u", "v"]] >= 2).all(axis=None)
+    assert len(persons) > 9
 
 
 def test_rules_of_either_table_hold():
