@@ -241,6 +241,21 @@ def test_bad_cells_are_refused_before_the_number_is_learnt(tmp_path):
     assert LedgerBook(path).held == Cost()
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "stream", "temp_folder": "none"}, "is no folder"),
+        ({"engine": "memory"}, "raise --max-memory"),
+        ({"delta": 1e-28}, "needs a share of delta"),
+    ],
+)
+def test_what_may_stop_a_run_is_refused_before_the_number_is_learnt(options, words, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
+    with pytest.raises(AdaptiveQsError, match=words):
+        fitted(LEARNING if "delta" in options else PERSONS, **AUTO, **options)
+
+
 def test_rows_are_not_measured_before_their_number_is_known():
     for event in (GaussianEvent(Purpose.ROWS, (), 1, 1), SelectionEvent(Purpose.SELECTION, (), 1)):
         with pytest.raises(RuntimeError, match="before the number of rows that count is known"):
