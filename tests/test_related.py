@@ -25,6 +25,7 @@ from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.run import RunOptions, related
 from adaptive_qs.run.related import RelatedJob
 from adaptive_qs.table.related import RelatedSchema
+from adaptive_qs.table.schema import TAKEN_FROM_DATA
 
 from .family import SCHEMA, made, published, without
 
@@ -318,6 +319,19 @@ def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
     assert (homes[["x", "y"]] >= 2).all(axis=None)
     assert (persons[["u", "v"]] >= 2).all(axis=None)
     assert len(persons) > 9
+
+
+@pytest.mark.parametrize("table", ["parents", "children"])
+def test_an_unreviewed_table_is_covered_in_neither_release(table):
+    schema = {**SCHEMA, table: {**SCHEMA[table], "description": TAKEN_FROM_DATA}}
+    with pytest.raises(InputError, match="taken from the data"):
+        fitted(schema=schema)
+    release = fitted(schema=schema, rho=1.0, unreviewed_schema=True).release_
+    for part in release.by_table.values():
+        for fact in part.manifest.facts:
+            if fact.basis == "declared public":
+                own = {column["name"] for column in SCHEMA[table]["columns"]}
+                assert own.isdisjoint(fact.columns)
 
 
 def test_rules_of_either_table_hold():

@@ -115,9 +115,14 @@ class RelatedSchema(BaseModel):
     def joined(self) -> Schema:
         """The children as they are measured: behind the columns of their parents. The person column
         is the key."""
-        columns = (*self.counted.columns, *self.children.columns)
+        both = self.parents, self.children
         return _changed(
-            self.children, columns=columns, ignore=(), person=self.key, about=self.parents.about
+            self.children,
+            columns=(*self.counted.columns, *self.children.columns),
+            description=" ".join(table.description for table in both if table.description),
+            ignore=(),
+            person=self.key,
+            about=self.parents.about,
         )
 
     def written(self, table: str, rows: int) -> Schema:
