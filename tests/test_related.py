@@ -274,6 +274,8 @@ def test_a_ledger_counts_both_tables_and_resumes_between_them(tmp_path, monkeypa
         ({"workload": {"version": 1, "parts": [{"attributes": [["home"]]}]}}, "home"),
         ({"max_memory": "1MB"}, "max-memory"),
         ({"rho": 1e-10}, "nothing but noise"),
+        ({"parents_share": 1e-13}, "for a row of parents, which is nothing but noise"),
+        ({"parents_share": 1 - 1e-13}, "for a row of children, which is nothing but noise"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):
