@@ -25,6 +25,7 @@ from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.run import RunOptions, related
 from adaptive_qs.run.related import RelatedJob
 from adaptive_qs.table.related import RelatedSchema
+from adaptive_qs.table.schema import TAKEN_FROM_DATA
 
 from .family import SCHEMA, made, published, without
 
@@ -287,6 +288,8 @@ def test_a_ledger_counts_both_tables_and_resumes_between_them(tmp_path, monkeypa
         ({"workload": {"version": 1, "parts": [{"attributes": [["home"]]}]}}, "home"),
         ({"max_memory": "1MB"}, "max-memory"),
         ({"rho": 1e-10}, "nothing but noise"),
+        ({"parents_share": 1e-13}, "for a row of parents, which is nothing but noise"),
+        ({"parents_share": 1 - 1e-13}, "for a row of children, which is nothing but noise"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):
@@ -303,7 +306,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(monkeypatch
         ((homes[:-1], persons), "has values that no row"),
         ((homes, bad), "column 'age'"),
         ((homes.assign(region="w"), persons), "column 'region'"),
-        ((homes, persons[:0]), "no rows"),
+        ((homes, persons[:0]), "children: no rows"),
     ):
         with pytest.raises(InputError, match=words):
             fitted(tables)
@@ -314,6 +317,37 @@ def test_options_of_one_table_are_refused():
     for more, words in ({"rows_per_person": 2}, "rows-per-person"), ({"target": "age"}, "target"):
         with pytest.raises(InputError, match=words):
             RelatedJob.of(schema, None, RunOptions(rho=1.0, **more))
+
+
+def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
+    def grid(*columns):
+        axes = ({"column": c, "min": 0, "max": 4, "bins": 2} for c in columns)
+        return dict(zip(("latitude", "longitude"), axes))
+
+    schema, files = {**SCHEMA}, []
+    for name, table, place in zip(("parents", "children"), TABLES, (("x", "y"), ("u", "v"))):
+        column = {"name": f"place of {name}", "type": "place", "decimals": 1, **grid(*place)}
+        of_table = SCHEMA[name]
+        schema[name] = {**of_table, "delimiter": ";", "columns": [*of_table["columns"], column]}
+        files.append(tmp_path / f"{name}.csv")
+        table.assign(**dict.fromkeys(place, 3.5)).to_csv(files[-1], sep=";", index=False)
+    homes, persons = fitted(files, schema).sample(30, seed=1)
+    assert (homes[["x", "y"]] >= 2).all(axis=None)
+    assert (persons[["u", "v"]] >= 2).all(axis=None)
+    assert len(persons) > 9
+
+
+@pytest.mark.parametrize("table", ["parents", "children"])
+def test_an_unreviewed_table_is_covered_in_neither_release(table):
+    schema = {**SCHEMA, table: {**SCHEMA[table], "description": TAKEN_FROM_DATA}}
+    with pytest.raises(InputError, match="taken from the data"):
+        fitted(schema=schema)
+    release = fitted(schema=schema, rho=1.0, unreviewed_schema=True).release_
+    for part in release.by_table.values():
+        for fact in part.manifest.facts:
+            if fact.basis == "declared public":
+                own = {column["name"] for column in SCHEMA[table]["columns"]}
+                assert own.isdisjoint(fact.columns)
 
 
 def test_rules_of_either_table_hold():

@@ -406,7 +406,8 @@ def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
 
     Where the unit is a person, rows have one cell more, which says whose they are. Persons have
     from one row to many more than count, equal ones among them, and their rows are not next to
-    each other. One table has a person more, or other rows of that person.
+    each other. One table has a person more, or other rows of that person. Both are in an order of
+    their own.
     """
     fewer, more = sorted((pair.here, pair.there), key=len)
     place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
@@ -421,11 +422,10 @@ def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
         holders = rng.integers(1 + len(fewer) // (2 * unit.rows), size=len(fewer)).tolist()
         fewer = [[*row, f"{holder}"] for row, holder in zip(fewer, holders)]
         tables = [[[*row, NEW] for row in rows] for rows in tables]
-    order = rng.permutation(len(fewer) + max(map(len, tables)))
-    mixed = [_in_order([*fewer, *rows], order) for rows in tables]
+    mixed = [_in_any_order([*fewer, *rows], rng) for rows in tables]
     here, there = mixed if len(pair.here) <= len(pair.there) else mixed[::-1]
     return Pair(f"{pair.name}, for {unit.rows} of a person", here, there)
 
 
-def _in_order(rows: Rows, order: NDArray[np.int64]) -> Rows:
-    return [rows[k] for k in order.tolist() if k < len(rows)]
+def _in_any_order(rows: Rows, rng: np.random.Generator) -> Rows:
+    return [rows[k] for k in rng.permutation(len(rows)).tolist()]

@@ -105,7 +105,7 @@ class Unit:
                 "public number, or 'auto' to learn it"
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)
-        if rows_per_person == AUTO:
+        if isinstance(rows_per_person, str) and rows_per_person == AUTO:
             return OpenUnit(person, neighbours=kind)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:

@@ -27,7 +27,7 @@ from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_versio
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import parse_condition
-from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.encode import apart, decode, read_table
 from adaptive_qs.table.files import STAMP_KEY, check_new, sha256_of
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
@@ -214,7 +214,8 @@ class RelatedRelease:
         pages = self.children.linked(given, seed, workers, progress, population)
         for number, rows in enumerate(pages):
             own = CodedTable.from_parts(schema.domain(), [rows[:, width:]], len(rows))
-            yield decode(own, schema, np.random.default_rng((seed, 2, number)), drawers)
+            rng = np.random.default_rng((seed, 2, number))
+            yield apart(decode(own, schema, rng, drawers), schema)
 
     # The bundle.
 
@@ -273,7 +274,7 @@ class RelatedRelease:
 def _without_rows(schema: Schema) -> pa.Table:
     """The columns of a schema with the types that they have in tables."""
     codes = CodedTable.from_parts(schema.domain(), [], 0)
-    return decode(codes, schema, np.random.default_rng(0))
+    return apart(decode(codes, schema, np.random.default_rng(0)), schema)
 
 
 def _with_key(

@@ -41,6 +41,9 @@ MAX_FILTERED = 64.0
 may be too narrow for it."""
 MAX_LEARNING = 2.0**-7
 """Likewise of what learning one column takes: the variance of its noise is 64 at least."""
+MOST_LEARNING = 0.8
+"""Likewise of the part of ρ that learning takes in all: noise of that variance counts as up to a
+sixth more there."""
 MIN_COST, MAX_COST = 1e-10, 1e6
 """Likewise of answers, as costs β."""
 MIN_EPSILON, MAX_EPSILON = 1e-12, 1e9
@@ -109,11 +112,12 @@ class PrivacyTarget:
         rho: float | None = None,
         discovery_share: Fraction | None = None,
         column_share: float = 0.0,
+        learning_share: float = 0.0,
     ) -> Self:
         """The budget of tables, given either as (epsilon, delta) or as rho.
 
-        It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, or what
-        learning a column takes of it ``MAX_LEARNING``.
+        It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, what
+        learning a column takes of it ``MAX_LEARNING``, or all learning ``MOST_LEARNING``.
 
         Args:
             epsilon: ε of the whole run.
@@ -121,6 +125,7 @@ class PrivacyTarget:
             rho: the budget ρ instead of ``epsilon``.
             discovery_share: part of δ set aside for discovering values; None for none.
             column_share: part of ρ for learning the bins or values of one column.
+            learning_share: part of ρ for learning all of them.
 
         Raises:
             InputError: both or neither of epsilon and rho, or a value out of range.
@@ -130,7 +135,8 @@ class PrivacyTarget:
             raise InputError(f"{came} given: give one of them")
         share = discovery_share or Fraction(0)
         target = replace(cls._of(epsilon, delta, rho, share, gaussian=True), filtered=True)
-        if target.rho > MAX_FILTERED or target.rho * column_share > MAX_LEARNING:
+        narrow = target.rho > MAX_FILTERED or target.rho * column_share > MAX_LEARNING
+        if narrow or learning_share > MOST_LEARNING:
             target = cls._of(epsilon, delta, rho, share, gaussian=False)
         if not MIN_RHO <= target.rho <= MAX_RHO:
             raise InputError(

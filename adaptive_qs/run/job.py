@@ -17,7 +17,7 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.unit import OpenUnit, Unit
+from adaptive_qs.privacy.unit import MOST_LEARNT, OpenUnit, Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
@@ -272,7 +272,7 @@ class Job(Generic[W]):
             with unchanged(source):
                 self.session.recognise(table_bytes(source))
                 if schema.person is not None:
-                    source, begin = self._few_rows(source, clock)
+                    source, begin, how = self._few_rows(source, clock, opened, how)
                 if schema.open_columns:
                     from adaptive_qs.learn.schema import learn_schema
 
@@ -290,9 +290,12 @@ class Job(Generic[W]):
         counter.owns(closing.close)
         return schema, counter, begin
 
-    def _few_rows(self, source: Any, clock: PhaseClock) -> tuple[FewRows, Begin]:
-        """The rows that count of every person, and how spending begins; how many these are is
-        learnt where that was left open, once all cells are known to be good."""
+    def _few_rows(
+        self, source: Any, clock: PhaseClock, opened: ExitStack, how: EngineOptions
+    ) -> tuple[FewRows, Begin, EngineOptions]:
+        """The rows that count of every person, how spending begins, and what the engine is told;
+        how many rows these are is learnt where that was left open, once all cells are known to be
+        good and the engine to have room for the most that there may be."""
         from adaptive_qs.table.persons import FewRows, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
@@ -301,13 +304,18 @@ class Job(Generic[W]):
         if isinstance(unit, OpenUnit):
             from adaptive_qs.learn.persons import learn_rows, tolerated
 
+            most = most_learnt(self.target)
+            all_rows = FewRows.of_counted(source, schema, counted.slice(0, 0), most, most_bytes)
+            number = int(counted["rows"].to_numpy().clip(max=most).sum())
+            ready = made_ready(self.options.engine, all_rows, number, schema.widest_domain(), how)
+            how = opened.enter_context(ready)
             mechanisms = self._begin()
             left = self.target.left_of(self.target.budget - self.learning.cost)
             few = tolerated(schema.widest_domain().sizes, left.rho)
             cost, rows = unit.for_rows(self.learning.persons), counted["rows"].to_numpy()
-            most = learn_rows(unit, rows, mechanisms, cost, few, self.target.most_rows)
+            most = learn_rows(unit, rows, mechanisms, cost, few, most)
             begin = _begun(mechanisms)
-        return FewRows.of_counted(source, schema, counted, most, most_bytes, steps), begin
+        return FewRows.of_counted(source, schema, counted, most, most_bytes, steps), begin, how
 
     def settled(self, begin: Begin) -> Self:
         """The same, protecting persons with the number of rows that was learnt when it was read."""
@@ -399,8 +407,15 @@ def budget_of(
     target = budget(discovery_share(schema)).protecting(unit)
     persons = counting_cost(target.budget) if unit.is_open else Cost()
     columns = preprocessing_cost(schema, target.budget - persons, options.learning_share)
+    if isinstance(unit, OpenUnit):  # there must be enough for any number that may be learnt
+        unit = unit.known(most_learnt(target))
     column_costs(schema, unit.for_rows(columns))
     return target, Learning(columns, persons)
+
+
+def most_learnt(target: PrivacyTarget) -> int:
+    """The largest number of rows of a person that may be learnt."""
+    return max(min(MOST_LEARNT, target.most_rows), 1)
 
 
 def check_learnable(workload: QueryWorkload, schema: Schema) -> None:

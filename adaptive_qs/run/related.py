@@ -20,7 +20,7 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
-from adaptive_qs.run.budget import Session
+from adaptive_qs.run.budget import MIN_COST, Session
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.tables import Tables, measure, tables_job
 from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema
@@ -102,6 +102,13 @@ class RelatedJob:
         parents = tables_job(
             schema.counted, of_parents, *words, options, replace(unit, related="parents"), share
         )
+        for table, job, part in (("parents", parents, share), ("children", children, 1 - share)):
+            left = part * float(job.target.unit.for_rows(job.target.budget).rho)
+            if left < MIN_COST / 2:
+                raise InputError(
+                    f"parents-share is {share!r}: that leaves rho {left:.3g} for a row of "
+                    f"{table}, which is nothing but noise: raise the budget, or share it otherwise"
+                )
         beside = {
             "command": "synthesize --related",
             "related schema": schema.fingerprint,

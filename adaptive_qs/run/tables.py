@@ -201,9 +201,10 @@ def tables_job(
     budget.
     """
     private = len(schema.open_columns)
+    learning = options.learning_share if private else 0.0
     budget = partial(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
-        column_share=options.learning_share / private if private else 0.0,
+        column_share=learning / max(private, 1), learning_share=learning,
     )  # fmt: skip
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")

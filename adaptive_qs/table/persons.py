@@ -22,6 +22,7 @@ from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.cells import MixedCells, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.spread import HeapedColumn
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, table_bytes
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
 from adaptive_qs.table.schema import Schema
@@ -29,11 +30,11 @@ from adaptive_qs.table.schema import Schema
 # Which rows of a person are kept.
 #
 # A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
-# of whose it is, of its cells, and of how many rows of that person with the same cells there are
-# before it. So the kept rows of a person are a function of that person's rows alone, whatever
-# their order and whoever else is in the table; and as marks look random, no kind of row is
-# preferred over all persons. With a person more, the kept table has at most K rows more, and all
-# others as they were.
+# of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
+# that person with the same cells there are before it. So the kept rows of a person are a function
+# of that person's rows alone, whatever their order and whoever else is in the table; and as marks
+# look random, no kind of row is preferred over all persons. With a person more, the kept table has
+# at most K rows more, and all others as they were.
 #
 # Persons are compared exactly, by the text of their cells without blanks around it: two that were
 # taken for one would share its K rows, and one of them could change all that is kept of the other.
@@ -363,13 +364,23 @@ def _marked(
 
 
 def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
-    """Numbers for cells, equal for equal ones: codes, or hashes of texts where codes are still to
-    be learnt."""
+    """Numbers for cells, equal for equal ones as far as anything is counted or learnt of them:
+    codes, with the values where the rows on frequent ones are counted, or hashes of texts where
+    codes are still to be learnt."""
     if isinstance(column, PrivateColumn):
         texts, rows = _texts(column.name, cells, label)
         return _hashed(texts)[rows]
     codes = np.concatenate([np.zeros(0, np.int64), *encode_chunk(column, cells, label)])
-    return codes.astype(np.uint64)
+    marks = codes.astype(np.uint64)
+    if isinstance(column, HeapedColumn) and column.is_open:
+        bits = [np.zeros(0, np.uint64)]
+        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+            distinct, rows = distinct_cells(column.name, part, label)
+            values = np.concatenate([column.numbers(each) for each in distinct])
+            bits.append(values[rows].view(np.uint64))
+        values_of = _mixed(marks * _ODD + np.concatenate(bits))
+        marks = np.where(codes < column.num_values, values_of, marks)
+    return marks
 
 
 def _decimals_as_text(cells: Cells) -> Cells:

@@ -24,7 +24,7 @@ from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.encode import table_bytes
+from adaptive_qs.table.encode import joined, table_bytes
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.persons import PERSON_BYTES, Whose
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
@@ -150,9 +150,14 @@ class RelatedSchema(BaseModel):
     def joined(self) -> Schema:
         """The children as they are measured: behind the columns of their parents. The person column
         is the key."""
-        columns = (*self.counted.columns, *self.children.columns)
+        both = self.parents, self.children
         return _changed(
-            self.children, columns=columns, ignore=(), person=self.key, about=self.parents.about
+            self.children,
+            columns=(*self.counted.columns, *self.children.columns),
+            description=" ".join(table.description for table in both if table.description),
+            ignore=(),
+            person=self.key,
+            about=self.parents.about,
         )
 
     def written(self, table: str, rows: int) -> Schema:
@@ -304,9 +309,9 @@ class Family:
                 f"{label}: column {schema.key!r} has a value in several rows, and every parent has "
                 "one row and its own key: keep one row of each"
             )
-        joined = {name: _joined(parts) for name, parts in cells.items()}
+        whole = {name: _joined(parts) for name, parts in cells.items()}
         counts = _children_of(known, tables, schema, label)
-        return cls(tables, schema, known, np.minimum(counts, schema.most_children), joined)
+        return cls(tables, schema, known, np.minimum(counts, schema.most_children), whole)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -383,7 +388,10 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
     own, key = schema.by_table[table], schema.keys[table]
     if isinstance(tables[table], CodedTable):
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
-    with open_source(tables[table]) as source:
+    with open_source(tables[table], own.delimiter) as source:
+        source = joined(source, own)
+        if not isinstance(tables[table], str | Path | Rows):
+            source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)
         yield source
 

@@ -58,6 +58,23 @@ def replaced_rows():
     return audit(schema, 2, 2, rhos=(2.0,), sample_every=10**6, neighbours="replace")
 
 
+HEAPED = Schema.parse(
+    {
+        "version": 1,
+        "person": "who",
+        "columns": [
+            {"name": "a", "type": "integer", "min": 0, "max": 99, "bins": 2, "multiples": 5}
+        ],
+    }
+)
+
+
+@checks.audited
+def replayed_values():
+    """Neighbours with their rows in another order, of which values inside bins are counted."""
+    return audit(HEAPED, 1, 4, rhos=(2.0,), sample_every=10**6, rows_per_person=1)
+
+
 def units_of_a_ledger():
     """A run that protects something else than the total of its ledger."""
     with checks.tempfile.TemporaryDirectory() as folder:
@@ -133,6 +150,11 @@ def all_rows(original, self, whole, wanted):
 def marked_by_others(original, schema, chunk, whose, names, hashes):
     places, marks = original(schema, chunk, whose, names, hashes)
     return places, marks ^ np.uint64(len(whose.rows))
+
+
+@replaced(persons, "_codes", "rows of one code kept by their order", replayed_values)
+def codes_only(_, column, cells, label):
+    return np.concatenate(persons.encode_chunk(column, cells, label)).astype(np.uint64)
 
 
 @replaced(persons.Whose, "of", "rows of nobody as those of one person", rows_of_nobody)

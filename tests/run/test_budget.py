@@ -9,10 +9,12 @@ from itertools import pairwise
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adaptive_qs import Synthesizer
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -66,6 +68,7 @@ def test_discovering_takes_its_share_of_delta_first():
     [
         {"epsilon": 1, "discovery_share": Fraction(1, 2), "column_share": 0.5},
         {"epsilon": 10, "column_share": 0.01},
+        {"epsilon": 1, "column_share": 0.01, "learning_share": 0.81},
         {"epsilon": 1_000},
         {"rho": MAX_FILTERED * 1.01},
     ],
@@ -76,6 +79,16 @@ def test_tables_are_of_zcdp_where_noise_is_narrow(given_):
     assert not target.filtered
     left = target.delta * (1 - float(target.discovery_share))
     assert target.epsilon == pytest.approx(epsilon_of(target.rho, left), rel=1e-9)
+
+
+def test_a_table_may_be_learnt_with_nearly_all_of_the_budget():
+    column = {"name": "a", "type": "integer", "private_bins": 3}
+    given_ = {"rho": 0.001, "learning_share": 0.999999, "beyond_limits": True}
+    model = Synthesizer(**given_, insecure_seed=1).fit(
+        pd.DataFrame({"a": range(50)}), schema={"version": 1, "columns": [column]}
+    )
+    assert model.release_.manifest.accountant == "zCDP"
+    assert 0.9999e-3 < model.rho_spent_ <= 1e-3
 
 
 @given(st.floats(0.01, 100), st.floats(1e-12, 1e-2))

@@ -84,6 +84,26 @@ def test_rows_above_the_number_are_left_out():
     assert abs(fitted(rho=1e6, rows_per_person=9, beyond_limits=True).release_.num_rows - 900) <= 2
 
 
+HEAPS = {"heaps": [7]}, {"multiples": 5}, {"endings": [9]}, {"private_heaps": 3}
+
+
+@pytest.mark.parametrize("heaps", HEAPS, ids=str)
+def test_which_rows_count_does_not_depend_on_their_order(heaps):
+    """Also where rows have the same codes: what they have inside bins is counted as well. A
+    database gives rows in an order that may change with any of them."""
+    column = {"name": "x", "type": "integer", "min": 0, "max": 99, "bins": 2, **heaps}
+    day = {"name": "day", "type": "date", "min": "2020-01-01", "max": "2021-12-31",
+           "granularity": "year", "private_heaps": 2}  # fmt: skip
+    schema = {"version": 1, "person": "who", "columns": [column, day]}
+    days = pd.to_datetime("2020-01-01") + pd.to_timedelta(RNG.integers(0, 731, 900), "D")
+    frame = FRAME[["who"]].assign(x=RNG.integers(0, 100, 900), day=days.strftime("%Y-%m-%d"))
+    digests = [
+        fitted(schema, table, rho=30.0, rows_per_person=1, workload=1).release_.digests()
+        for table in (frame, frame[::-1], frame.assign(day=days))
+    ]
+    assert digests[0] == digests[1] == digests[2]
+
+
 def test_answers_are_for_persons_too():
     for neighbours, group in {"add-remove": 3, "replace": 6}.items():
         asked = {"rho": 2.0, "neighbours": neighbours}
@@ -239,6 +259,21 @@ def test_bad_cells_are_refused_before_the_number_is_learnt(tmp_path):
         with pytest.raises(InputError, match="column 'c'"):
             fitted(schema, FRAME.assign(c="maybe"), **AUTO, ledger=path)
     assert LedgerBook(path).held == Cost()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"engine": "stream", "temp_folder": "none"}, "is no folder"),
+        ({"engine": "memory"}, "raise --max-memory"),
+        ({"delta": 1e-28}, "needs a share of delta"),
+    ],
+)
+def test_what_may_stop_a_run_is_refused_before_the_number_is_learnt(options, words, monkeypatch):
+    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
+    with pytest.raises(AdaptiveQsError, match=words):
+        fitted(LEARNING if "delta" in options else PERSONS, **AUTO, **options)
 
 
 def test_rows_are_not_measured_before_their_number_is_known():
