@@ -184,6 +184,8 @@ _WORDS = {
     "literal_error": "must be {expected}",
     "string_type": "must be text: write it in quotes",
     "too_short": "must not be empty",
+    "too_long": "is too long: give at most {max_length}",
+    "string_too_long": "is too long: give at most {max_length} characters",
     "tuple_type": "must be a list in square brackets",
     "model_type": "must be an object in braces",
     "model_attributes_type": "must be an object in braces",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -204,8 +205,20 @@ def _signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+_PLAIN = {
+    "Input should be a valid integer(, unable to .* an integer)?": "give a whole number",
+    "Input should be greater than or equal to": "give at least",
+    "Input should be greater than": "give more than",
+    "Input should be less than or equal to": "give at most",
+    "Input should be less than": "give less than",
+}
+"""What is said of numbers among the options, and plain words for it."""
+
+
 def _usage_line(error: Any) -> str:
     message = " ".join(error.format_message().split())
+    for said, plain in _PLAIN.items():
+        message = re.sub(said, plain, message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context else io.PROGRAM
     return f"{message.rstrip('.')}: see {command} --help"

@@ -65,10 +65,11 @@ def check(
 ) -> None:
     """Check a schema, and whether a table fits it.
 
-    For a proposed schema it lists what is left to review.
+    For a proposed schema it lists what is left to review. A schema of two related tables is
+    checked without them.
     """
     from adaptive_qs.table.files import is_table_file, is_written_only
-    from adaptive_qs.table.schema import Schema, check_schema, left_as_proposed
+    from adaptive_qs.table.schema import Schema, is_related
 
     source = io.table_of(data, sql, database)
     if is_table_file(schema):
@@ -81,13 +82,19 @@ def check(
         mend = shlex.join([io.PROGRAM, "schema", *names])
         proposes = " proposes one" if data is None else ""
         raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
+    if is_related(schema):
+        from adaptive_qs.table.related import RelatedSchema
+
+        if source is not None:
+            raise InputError(
+                f"{schema}: describes two related tables: leave the table out here; synthesize "
+                "checks both before it spends anything"
+            )
+        for which, described in RelatedSchema.load(schema).by_table.items():
+            _emit_checked(described, schema, f"{which}: ")
+        return
     loaded = Schema.load(schema)
-    for advice in check_schema(loaded):
-        io.warn(advice)
-    codes = sum(column.size for column in loaded.columns)
-    io.emit(f"{schema}: valid, {len(loaded.columns)} columns, {codes:,} codes in all")
-    if left := left_as_proposed(loaded):
-        emit_checklist(left, str(schema))
+    _emit_checked(loaded, schema)
     if source is not None:
         from adaptive_qs.learn.gather import gather
         from adaptive_qs.learn.schema import MOST_BYTES
@@ -99,6 +106,18 @@ def check(
             else:
                 read_table(table, loaded)
         io.emit(f"{io.shown(io.file_of(source))}: fits the schema")
+
+
+def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
+    """Say that a schema is valid, with what its owner should know and has left to review."""
+    from adaptive_qs.table.schema import check_schema, left_as_proposed
+
+    for advice in check_schema(schema):
+        io.warn(f"{table}{advice}")
+    codes = sum(column.size for column in schema.columns)
+    io.emit(f"{path}: {table}valid, {len(schema.columns)} columns, {codes:,} codes in all")
+    if left := left_as_proposed(schema):
+        emit_checklist(left, str(path))
 
 
 def import_(
@@ -180,6 +199,7 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
         "To review, with what is known without the rows:",
         [
             ("column", "may it be shared? If not, list its name under ignore"),
+            ("persons", 'have they several rows? Take out the column that says whose, as "person"'),
             ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
             *dict(row for questions in asked for row in questions.items()).items(),
             *(ruled if rules else ()),

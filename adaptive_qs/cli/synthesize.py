@@ -175,7 +175,8 @@ class Outcome:
         readable = self.out not in (None, io.STANDARD) and not is_written_only(self.out)
         if not readable:
             return [] if self.bundle is None else ["sample", str(self.bundle), "--out", "table.csv"]
-        learnt = any(getattr(column, "learnt", None) for column in self.release.schema.columns)
+        columns = self.release.schema.columns
+        learnt = any(getattr(c, key, None) for c in columns for key in ("learnt", "counted"))
         schema = self.bundle if learnt and self.bundle is not None else self.schema
         tables = [str(self.data), str(self.out)]
         if not isinstance(self.data, Path):

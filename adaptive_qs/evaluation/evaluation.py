@@ -140,7 +140,10 @@ def find_promise(
         except (InputError, AttributeError, ValidationError):
             return _unknown(f"{source} is damaged, or of another version")
         if statement.schema_fingerprint != schema.fingerprint:
-            return _unknown(f"{source} is of a release with another schema")
+            return _unknown(
+                f"{source} is of a release with another schema, such as one in which values were "
+                "learnt: name the release bundle as the schema"
+            )
     if statement.insecure:
         said = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
         return Promised(known, None, said)

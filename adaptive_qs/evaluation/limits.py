@@ -141,6 +141,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
              lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
              "a clear one is only in the synthetic table, or more weak ones are than "
              f"{WEAK_LOST:.0%} of all of the true table"),
+        Rule("too few rows", "plain", lambda a: a.blind,
+             "in most pairs chance may explain even a clear one in one of the tables: what looks "
+             "good then is not said to serve for pairs or single rows"),
         Rule("kept", "good", _otherwise),
     ),
     "values": (
@@ -151,8 +154,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("moved", "fair", lambda found: found.moved,
              f"one is off by {MOVED_MEAN:.0%} or {MOVED_SHIFT} in the same way"),
         Rule("frequent values lost", "fair", lambda found: found.lost,
-             f"a column in bins has {HEAPED:.0%} of its rows on its ten most frequent values, and "
-             f"the synthetic one less than {LOST_PART:.0%} of that"),
+             f"a column in bins has {HEAPED:.0%} of its rows on its ten most frequent values, even "
+             f"where one half of the true rows names them and the other half is counted, and the "
+             f"synthetic one less than {LOST_PART:.0%} of that"),
         Rule("kept", "good", _otherwise),
     ),
     "group means": (

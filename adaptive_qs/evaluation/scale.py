@@ -394,6 +394,8 @@ class AssociationChanges:
             make V in the table in which it is larger.
         largest: the pairs with the largest differences.
         unlisted: pairs that differ by as much as can be named, but for too few rows.
+        blind: whether a table has so few rows that chance may explain even a clear association,
+            in most pairs.
     """
 
     clear: int
@@ -410,6 +412,7 @@ class AssociationChanges:
     difference: Numbers
     largest: Changes
     unlisted: int
+    blind: bool
 
 
 def association_changes(evaluation: Evaluation) -> AssociationChanges:
@@ -437,6 +440,7 @@ def association_changes(evaluation: Evaluation) -> AssociationChanges:
             for i, j in zip(first[order], second[order])
         )
 
+    hidden = DEVIATIONS * np.maximum(ours.deviation(), theirs.deviation()) >= CLEAR_V**2
     strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
     clear = strong & ours.spread
     lost, new = half_gone(true, made), half_gone(made, true)
@@ -464,4 +468,5 @@ def association_changes(evaluation: Evaluation) -> AssociationChanges:
         difference=difference,
         largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
         unlisted=int(np.triu(unlisted, 1).sum()),
+        blind=bool(others.any() and hidden[others].mean() > 0.5),
     )

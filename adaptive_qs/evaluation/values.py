@@ -71,6 +71,8 @@ class ColumnValues:
         chance: how far chance may take the mean of a fresh sample (``DOUBTFUL`` deviations).
         around: true values between which as many deviations leave its median.
         coarse: whether codes stand for several values.
+        heaped: share of one half of the true rows on the ``FREQUENT`` most frequent values of the
+            other half: in a small table the most frequent values are so by chance.
     """
 
     column: ColumnBase
@@ -81,6 +83,7 @@ class ColumnValues:
     chance: float
     around: tuple[float, float]
     coarse: bool
+    heaped: float
 
     @property
     def off(self) -> float:
@@ -95,8 +98,11 @@ class ColumnValues:
     @property
     def frequent_lost(self) -> bool:
         """Whether most rows on the frequent values of a column in bins lie elsewhere now."""
-        true, made = self.true.frequent, self.synthetic.frequent
-        return self.coarse and true >= HEAPED and made < LOST_PART * true
+        return (
+            self.coarse
+            and self.heaped >= HEAPED
+            and self.synthetic.frequent < LOST_PART * self.heaped
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; quantiles by their percentages."""
@@ -129,8 +135,9 @@ def _compared(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
 
     A sample's median lies between the quantiles at 1/2 ± z/2 · √(1/n + 1/m) of the other's.
     """
-    values, times = np.unique(true, return_counts=True)
-    frequent = values[np.argsort(-times, kind="stable")[:FREQUENT]]
+    half = np.random.default_rng(0).permutation(len(true)) < len(true) // 2
+    heaped = float(np.isin(true[~half], _frequent(true[half])).mean())
+    frequent = _frequent(true)
     summaries = [_summary(table, frequent) for table in (true, made)]
     spread = math.sqrt(1 / len(true) + 1 / len(made))
     mean, std = abs(summaries[0].mean), summaries[0].std
@@ -149,7 +156,14 @@ def _compared(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
         DOUBTFUL * std * spread,
         (around[0], around[1]),
         not exactly_coded(column),
+        heaped,
     )
+
+
+def _frequent(rows: Numbers) -> Numbers:
+    """The values that most rows have."""
+    values, times = np.unique(rows, return_counts=True)
+    return np.asarray(values[np.argsort(-times, kind="stable")[:FREQUENT]])
 
 
 def _summary(ascending: Numbers, frequent: Numbers) -> Summary:

@@ -293,9 +293,12 @@ def copies_sentence(evaluation: Evaluation) -> Sentence | None:
 def dependence_sentence(found: AssociationChanges) -> Sentence:
     """What became of the associations: clear ones, columns that lost all of theirs, weak ones."""
     text = "No two columns of the true table depend clearly on each other."
+    if found.blind:
+        text = "A table has so few rows that most associations, or their loss, would not be seen."
     if found.clear:
         text = (
-            f"Of {counted(found.clear, 'clear association')} between two columns, {found.kept:,} "
+            f"{f'{text} ' if found.blind else ''}Of "
+            f"{counted(found.clear, 'clear association')} between two columns, {found.kept:,} "
             f"kept {'its' if found.kept == 1 else 'their'} strength, {found.weaker:,} became "
             f"weaker, {found.stronger:,} stronger and "
         )
@@ -521,16 +524,26 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     parts = (rows, values, means, graded, marginals, columns, associations, by, weights)
     closeness = [(k, s) for k, s in zip((*about, "groups", "weights"), parts) if s is not None]
     copies = copies_sentence(evaluation)
+    pairs = associations.grade
+    if pairs != "plain":  # a pair is never better than its columns
+        pairs = worst_grade([columns, values, associations])
+    workload = worst_grade([queries, marginals])
+    if workload == "good" and _lost_inside(found):
+        workload = "fair"
     uses: tuple[tuple[str, Grade], ...] = (
         ("single columns", worst_grade([columns, values])),
-        ("pairs of columns", associations.grade),
+        ("pairs of columns", pairs),
         ("group means", worst_grade([means])),
-        ("the workload", worst_grade([queries, marginals])),
+        ("the workload", workload),
         ("models", models.grade),
         ("single rows", "good" if rows is None else rows.grade),
     )
-    if is_blind(found.columns):  # what looks good may be chance
-        uses = tuple((what, "plain" if grade == "good" else grade) for what, grade in uses)
+    doubted = {"pairs of columns", "single rows"} if found.associations.blind else set()
+    if is_blind(found.columns):
+        doubted = {what for what, _ in uses}
+    uses = tuple(  # what looks good may be chance
+        (what, "plain" if grade == "good" and what in doubted else grade) for what, grade in uses
+    )
     return Verdict(
         copies or overall_sentence(closeness, attack),
         copies is not None,
@@ -547,6 +560,13 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
         models,
         attack,
     )
+
+
+def _lost_inside(found: Findings) -> bool:
+    """Whether a clear association of two columns that the workload asks for is lost or made up."""
+    asked = [set(error.attributes) for error in found.evaluation.workload.per_clique]
+    changes = (*found.associations.lost, *found.associations.made_up)
+    return any(each.issuperset(change.names) for change in changes for each in asked)
 
 
 # What to do now.

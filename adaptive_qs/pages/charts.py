@@ -82,8 +82,9 @@ def _shade(name: str, paper: Colour, colour: Colour, part: float) -> Shade:
 
 # Charts as plain values that templates draw; every number in them is a text beside them too.
 
-TICK = 16.0
-"""Least distance of labels below an axis, in per cent of it."""
+TICK, CHARACTER, MOST_CHARACTERS = 16.0, 2.5, 12
+"""Least distance of the beginnings of labels below an axis, and the width of a character of them on
+the narrowest screen, in per cent of the axis; characters of a label that are shown."""
 HEIGHT = 100
 """Of a histogram, in its own units; it is stretched to the place it gets."""
 
@@ -164,11 +165,13 @@ class BarChart:
     def placed_ticks(self) -> list[tuple[float, str]]:
         """Where bars begin, in per cent of the axis, with labels; as many as fit, and the end."""
         texts = [bar.ends or (bar.label, bar.label) for bar in self.bars]
-        chosen: list[tuple[float, str]] = []
+        end = 100 - _room(texts[-1][1])
+        chosen, free = [(0.0, texts[0][0])], max(TICK, _room(texts[0][0]))
         for place, (first, _) in zip(self.places, texts):
             at = 100 * place / self.places[-1]
-            if not chosen or (at - chosen[-1][0] >= TICK and at <= 100 - TICK):
+            if free <= at <= end - _room(first):
                 chosen.append((at, first))
+                free = at + max(TICK, _room(first))
         return [*chosen, (100.0, texts[-1][1])]
 
     def area(self, series: int = 0) -> str:
@@ -204,6 +207,11 @@ class BarChart:
         widths = [b - a for a, b in pairwise(self.places)]
         found = (v / w for b, w in zip(self.bars, widths) for v in (*b.values, b.high or 0.0))
         return max(found, default=0.0) or 1.0
+
+
+def _room(label: str) -> float:
+    """The part of the axis that a label takes with a space after it, in per cent."""
+    return CHARACTER * (min(len(label), MOST_CHARACTERS) + 1)
 
 
 def _short(number: float) -> str:

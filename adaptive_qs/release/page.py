@@ -374,23 +374,32 @@ class Uses(NamedTuple):
 
 
 def uses_of(
-    columns: Sequence[SingleColumn], marginals: Sequence[Marginal], unconnected: Sequence[str]
+    columns: Sequence[SingleColumn],
+    marginals: Sequence[Marginal],
+    unconnected: Sequence[str],
+    rules: Sequence[str] = (),
 ) -> Uses:
-    """From the noise of what was measured, and from what was not; no private row is looked at."""
+    """From the noise of what was measured, from what was not, and from the rules of the schema; no
+    private row is looked at."""
     measured = [c for c in columns if c.l1 is not None]
     precise, noisy = _parted([(c.declared.name, c.l1 or 0.0) for c in measured])
     known = [(combination(m.names), m.l1 or 0.0) for m in marginals if m.measured]
     pairs, noisy_pairs = _parted(known)
-    others = sum(not m.measured for m in marginals)
+    coarse = [m.resolution for m in marginals if m.groups and not m.measured]
+    others = sum(not (m.measured or m.groups) for m in marginals)
     good, careful, bad = [], [], []
     if precise:
         good.append(f"counts and shares of single columns: {_named(precise)}")
     if pairs:
         good.append(f"counts by combinations that were measured: {_named(pairs)}")
+    if rules:
+        good.append(f"rules that every row of a table keeps: {_named(rules)}")
     if noisy:
         careful.append(f"single columns whose noise is large: {_named(noisy)}")
     if noisy_pairs:
         careful.append(f"combinations whose noise is large: {_named(noisy_pairs)}")
+    if coarse:
+        careful.append(f"combinations that were measured over groups of codes: {_named(coarse)}")
     if others:
         careful.append(
             f"{counted(others, 'combination')} not measured as a whole: what a table shows there "
@@ -458,7 +467,12 @@ def release_page(bundle: Bundle) -> str:
         ("adaptive_qs.release",),
         manifest=manifest,
         about=bundle.schema.about,
-        uses=uses_of(columns, marginals, manifest.unconnected),
+        uses=uses_of(
+            columns,
+            marginals,
+            manifest.unconnected,
+            [rule.rule for rule in bundle.schema.declared_rules],
+        ),
         sure=sure_at_most(manifest.epsilon),
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
@@ -467,6 +481,7 @@ def release_page(bundle: Bundle) -> str:
         cards=[(columns[i], error_bars(columns[i].declared, model, i)) for i in shown],
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),
+        coarse=sum(not m.measured for m in measured),
         unmeasured=[m for m in marginals if not m.groups],
         most_unmeasured=UNMEASURED_SHOWN,
         pairs=pair_map(bundle, model, total, mapped) if len(mapped) > 1 else None,

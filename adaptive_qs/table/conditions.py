@@ -66,7 +66,10 @@ WORD: /[^\W\d]\w*([.-]\w+)*/
 """
 """What a rule can say, as Lark reads it; docs/rules.md explains it."""
 WORD = r"[^\W\d]\w*([.-]\w+)*"
-FORM = 'write such as "start <= end", "age < 15 -> marital = never" or "city determines county"'
+FORMS = {
+    "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
+    "condition": 'such as "age >= 65 and city = Bonn"',
+}
 LONGEST = 2_000
 """Characters of a rule or a condition."""
 MOST_QUOTED = 200
@@ -458,7 +461,7 @@ def parse_condition(text: str, columns: Columns) -> Condition:
 
 def _parsed(kind: str, text: str, columns: Columns) -> Any:
     if not isinstance(text, str):
-        raise InputError(f"the {kind} is {shown(text)}: give a text, {FORM}")
+        raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
     if len(text) > LONGEST:
         raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
     try:
@@ -467,8 +470,8 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
         ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
         place = f" from {shown(rest[0])} on" if rest else ""
-        said = shown(text, MOST_QUOTED)
-        raise InputError(f"{kind} {said} is no {kind}{place}: {FORM}; {NAMED_VALUE}") from None
+        said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
+        raise InputError(f"{kind} {said} is no {kind}{place}: {form}") from None
     except VisitError as error:
         raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
     except RecursionError:

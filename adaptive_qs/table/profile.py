@@ -204,7 +204,18 @@ class Profile:
     @property
     def numeric(self) -> bool:
         """Whether the cells are numbers, or so many numbers that the words are none of them."""
-        return self.numbers and self.points.size > 0 and self._outweighs_words(self.points.size)
+        numbers = self.numbers and self.points.size > 0 and not self.zero_filled
+        return numbers and self._outweighs_words(self.points.size)
+
+    @property
+    def zero_filled(self) -> bool:
+        """Whether the cells are digits of one length, some with zeros before them, such as postal
+        codes: as numbers they would lose these."""
+        if not (self.numbers and self.integers and self.low >= 0):
+            return False
+        digits = self.texts - self.marked - self.words
+        filled = any(text.startswith("0") and text != "0" for text in digits)
+        return filled and all(map(str.isdecimal, digits)) and len({*map(len, digits)}) == 1
 
     @property
     def dated(self) -> bool:
@@ -466,6 +477,11 @@ _OF_RECORDS = re.compile(
     "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
 )
 """Words in the names of columns that tell records apart."""
+_OF_PERSONS = re.compile(
+    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
+    "|household"
+)
+"""Last words in the names of columns that tell whose a row is."""
 _WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 UNLIKELY = 7
 """Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
@@ -498,6 +514,15 @@ def identifier(name: str, profile: Profile) -> str:
     if rows >= ROWS_OF_KEYS and _is_uniform(points):
         return "an identifier: every integer is different; declare it by hand if it is a measure"
     return ""
+
+
+def tells_persons(name: str, profile: Profile) -> bool:
+    """Whether a column may tell whose a row is, by its name: where it has more values than are
+    categories, and rows share them."""
+    words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
+    if not (words and _OF_PERSONS.fullmatch(words[-1])):
+        return False
+    return codes_for(profile.filled) < len(profile.values) < profile.filled
 
 
 def _coincidences(points: NDArray[np.float64]) -> float:

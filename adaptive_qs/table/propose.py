@@ -13,7 +13,7 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
-from adaptive_qs.table.profile import INFINITE, Profile
+from adaptive_qs.table.profile import INFINITE, Profile, tells_persons
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
@@ -46,6 +46,10 @@ def draft_of(name: str, profile: Profile) -> Draft:
         notes.append(f"text that is read as numbers with {said}: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
     return Draft({**draft.content, **form, **missing}, "; ".join(notes))
+
+
+WHOSE = 'does it tell whose a row is? Then name it as "person", not in columns or ignore'
+"""Said of columns that may tell persons apart who have several rows."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,9 @@ def propose(table: Any) -> Proposal:
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
+    for name in (n for n, profile in profiles.items() if tells_persons(n, profile)):
+        note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
+        drafts[name] = Draft(drafts[name].content, note)
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):

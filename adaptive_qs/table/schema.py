@@ -340,7 +340,7 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
-        if isinstance(content, dict) and content.keys() >= {"parents", "children"}:
+        if _describes_two(content):
             raise SchemaError(
                 f"{source}: describes two related tables: give the children with --related (in "
                 "Python RelatedSynthesizer)"
@@ -479,6 +479,19 @@ UNREVIEWED = "the schema was taken from the data and reveals parts of it: review
 MANY_CELLS = 10**9
 MAX_NAMED = 10
 """Columns with the same advice that its one line names."""
+
+
+def _describes_two(content: Any) -> bool:
+    return isinstance(content, dict) and content.keys() >= {"parents", "children"}
+
+
+def is_related(path: str | Path) -> bool:
+    """Whether a schema file describes two related tables.
+
+    Raises:
+        SchemaError: the file is missing or is not JSON.
+    """
+    return _describes_two(_content_of(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:

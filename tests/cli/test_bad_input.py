@@ -99,7 +99,7 @@ ARGUMENTS = {
     "rho -inf": ([*GOOD[:4], "--rho", "-inf", *GOOD[6:]], "rho is -inf"),
     "rows 0": ([*GOOD, "--rows", "0"], "the number of rows is 0"),
     "rows -5": ([*GOOD, "--rows", "-5"], "the number of rows is -5"),
-    "rows 1.5": ([*GOOD, "--rows", "1.5"], "--rows"),
+    "rows 1.5": ([*GOOD, "--rows", "1.5"], "'--rows': give a whole number"),
     "seed": ([*GOOD, "--seed", "-1"], "seed is -1"),
     "insecure seed": ([*GOOD, "--insecure-seed", "-1"], "seed is -1"),
     "workers": ([*GOOD, "--workers", "0"], "workers is 0"),

@@ -27,6 +27,15 @@ def homes(run):
     return run
 
 
+def test_a_schema_of_two_tables_is_checked(homes):
+    shown = done(homes("schema", "check", "both.json")).out
+    assert "both.json: parents: valid, 2 columns" in shown
+    assert "both.json: children: valid, 2 columns" in shown
+    assert "leave the table out" in refused(homes("schema", "check", "both.json", "h.csv"))
+    Path("both.json").write_text(json.dumps({**SCHEMA, "most_children": 0}))
+    assert "most_children" in refused(homes("schema", "check", "both.json"))
+
+
 def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     create = ["ledger", "create", "--ledger", "l.db", "--epsilon", "9", "--person", "home"]
     assert "--person" in refused(homes(*create[:-2], "--related"))

@@ -144,7 +144,7 @@ def test_values_means_by_groups_and_groups_stand_before_single_columns():
     assert page.count(">all rows<") == 1
     section = page.split('id="samples"')[1].split("</section>")[0]
     assert "<b>" not in section
-    cells = re.findall(r"<td>([\d.]+)</td>", section)
+    cells = re.findall(r"<td class=\"whole\">([\d.]+)</td>", section)
     assert len(cells) == 16
     prices = {f"{value:.12g}" for value in (*true.price, *made.price)}
     assert set(cells) <= prices

@@ -322,6 +322,8 @@ def test_rules_are_found_that_hold_and_are_not_trivial():
     assert expected == sorted(expected, reverse=True)
     some = found_rules(count_pairs(JointCodes(pair)), FOUND, ["start < end"])
     assert len(some) == len(found) - 1
+    looser = found_rules(count_pairs(JointCodes(pair)), FOUND, ["end >= start"])
+    assert [rule.text for rule, _ in looser] == [rule.text for rule, _ in some]
 
 
 def test_no_rule_is_found_among_independent_columns():

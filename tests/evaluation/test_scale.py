@@ -156,7 +156,8 @@ def judged(schema, true, made, ways):
     scale, changes = workload_scale(evaluation), association_changes(evaluation)
     singles = columns_sentence(evaluation, column_pairs(evaluation.pair))
     sentences = [s for s in (singles, dependence_sentence(changes)) if s.grade in GRADES]
-    worst = max(sentences, key=lambda s: GRADES.index(s.grade))  # what chance explains has no grade
+    # what chance explains has no grade
+    worst = max(sentences, key=lambda s: GRADES.index(s.grade), default=None)
     return marginals_sentence(evaluation, scale), worst, scale
 
 
@@ -460,5 +461,5 @@ def made_changes(**changes):
     nothing = np.zeros((2, 2))
     parts = {"clear": 0, "kept": 0, "weaker": 0, "stronger": 0, "lost": (), "made_up": (),
              "weak": 0, "weak_lost": (), "weak_made_up": (), "unconnected": (), "rare": 0,
-             "difference": nothing, "largest": (), "unlisted": 0}  # fmt: skip
+             "difference": nothing, "largest": (), "unlisted": 0, "blind": False}  # fmt: skip
     return AssociationChanges(**{**parts, **changes})

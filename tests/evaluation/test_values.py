@@ -192,3 +192,18 @@ def test_they_are_in_the_json_object():
     assert means["groups"][0]["mean"]["true"] == pytest.approx(
         TRUE.price[TRUE.district == "north"].mean()
     )
+
+
+def test_values_that_are_frequent_by_chance_are_not_lost():
+    """Ten of 35 values, that 40 rows take alike, have most of the rows only where they were named.
+    With a peak on three values they are lost."""
+    rng = np.random.default_rng(5)
+    schema = Schema.parse({"version": 1, "columns": [
+        {"name": "years", "type": "integer", "min": 0, "max": 34, "bins": 7},
+    ]})  # fmt: skip
+    even, other = (pd.DataFrame({"years": rng.integers(0, 35, 40)}) for _ in range(2))
+    frequent = even.years.value_counts()[:FREQUENT].index
+    assert even.years.isin(frequent).mean() > 2 * other.years.isin(frequent).mean()
+    peaked = pd.DataFrame({"years": rng.choice([3, 11, 20], 40)})
+    assert values_sentence(evaluate(even, other, schema)).word != "frequent values lost"
+    assert "Frequent values are lost" in values_sentence(evaluate(peaked, other, schema)).text

@@ -161,6 +161,7 @@ def test_close_marginals_do_not_hide_lost_associations():
         *("far", "broken rules", "use", "close", "kept")
     ]
     assert found.associations.word == "losses"
+    assert (found.marginals.grade, dict(found.uses)["the workload"]) == ("good", "fair")
 
 
 @pytest.mark.parametrize(
@@ -442,3 +443,17 @@ def test_a_table_of_few_rows_is_not_said_to_serve(rows):
     served = [what for what, grade in judged.uses if grade == "good"]
     assert (judged.columns.word == "too few rows") == (rows < 400) == (served == [])
     assert ("single columns" in served) == (rows == 400)
+
+
+@pytest.mark.parametrize(("rows", "few"), [(40, True), (400, False)])
+def test_associations_that_would_not_be_seen_are_not_said_to_be_kept(rows, few):
+    """Of 40 rows of three columns with two values, χ²/rows is 0.04, a clear V, within 5 standard
+    deviations of chance (√2/rows each); of 400 rows it is not."""
+    rng = np.random.default_rng(rows)
+    domain = Domain.from_sizes({"a": 2, "b": 2, "c": 2})
+    both = (CodedTable.from_codes(domain, list(rng.integers(0, 2, (3, rows)))) for _ in range(2))
+    judged = verdict(findings(evaluate(*both)), None)
+    assert judged.associations.word == ("too few rows" if few else "kept")
+    grades = dict(judged.uses)
+    expected = "plain" if few else "good"
+    assert {grades["pairs of columns"], grades["single rows"]} == {expected}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.pages.charts import Bar
+from adaptive_qs.pages.charts import CHARACTER, Bar
 from adaptive_qs.release.bundle import resolutions_of, unconnected_columns
 from adaptive_qs.release.page import (
     COLUMNS_SHOWN,
@@ -97,14 +97,17 @@ def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
     marginals = [
         Marginal(("fine", "finer"), 9, True, 1.0, 0.04, 1, 0.1),
         Marginal(("fine", "noisy"), 9, False, None, 0.01, 0, 0.0),
+        Marginal(("finer", "noisy"), 9, False, 1.0, 0.04, 1, 0.1, (2, 3), "finer in 2 groups"),
     ]
-    uses = uses_of([*columns, column("single", None)], marginals, ("noisy",))
+    uses = uses_of([*columns, column("single", None)], marginals, ("noisy",), ["fine <= finer"])
     assert uses.good == (
         "counts and shares of single columns: finer and fine",
         "counts by combinations that were measured: fine × finer",
+        "rules that every row of a table keeps: fine <= finer",
     )
     assert uses.careful[0] == "single columns whose noise is large: noisy"
-    assert uses.careful[1].startswith("1 combination not measured as a whole")
+    assert uses.careful[1].endswith("over groups of codes: finer in 2 groups")
+    assert uses.careful[2].startswith("1 combination not measured as a whole")
     assert uses.bad[0] == "how anything depends on noisy: no combination was measured"
     assert "groups of fewer than about 18 rows" in uses.bad[1]  # 1.96 · 9
     assert "single rows" in uses.bad[2]
@@ -257,6 +260,16 @@ def test_the_areas_of_unequal_bins_are_their_numbers():
     ticks = axis.placed_ticks
     assert [text for _, text in ticks] == ["0", "40", "110"]
     assert ticks[1][0] == pytest.approx(100 * 40 / 110)
+
+
+def test_labels_of_an_axis_leave_each_other_room():
+    edges = [300, 800, 1_800, 3_700, 11_000, 25_000, 28_000]
+    ticks = axis_of(column(type="numeric", edges=edges), [1.0] * 6).placed_ticks
+    assert (ticks[0][1], ticks[-1][1]) == ("300", "28,000")
+    begins = [at for at, _ in ticks[:-1]]
+    ends = [at + CHARACTER * len(text) for at, text in ticks[:-1]]
+    assert all(end < begin for end, begin in zip(ends, begins[1:]))
+    assert ends[-1] < 100 - CHARACTER * len("28,000")
 
 
 def test_thousands_are_apart_but_not_in_years():

@@ -790,3 +790,27 @@ def test_frequent_values_inside_bins_are_asked_for():
     assert asked == {
         "price": 50, "rent": 50, "gain": 50, "smooth": None, "even": None, "single": None,
     }  # fmt: skip
+
+
+def test_codes_keep_their_leading_zeros(tmp_path):
+    """Digits of one length are text where one begins with a zero; without one they are numbers."""
+    codes = ["01067", "01069", "10115", "80331"] * 50
+    column, made = proposed(tmp_path, codes)
+    assert column.type == "categorical"
+    assert set(made) == set(codes)
+    assert "0" not in {str(value)[0] for value in proposed(tmp_path, codes[2:4] * 50)[0].values}
+    many = pd.DataFrame({"code": [f"{k:05d}" for k in range(2_000)] * 2, "n": [1, 2] * 2_000})
+    assert "codes with leading zeros" in propose(many).left_out["code"]
+    counts = pd.DataFrame({"count": ["0", "7", "12", "007"] * 50, "n": ["1", "2"] * 100})
+    assert propose(counts).schema.column("count").kind == "numbers"
+
+
+def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
+    """By its name, where rows share its values: as a column, and where it is left out anyway."""
+    numbers = np.arange(3_000) % 1_200 + 1
+    table = pd.DataFrame({"patient": numbers, "customer_id": [f"C{k}" for k in numbers],
+                          "patient_age": numbers % 97, "id": np.arange(3_000) + 1})  # fmt: skip
+    found = propose(table)
+    assert [name for name, note in found.notes.items() if '"person"' in note] == ["patient"]
+    said = [name for name, reason in found.left_out.items() if '"person"' in reason]
+    assert said == ["customer_id"]

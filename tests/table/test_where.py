@@ -176,7 +176,7 @@ def test_a_rare_value_inside_a_bin_is_found():
 
 
 @pytest.mark.parametrize(("condition", "said"), [
-    ("", "is no condition"),
+    ("", 'is no condition: write such as "age >= 65'),
     ("sex = ", "is no condition"),
     ("sex F", "from 'F' on"),
     ("(sex = F", "is no condition"),

@@ -247,7 +247,7 @@ class CategoricalColumn(ColumnBase):
             return Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
             problem = spelled.units_spelled(values)
-            if not problem and ordered is None:
+            if not problem and ordered is None and not profile.zero_filled:
                 problem = spelled.mostly_spelled(values)
         if not problem:
             all_different = not profile.too_many and len(values) == profile.filled > 1
@@ -255,8 +255,10 @@ class CategoricalColumn(ColumnBase):
         if not problem and len(values) >= max(20, 0.95 * profile.filled):
             problem = "an identifier or free text: nearly every value is different"
         if not problem and (profile.too_many or len(values) > MAX_CATEGORIES):
-            problem = f"free text: more than {MAX_CATEGORIES} values"
-        return Draft(None, problem) if problem else Draft(labels)
+            kind = "codes with leading zeros" if profile.zero_filled else "free text"
+            problem = f"{kind}: more than {MAX_CATEGORIES} values"
+        note = "digits with leading zeros are taken as text: are they codes?"
+        return Draft(None, problem) if problem else Draft(labels, note * profile.zero_filled)
 
     cell_types: ClassVar[tuple[CellType, ...]] = ("digits", "true or false")
 
