@@ -315,7 +315,9 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
-    forecast = LoopForecast(workload, target.left_of(target.budget - learning.cost).rho)
+    forecast = LoopForecast(
+        workload, target.left_of(target.budget - learning.cost).rho_of_published
+    )
     foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
     return {
         "total_std": total_std(workload, forecast.rho, rows or 0),

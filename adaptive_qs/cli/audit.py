@@ -13,7 +13,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def audit(
     delta: float | None = None,
     rho: float | None = None,
     rows_per_person: RowsPerPerson | None = None,
+    weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     pairs: Annotated[
         int,
@@ -82,7 +83,7 @@ def audit(
         report = run_audit(
             described, spec, pairs, seed, rhos, steps,
             max_memory=max_memory, engine=engine, scheduler=scheduler,
-            rows_per_person=rows_per_person, neighbours=neighbours,
+            rows_per_person=rows_per_person, weigh=weigh, neighbours=neighbours,
         )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]

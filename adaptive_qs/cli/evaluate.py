@@ -369,6 +369,16 @@ Weights = Annotated[
         None,
     ),
 ]
+Weigh = Annotated[
+    str | None,
+    option(
+        "--weigh",
+        "KIND",
+        "What counts alike: rows, or persons, of whom one true row each is compared.",
+        None,
+        "what did in the release behind SYNTHETIC, or rows",
+    ),
+]
 Report = Annotated[
     Path | None,
     option(
@@ -440,6 +450,7 @@ def evaluate(
     rule: Rules = None,
     by: By = None,
     weights: Weights = None,
+    weigh: Weigh = None,
     target: Target = None,
     no_models: NoModels = False,
     repeats: Repeats = 5,
@@ -462,7 +473,7 @@ def evaluate(
     """
     if related is not None or related_synthetic is not None:
         related_tables.refuse_beside(
-            sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
+            sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by, weigh=weigh,
             target=target, control=control, release=release, report=report,
         )  # fmt: skip
         files = (true, synthetic), (related, related_synthetic)
@@ -504,6 +515,7 @@ def evaluate(
             rules=rule or (),
             by=by,
             weights=weights,
+            weigh=weigh,
             target=target,
             models=report is not None and not no_models,
             repeats=repeats,
