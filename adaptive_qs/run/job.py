@@ -300,9 +300,9 @@ class Job(Generic[W]):
         steps, begin, most = clock.steps("persons"), self._begin, unit.rows
         counted = count_persons(source, schema, most_bytes, steps, check_cells=unit.is_open)
         alike = unit.weigh != DEFAULT_WEIGH
+        if alike:
+            self._check_filled(counted.num_rows)
         if isinstance(unit, OpenUnit):
-            if alike:
-                self._check_filled(counted.num_rows)
             from adaptive_qs.learn.persons import learn_rows, tolerated
 
             mechanisms = self._begin()
@@ -314,13 +314,13 @@ class Job(Generic[W]):
         return FewRows.of_counted(source, schema, counted, most, most_bytes, steps, alike), begin
 
     def _check_filled(self, persons: int) -> None:
-        """Refuse persons, a private number, of whom each may get more rows than can be held, before
-        anything is spent on learning how many."""
-        most = persons * min(MOST_LEARNT, self.target.most_rows)
-        how = self._engine_options
+        """Refuse so many persons, a private number, that all rows made of theirs cannot be held,
+        before they are made, or anything is spent on learning how many."""
+        unit, how = self.target.unit, self._engine_options
+        rows = persons * (min(MOST_LEARNT, self.target.most_rows) if unit.is_open else unit.rows)
         for check in (how.check_rows, how.check_held if self.options.engine == "memory" else None):
             if check is not None:
-                check(most)
+                check(rows)
 
     def settled(self, begin: Begin) -> Self:
         """The same, protecting persons with the number of rows that was learnt when it was read."""
