@@ -50,6 +50,10 @@ class ResidualEstimate:
         mixed = (self.precision * self.values + precision * values) / total
         return ResidualEstimate(mixed, total)
 
+    def for_each(self, copies: int) -> ResidualEstimate:
+        """The same in rows of which each was counted so many times."""
+        return ResidualEstimate(self.values / copies, self.precision * copies**2)
+
 
 def uniform_reference(domain: Domain) -> tuple[Array, ...]:
     """The reference of the paper: every value of an attribute equally likely."""

@@ -20,7 +20,7 @@ from adaptive_qs.generate import DEFAULT_GENERATOR
 from adaptive_qs.loop import DEFAULT_RULE, LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
@@ -221,6 +221,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rows_per_person: rows of one person that count at most, where the schema names a ``person``
             column: a public number, or "auto" to learn one from the table with a part of the
             budget. The budget then protects a person with all rows.
+        weigh: a name of ``adaptive_qs.privacy.unit.WEIGH``: "rows" (default), or "persons", so that
+            each person counts as one row, by the average of theirs, in ``rows_per_person`` equal
+            parts.
         neighbours: a name of ``adaptive_qs.privacy.unit.NEIGHBOURS``: "add-remove" (default), or
             "replace" for tables of which the number of rows or persons is public.
         insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
@@ -270,6 +273,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         levels: str = LEVELS[0],
         learning_share: float = DEFAULT_SHARE,
         rows_per_person: RowsPerPerson | None = None,
+        weigh: str = DEFAULT_WEIGH,
         neighbours: str = DEFAULT_NEIGHBOURS,
         target: str | None = None,
         max_candidates: int | None = None,
@@ -299,6 +303,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.levels = levels
         self.learning_share = learning_share
         self.rows_per_person = rows_per_person
+        self.weigh = weigh
         self.neighbours = neighbours
         self.target = target
         self.max_candidates = max_candidates

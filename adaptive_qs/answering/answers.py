@@ -660,6 +660,9 @@ class Answers:
             mechanisms = self._begin()
             self._ledger = mechanisms.ledger
             sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
+            copies = self.target.unit.copies
+            if copies > 1:
+                sets = (answers.for_each(copies) for answers in sets)
             for batch in answer_batches(sets, self._schema, confidence, formulas):
                 done += batch.num_rows
                 report(done, total)

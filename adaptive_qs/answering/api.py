@@ -21,7 +21,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of, check_learnable
@@ -49,6 +49,7 @@ def plan(
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
     rows_per_person: RowsPerPerson | None = None,
+    weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     public_rows: int | None = None,
     progress: PhaseProgress | None = None,
@@ -73,7 +74,7 @@ def plan(
             whose rows span all differences of codes; other columns get one chosen for them.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt;
             the plan is then for the rest of it and as many codes as there can be.
-        rows_per_person, neighbours: as for :class:`~adaptive_qs.Synthesizer`.
+        rows_per_person, weigh, neighbours: as for :class:`~adaptive_qs.Synthesizer`.
         public_rows: about how many rows the table will have, as far as is public; compared with
             the budget.
         progress: called with a phase, steps done and steps in all.
@@ -132,6 +133,7 @@ def answer(
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
     rows_per_person: RowsPerPerson | None = None,
+    weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     engine: str = DEFAULT_ENGINE,
     temp_folder: str | Path | None = None,
@@ -157,8 +159,8 @@ def answer(
             pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
         workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases,
-            rows_per_person, neighbours, progress: as for :func:`plan`, but exactly one of epsilon,
-            rho and cost must be given.
+            rows_per_person, weigh, neighbours, progress: as for :func:`plan`, but exactly one of
+            epsilon, rho and cost must be given.
         engine, temp_folder, scheduler, learning_share, ledger, resume, anchor, unreviewed_schema,
             public_rows, beyond_limits: as for :class:`~adaptive_qs.Synthesizer`; what is learnt is
             spent by this call, and answers are kept in the ledger until they are written.

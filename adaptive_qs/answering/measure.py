@@ -7,7 +7,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -199,6 +199,11 @@ class SetAnswers:
     estimates: Array
     variances: Array
     first: int = 0
+
+    def for_each(self, copies: int) -> SetAnswers:
+        """The same answers where so many counted rows stand for one."""
+        estimates, variances = self.estimates / copies, self.variances / copies**2
+        return replace(self, estimates=estimates, variances=variances)
 
 
 def answer_sets(

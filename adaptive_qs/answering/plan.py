@@ -142,7 +142,8 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 class BatchPlan:
     """A mechanism chosen for a workload, without data, and what it promises at a privacy cost.
 
-    Every error is at the target's cost β and scales with 1/√β.
+    Every error is at the target's cost β and scales with 1/√β. It is in rows of what is published,
+    of which each may be counted several times (:attr:`~adaptive_qs.privacy.unit.Unit.copies`).
 
     Attributes:
         workload: what is to be answered.
@@ -206,7 +207,7 @@ class BatchPlan:
     def max_variance(self) -> tuple[float, bool]:
         """Largest variance of any answer (rows²), and whether it is exact or an upper bound."""
         value, exact = self.mechanism.largest_variance()
-        return value / self.target.cost, exact
+        return value / self.target.cost / self.target.unit.copies**2, exact
 
     @cached_property
     def forecast(self) -> Forecast:
@@ -222,7 +223,7 @@ class BatchPlan:
         return [(t.epsilon, t.cost, self._rmse(error, t.cost)) for t in targets]
 
     def _rmse(self, total_error: float, cost: float) -> float:
-        return math.sqrt(total_error / cost / self.queries)
+        return math.sqrt(total_error / cost / self.queries) / self.target.unit.copies
 
 
 def answers_limits(
@@ -329,7 +330,7 @@ class Batch:
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
         """What there is to say about the budget of the whole run."""
-        std = target.left_of(target.budget).cost ** -0.5
+        std = target.left_of(target.budget).cost ** -0.5 / target.unit.copies
         counted = "a count that gets all of it"
         return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
 

@@ -44,7 +44,7 @@ from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, ROWS, RowsPerPerson, Unit
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, RowsPerPerson, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits, check_learnable
 from adaptive_qs.run.tables import Served, Tables, measure, tables_limits
@@ -277,7 +277,8 @@ Publisher = Synthesis | Batch
 
 def _counting(unit: Unit) -> dict[str, Any]:
     """The unit as options of a run, of a schema that names the person column."""
-    return {"rows_per_person": unit.asked, "neighbours": unit.neighbours}
+    counting = {"rows_per_person": unit.asked, "weigh": unit.weigh}
+    return {**counting, "neighbours": unit.neighbours}
 
 
 @contextmanager
@@ -533,6 +534,7 @@ def audit(
     engine: str = DEFAULT_ENGINE,
     scheduler: Any = None,
     rows_per_person: RowsPerPerson | None = None,
+    weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; reads no private data.
@@ -556,8 +558,8 @@ def audit(
         max_memory: ceiling of the memory planned for, in bytes or as "3GB".
         engine: what counts, a name of ``adaptive_qs.table.engines.ENGINES``.
         scheduler: where it finds its workers, for engines that have such.
-        rows_per_person, neighbours: as for :class:`~adaptive_qs.Synthesizer`; where the schema
-            names a person column, tables differ by a person with all rows.
+        rows_per_person, weigh, neighbours: as for :class:`~adaptive_qs.Synthesizer`; where the
+            schema names a person column, tables differ by a person with all rows.
 
     Raises:
         InputError: the workload does not fit a budget or the mechanism, or there is no such
@@ -566,7 +568,7 @@ def audit(
     """
     rng = np.random.default_rng(seed)
     one_of("engine", engine, ENGINES)
-    unit = Unit.of(schema.person, rows_per_person, neighbours)
+    unit = Unit.of(schema.person, rows_per_person, neighbours, weigh)
     roomy: list[tuple[Publisher, float]] = []
     tight: list[tuple[Publisher, float]] = []
     for rho in rhos:

@@ -314,8 +314,8 @@ def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
-    forecast = LoopForecast(workload, target.left_of(target.budget - learning.cost).rho)
-    return foreseen_of(forecast, asked.public_rows)
+    left = target.left_of(target.budget - learning.cost)
+    return foreseen_of(LoopForecast(workload, left.rho_of_published), asked.public_rows)
 
 
 def foreseen_of(forecast: LoopForecast, rows: int | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.cli.related_tables import describes_pair, refuse_beside
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def audit(
     delta: float | None = None,
     rho: float | None = None,
     rows_per_person: RowsPerPerson | None = None,
+    weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     pairs: Annotated[
         int,
@@ -84,8 +85,10 @@ def audit(
     described: Any = RelatedSchema.load(schema) if both else Schema.load(schema, max_memory)
     options: dict[str, Any] = {"scheduler": scheduler, "rows_per_person": rows_per_person}
     if both:
-        refuse_beside(**options)
+        refuse_beside(**options, weigh=None if weigh == DEFAULT_WEIGH else weigh)
         options = {}
+    else:
+        options["weigh"] = weigh
     with io.progress_bars() as bars:
         steps = partial(bars, "audit")
         report = (audit_related if both else run_audit)(

@@ -369,6 +369,16 @@ Weights = Annotated[
         None,
     ),
 ]
+Weigh = Annotated[
+    str | None,
+    option(
+        "--weigh",
+        "KIND",
+        "What counts alike: rows, or persons, of whom one true row each is compared.",
+        None,
+        "what did in the release behind SYNTHETIC, or rows",
+    ),
+]
 Report = Annotated[
     Path | None,
     option(
@@ -440,6 +450,7 @@ def evaluate(
     rule: Rules = None,
     by: By = None,
     weights: Weights = None,
+    weigh: Weigh = None,
     target: Target = None,
     no_models: NoModels = False,
     repeats: Repeats = 5,
@@ -464,7 +475,7 @@ def evaluate(
     if both or related_tables.describes_both(true, schema):
         related_tables.refuse_beside(
             sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
-            weights=weights, target=target, control=control, release=release,
+            weights=weights, weigh=weigh, target=target, control=control, release=release,
         )  # fmt: skip
         files, models = (related, related_synthetic), (not no_models, repeats, seed)
         related_tables.evaluate(
@@ -507,6 +518,7 @@ def evaluate(
             rules=rule or (),
             by=by,
             weights=weights,
+            weigh=weigh,
             target=target,
             models=report is not None and not no_models,
             repeats=repeats,

@@ -16,7 +16,7 @@ from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
-from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, MOST_LEARNT
+from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, MOST_LEARNT
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
@@ -224,6 +224,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             f"one up to {MOST_LEARNT:,} from the table with a part of the budget.",
         ),
         _Entry(
+            "weigh",
+            "KIND",
+            "What counts alike: rows, or persons, so that each person is one row in everything "
+            "that is published: the average of theirs, made of --rows-per-person equal parts. "
+            f"(Default: {DEFAULT_WEIGH}.)",
+        ),
+        _Entry(
             "neighbours",
             "KIND",
             "Which tables the budget makes alike: add-remove, with and without one row or person, "
@@ -372,7 +379,7 @@ OF_ANSWERS = tuple(
 )
 """The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
 OF_PLAN = (
-    "epsilon", "delta", "rho", "cost", "learning_share", "rows_per_person", "neighbours",
+    "epsilon", "delta", "rho", "cost", "learning_share", "rows_per_person", "weigh", "neighbours",
     "target", "max_candidates", "max_cells", "max_memory", "jobs",
 )  # fmt: skip
 _KINDS = {

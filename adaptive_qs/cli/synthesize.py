@@ -295,7 +295,7 @@ def synthesize(
         io.warn(str(job.work.left_out))
 
     def tell() -> None:
-        scoring = job.work.scoring(run.public_rows)
+        scoring = job.work.scoring(run.counted_rows)
         if scoring.seconds >= LONG_PASS or job.work.left_out is not None:
             io.note(str(scoring))
         if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:

@@ -62,9 +62,16 @@ from adaptive_qs.evaluation.tables import (
 )
 from adaptive_qs.evaluation.values import ColumnValues, GroupMeans, column_values, group_means
 from adaptive_qs.evaluation.weights import Weighted, check_weights, weighted_errors
-from adaptive_qs.machine import PhaseProgress, StepProgress, plan_workers
+from adaptive_qs.machine import (
+    ROWS_SHARE,
+    PhaseProgress,
+    StepProgress,
+    memory_bytes,
+    plan_workers,
+)
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.pages.words import counted
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.encode import resolve_schema
@@ -244,6 +251,7 @@ def evaluate(
     rules: str | Rule | Iterable[str | Rule] = (),
     by: str | None = None,
     weights: str | None = None,
+    weigh: str | None = None,
     target: str | None = None,
     models: bool = False,
     repeats: int = 5,
@@ -272,6 +280,9 @@ def evaluate(
         by: a column within whose groups errors are given, each beside its chance level.
         weights: a column of numbers by which rows are weighted, such as a survey's: marginals and
             means are also compared with these weights, each table with its own.
+        weigh: what counts alike, a name of ``adaptive_qs.privacy.unit.WEIGH``; by default what did
+            in the release behind the table, where its statement is known, and rows otherwise. With
+            "persons" the true table is that of persons: one row of each, drawn from theirs.
         target: the column that models learn to predict.
         models: train models although there is no ``target``: the program proposes one.
         repeats: splits that models are trained and tested on.
@@ -310,6 +321,14 @@ def evaluate(
         check_weights(weights, described)
     file = synthetic if isinstance(synthetic, str | Path) else None
     promised = find_promise(release, file, described, max_memory)
+    if weigh is None:
+        weigh = DEFAULT_WEIGH if promised.statement is None else promised.statement.protects.weigh
+    check_weigh(weigh, described.person)
+    if weigh != DEFAULT_WEIGH:
+        true, control = (
+            None if table is None else _of_persons(table, described, max_memory)
+            for table in (true, control)
+        )
 
     def steps(phase: str) -> StepProgress | None:
         return None if progress is None else partial(progress, phase)
@@ -332,6 +351,8 @@ def evaluate(
     variation = tuple(total_variation(pair.domain, cliques, found) for cliques in sets.values())
     rows = row_checks(joint)
     said = list(limitations_of(counts, variation, rows))
+    if weigh != DEFAULT_WEIGH:
+        said.append(OF_PERSONS)
     utility = membership = None
     if models or target is not None:
         from adaptive_qs.evaluation.models import measure_utility  # slow to import
@@ -372,6 +393,24 @@ def evaluate(
         else group_errors(pair, described, by, marginals, threads, steps("groups")),
         None if weights is None else weighted_errors(pair, described, weights, marginals, threads),
     )
+
+
+OF_PERSONS = (
+    "persons weigh alike: of each person one true row was compared, drawn from theirs; the others "
+    "were not looked at"
+)
+
+
+def _of_persons(table: Any, schema: Schema, max_memory: int | str | None) -> Any:
+    """One row of each person: a sample of rows that weigh 1/k each, as large as a table of persons.
+
+    Raises:
+        InputError: the table lacks the person column.
+        ResourceExceeded: there are more persons than fit the memory.
+    """
+    from adaptive_qs.table.persons import FewRows  # few tables are of persons
+
+    return FewRows.of(table, schema, 1, int(memory_bytes(max_memory) * ROWS_SHARE))
 
 
 # What was left out of the measures, and what makes them uncertain.

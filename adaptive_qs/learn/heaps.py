@@ -84,24 +84,24 @@ class _Histograms:
         kinds = kinds_of(column.marks(points), column.patterns)
         return np.concatenate([rows, np.bincount(kinds, minlength=len(column.patterns) + 1)[:-1]])
 
-    def counted(self, noisy: Counts, noise_std: float) -> SpreadColumn:
-        """The column with what the noisy counts say."""
+    def counted(self, noisy: NDArray[np.float64], noise_std: float) -> SpreadColumn:
+        """The column with what the noisy counts say (rows of what is published)."""
         column = self.column
         if column.private_heaps is None:
             rows, endings = noisy[: self.points], noisy[self.points :]
             counted = Counted(
-                rows=tuple(rows.tolist()), endings=_with_rows(column.patterns, endings)
+                rows=tuple(map(round, rows.tolist())), endings=_with_rows(column.patterns, endings)
             )
             return column.model_copy(update={"counted": counted})
         heaps = self._found(noisy[: self.points], noise_std)
         counted = Counted(
-            rows=tuple(noisy[heaps].tolist()),
+            rows=tuple(map(round, noisy[heaps].tolist())),
             endings=found_endings(noisy[self.points :], self.moduli, noise_std),
         )
         values = column.heaps_at(heaps + self.first)
         return column.model_copy(update={"heaps": values, "counted": counted})
 
-    def _found(self, noisy: Counts, noise_std: float) -> Counts:
+    def _found(self, noisy: NDArray[np.float64], noise_std: float) -> Counts:
         """Positions of the points that stand out and share their code with others, ascending."""
         first, last = self.column.point_ends()
         alone = first[first == last] - self.first
@@ -118,7 +118,9 @@ def stands_out(cells: int, noise_std: float) -> float:
     return noise_std * math.sqrt(2 * math.log(max(cells, 1) / (2 * FALSE)))
 
 
-def found_endings(noisy: Counts, moduli: tuple[int, ...], noise_std: float) -> tuple[Ending, ...]:
+def found_endings(
+    noisy: NDArray[Any], moduli: tuple[int, ...], noise_std: float
+) -> tuple[Ending, ...]:
     """Endings that more rows have than equal shares of what is known of coarser ones.
 
     Args:
@@ -182,7 +184,10 @@ def learn_heaps(
         counts = each.counts(each.column.points_of(numbers[name]))
         requests.append(CountsRequest(event, counts))
     released = mechanisms.release_together(requests) if requests else []
+    copies = mechanisms.ledger.unit.copies
     return {
-        each.column.name: each.counted(noisy, math.sqrt(request.event.noise_variance))
+        each.column.name: each.counted(
+            noisy / copies, math.sqrt(request.event.noise_variance) / copies
+        )
         for each, request, noisy in zip(histograms, requests, released)
     }

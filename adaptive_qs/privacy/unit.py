@@ -33,6 +33,10 @@ from adaptive_qs.privacy.events import Cost, E, GaussianEvent, Purpose
 # persons, not of rows: one person changes one number of rows, by whatever much. It comes first, and
 # the ledger protects persons with the number learnt from then on.
 #
+# Where persons weigh alike, each has exactly K rows in the table that is counted: theirs, repeated.
+# A person changes it by K rows at most, as before, so nothing above changes. What is published is
+# divided by K: there a person is one row (:attr:`Unit.copies`).
+#
 # Proof: docs/proofs.md, section 11.
 
 
@@ -57,6 +61,16 @@ NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
 )
 """The kinds of neighbours that a run can be told."""
 
+Weigh = Literal["rows", "persons"]
+DEFAULT_WEIGH: Weigh = "rows"
+WEIGH: Mapping[str, str] = MappingProxyType(
+    {
+        DEFAULT_WEIGH: "every row that counts weighs 1",
+        "persons": "every person weighs 1, and each of k rows 1/k",
+    }
+)
+"""What weighs the same in everything that is counted, by the name that a run is told."""
+
 MOST_ROWS = 2**20
 """Of one person: with so many there is nothing but noise."""
 MOST_LEARNT = 1_000
@@ -64,6 +78,20 @@ MOST_LEARNT = 1_000
 AUTO: Literal["auto"] = "auto"
 """What a run is told where that number is to be learnt."""
 RowsPerPerson = int | Literal["auto"]
+_TOGETHER = "which together count as one row"
+
+
+def check_weigh(weigh: Any, person: str | None) -> None:
+    """Refuse a name that is none of ``WEIGH``, and persons where no column tells whose a row is.
+
+    Raises:
+        InputError: it is such a name.
+    """
+    if one_of("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
+        raise InputError(
+            "weigh is 'persons', and the schema names no person column: add \"person\", the name "
+            "of the column that tells whose a row is, or leave it out"
+        )
 
 
 @dataclass(frozen=True)
@@ -77,24 +105,30 @@ class Unit:
         related: None for one table. In two related ones ``person`` is the key of the parents, who
             are protected with all their children: "parents" for measurements of the rows of
             parents, of which each has one, and "children" for those of children.
+        weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
+            is counted, and is one row in what is published.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
     related: Literal["parents", "children"] | None = None
+    weigh: Weigh = DEFAULT_WEIGH
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     @staticmethod
-    def of(person: str | None, rows_per_person: Any, neighbours: Any) -> Unit:
+    def of(
+        person: str | None, rows_per_person: Any, neighbours: Any, weigh: Any = DEFAULT_WEIGH
+    ) -> Unit:
         """The unit that a schema and the options of a run name.
 
         Raises:
             InputError: there is a person column without a number of rows, or the other way
-                round, or one of the values is none.
+                round, persons are to weigh alike without one, or one of the values is none.
         """
         one_of("neighbours", neighbours, NEIGHBOURS)
+        check_weigh(weigh, person)
         if (person is None) != (rows_per_person is None):
             raise InputError(
                 'rows-per-person was given, and the schema names no person column: add "person", '
@@ -106,11 +140,11 @@ class Unit:
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)
         if isinstance(rows_per_person, str) and rows_per_person == AUTO:
-            return OpenUnit(person, neighbours=kind)
+            return OpenUnit(person, neighbours=kind, weigh=weigh)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
             raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
-        return Unit(person, rows, kind)
+        return Unit(person, rows, kind, weigh=weigh)
 
     def __post_init__(self) -> None:
         """Rows of nobody are not grouped."""
@@ -120,6 +154,8 @@ class Unit:
             raise ValueError("related tables without a key")
         if self.related == "parents" and self.rows > 1:
             raise ValueError("a parent has one row")
+        if self.weigh != DEFAULT_WEIGH and (self.person is None or self.related is not None):
+            raise ValueError("persons that weigh alike, and there are none")
 
     @property
     def is_open(self) -> bool:
@@ -135,6 +171,11 @@ class Unit:
     def group(self) -> int:
         """Most rows by which the tables that are measured differ, for neighbouring tables."""
         return self.rows * NEIGHBOURS[self.neighbours].steps
+
+    @property
+    def copies(self) -> int:
+        """How many rows of the table that is counted stand for one row of what is published."""
+        return 1 if self.weigh == DEFAULT_WEIGH else self.rows
 
     @property
     def noun(self) -> str:
@@ -170,6 +211,9 @@ class Unit:
         if self.related == "children":
             child = "child counts" if self.rows == 1 else "children count"
             return f"{self.protected}, of which at most {self.rows:,} {child}"
+        if self.weigh != DEFAULT_WEIGH:
+            parts = "" if self.rows == 1 else f", in {self.rows:,} equal parts"
+            return f"{self.protected}, {_TOGETHER}{parts}"
         return f"{self.protected}, of which at most {self.rows:,} count{'s' * (self.rows == 1)}"
 
     @property
@@ -220,6 +264,11 @@ class OpenUnit(Unit):
         return True
 
     @property
+    def copies(self) -> int:
+        """One, as all else is planned."""
+        return 1
+
+    @property
     def asked(self) -> RowsPerPerson:
         """That it be learnt."""
         return AUTO
@@ -227,6 +276,9 @@ class OpenUnit(Unit):
     @property
     def name(self) -> str:
         """What is protected, in words, with what is known of the number of rows that count."""
+        if self.weigh != DEFAULT_WEIGH:
+            parts = f"in as many equal parts as is learnt, {MOST_LEARNT:,} at most"
+            return f"{self.protected}, {_TOGETHER}, {parts}"
         return f"{self.protected}, of which as many count as is learnt, {MOST_LEARNT:,} at most"
 
     def priced(self, event: E) -> E:
@@ -245,7 +297,7 @@ class OpenUnit(Unit):
 
     def known(self, rows: int) -> Unit:
         """The unit once the number is known."""
-        return Unit(self.person, rows, self.neighbours)
+        return Unit(self.person, rows, self.neighbours, weigh=self.weigh)
 
 
 ROWS = Unit()

@@ -128,7 +128,7 @@ _OF_ONE_COLUMN: tuple[Kind, ...] = ("values", "heaps")
 """Kinds of facts that are paid for column by column."""
 _SAYS: dict[Kind, str] = {
     "persons": "how many persons have how many rows, with noise, and from it how many of a person "
-    "count at most",
+    "count",
     "rows": "the number of rows, with noise",
     "selections": "which marginals are measured: {} noisy choices",
     "heaps": _HEAPS,
@@ -278,8 +278,8 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
         add("columns", "what the page says of the data: " + ", ".join(schema.about), basis)
     if schema.person is not None:
         text = (
-            "that this column tells whose a row is, by which rows above the stated number of one "
-            "person are left out; its cells are not released"
+            "that this column tells whose a row is, which decides how often it counts; its cells "
+            "are not released"
         )
         add("ignored", text, basis, schema.person)
     if schema.ignore:

@@ -26,6 +26,7 @@ from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, Wish
 from adaptive_qs.release.facts import TABLES
@@ -135,11 +136,13 @@ class Release(Bundle):
         ledger = mechanisms.ledger
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
-        model = result.model
-        charged = ledger.unit.group**2
-        rounds = tuple(_round_record(past, model.domain, charged) for past in result.rounds)
+        model, unit = result.model, ledger.unit
+        rounds = tuple(_round_record(past, model.domain, unit) for past in result.rounds)
+        estimates = model.estimates
+        if unit.copies > 1:
+            estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
-            **stated(events, schema, TABLES, stamp, ledger.unit),
+            **stated(events, schema, TABLES, stamp, unit),
             rho=rho,
             epsilon=epsilon,
             delta=delta,
@@ -153,7 +156,7 @@ class Release(Bundle):
             resolutions=resolutions_of(rounds, model.domain),
         )
         return cls(
-            manifest, schema, workload, model.estimates, model.reference, rounds, events,
+            manifest, schema, workload, estimates, model.reference, rounds, events,
             model.domain.groupings, result.strategies,
         )  # fmt: skip
 
@@ -496,18 +499,19 @@ def chosen_seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else natural_number("the seed", seed)
 
 
-def _round_record(past: Round, domain: Domain, charged: int) -> RoundRecord:
-    """A round, ``charged`` so many times what it costs for one row."""
+def _round_record(past: Round, domain: Domain, unit: Unit) -> RoundRecord:
+    """A round, at what it costs the unit, in rows of what is published."""
+    charged, copies = unit.group**2, unit.copies
     return RoundRecord(
         clique=domain.clique_names(past.clique),
         groups=domain.shape(past.clique),
         noise_variances=tuple(
-            (domain.clique_names(residual), domain.shape(residual), variance)
+            (domain.clique_names(residual), domain.shape(residual), variance / copies**2)
             for residual, variance in past.measured.items()
         ),
         rho_selecting=past.budget.selecting * charged,
         rho_measuring=past.budget.measuring * charged,
-        moved=past.moved,
-        expected=past.expected,
+        moved=past.moved / copies,
+        expected=past.expected / copies,
         rescored=past.rescored,
     )

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, positive_integer, shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 
@@ -31,6 +31,7 @@ class RunOptions:
     cost: float | None = None
     learning_share: float = DEFAULT_SHARE
     rows_per_person: RowsPerPerson | None = None
+    weigh: str = DEFAULT_WEIGH
     neighbours: str = DEFAULT_NEIGHBOURS
     insecure_seed: int | None = None
     ledger: str | Path | None = None
@@ -77,6 +78,15 @@ class RunOptions:
     def budgeted(self) -> bool:
         """Whether a budget is given."""
         return any(value is not None for value in (self.epsilon, self.rho, self.cost))
+
+    @property
+    def counted_rows(self) -> int | None:
+        """About how many rows are counted, as far as is public: with persons who weigh alike,
+        ``public_rows`` are persons."""
+        rows, number = self.public_rows, self.rows_per_person
+        if rows is None or self.weigh == DEFAULT_WEIGH or not isinstance(number, int):
+            return rows
+        return rows * number
 
     @property
     def insecure(self) -> bool:

@@ -257,6 +257,15 @@ class PrivacyTarget:
         steps = NEIGHBOURS[self.unit.neighbours].steps
         return int(math.sqrt(self.rho * (1 - SLACK) / (MIN_COST / 2)) / steps)
 
+    @property
+    def rho_of_published(self) -> float:
+        """ρ for one row of what is published, of which :attr:`Unit.copies` are counted.
+
+        What is measured at it has the noise, in such rows, of what is measured of the copies at ρ
+        for one row.
+        """
+        return self.rho * self.unit.copies**2
+
     def left_of(self, remaining: Cost) -> Self:
         """The same promise, with what measurements of single rows may cost where this much of the
         whole budget is left."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import one_of
@@ -17,7 +18,7 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.unit import MOST_LEARNT, OpenUnit, Unit
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, OpenUnit, Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
@@ -301,12 +302,16 @@ class Job(Generic[W]):
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
         steps, begin, most = clock.steps("persons"), self._begin, unit.rows
         counted = count_persons(source, schema, most_bytes, steps, check_cells=unit.is_open)
+        alike = unit.weigh != DEFAULT_WEIGH
+        if alike:
+            self._check_filled(counted.num_rows)
         if isinstance(unit, OpenUnit):
             from adaptive_qs.learn.persons import learn_rows, tolerated
 
             most = most_learnt(self.target)
             all_rows = FewRows.of_counted(source, schema, counted.slice(0, 0), most, most_bytes)
-            number = int(counted["rows"].to_numpy().clip(max=most).sum())
+            held = counted["rows"].to_numpy().clip(max=most)
+            number = most * held.size if alike else int(held.sum())
             ready = made_ready(self.options.engine, all_rows, number, schema.widest_domain(), how)
             how = opened.enter_context(ready)
             mechanisms = self._begin()
@@ -315,7 +320,17 @@ class Job(Generic[W]):
             cost, rows = unit.for_rows(self.learning.persons), counted["rows"].to_numpy()
             most = learn_rows(unit, rows, mechanisms, cost, few, most)
             begin = _begun(mechanisms)
-        return FewRows.of_counted(source, schema, counted, most, most_bytes, steps), begin, how
+        few_rows = FewRows.of_counted(source, schema, counted, most, most_bytes, steps, alike)
+        return few_rows, begin, how
+
+    def _check_filled(self, persons: int) -> None:
+        """Refuse so many persons, a private number, that all rows made of theirs cannot be held,
+        before they are made, or anything is spent on learning how many."""
+        unit, how = self.target.unit, self._engine_options
+        rows = persons * (most_learnt(self.target) if unit.is_open else unit.rows)
+        for check in (how.check_rows, how.check_held if self.options.engine == "memory" else None):
+            if check is not None:
+                check(rows)
 
     def settled(self, begin: Begin) -> Self:
         """The same, protecting persons with the number of rows that was learnt when it was read."""
@@ -343,12 +358,16 @@ class Job(Generic[W]):
 
     @property
     def _engine_options(self) -> EngineOptions:
-        limits, options = self.work.limits, self.options
+        limits, options, unit = self.work.limits, self.options, self.target.unit
+        what = "the table"
+        if unit.weigh != DEFAULT_WEIGH:
+            each = f"up to {MOST_LEARNT:,}" if unit.is_open else f"{unit.rows:,}"
+            what = f"the table, with {each} rows for each person,"
         return EngineOptions(
             workers=limits.workers,
             rows_bytes=limits.rows_bytes,
-            check_rows=limits.check_countable,
-            check_held=limits.check_rows,
+            check_rows=partial(limits.check_countable, what=what),
+            check_held=partial(limits.check_rows, what=what),
             temp_folder=options.temp_folder,
             scheduler=options.scheduler,
         )
@@ -398,7 +417,9 @@ def budget_of(
         InputError: the budget is out of range, or too small to learn from, or a person column and
             the number of rows that count do not go together.
     """
-    unit = unit or Unit.of(schema.person, options.rows_per_person, options.neighbours)
+    unit = unit or Unit.of(
+        schema.person, options.rows_per_person, options.neighbours, options.weigh
+    )
     if not (schema.open_columns or unit.is_open):
         return budget(None).protecting(unit), Learning()
     from adaptive_qs.learn.persons import counting_cost

@@ -16,7 +16,7 @@ from adaptive_qs.loop import DEFAULT_RULE, LEVELS
 from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import Part
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.privacy.unit import Unit
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, Unit
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
@@ -86,6 +86,8 @@ class RelatedJob:
                 'rows-per-person was given for related tables, whose schema has "most_children": '
                 "leave it out"
             )
+        if options.weigh != DEFAULT_WEIGH:
+            raise InputError("weigh was given for related tables, which count rows: leave it out")
         if options.target is not None:
             raise InputError("target was given for related tables: leave it out")
         of_parents, of_children = _marginals(schema, workload)

@@ -97,7 +97,7 @@ class Tables:
         workload: the marginals that matter, as far as they are looked at.
         reference: "product" or "uniform"; see :class:`LoopSettings`.
         limits: ceilings of memory and threads.
-        rho: what learning leaves of the budget.
+        rho: what learning leaves of the budget, for one row of what is published.
         rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
         generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
@@ -154,7 +154,7 @@ class Tables:
         return LoopForecast(self.workload, self.rho, self.loop)
 
     def scoring(self, rows: int | None) -> ScoringForecast:
-        """What a scoring pass takes, with about so many rows as far as is public."""
+        """What a scoring pass takes, with about so many rows counted as far as is public."""
         return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
@@ -219,7 +219,7 @@ def tables_job(
         served = Served.of(workload, domain)
         if served is not None:
             check_learnable(served.queries, schema)
-        rho = share * left.rho
+        rho = share * left.rho_of_published
         return Tables(marginals, fill, limits, rho, rule, generator, levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
@@ -250,8 +250,8 @@ def scoring_forecast(workload: Workload, options: RunOptions) -> ScoringForecast
     try:
         limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
     except ResourceExceeded:
-        return ScoringForecast.of(workload, options.public_rows)
-    return ScoringForecast.of(workload, options.public_rows, limits.kept_cells)
+        return ScoringForecast.of(workload, options.counted_rows)
+    return ScoringForecast.of(workload, options.counted_rows, limits.kept_cells)
 
 
 def tables_limits(

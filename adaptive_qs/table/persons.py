@@ -1,4 +1,5 @@
-"""At most so many rows of each person: the rest is left out before anything counts the rows."""
+"""At most, or exactly, so many rows of each person: others are left out, or some repeated, before
+anything counts the rows."""
 
 from __future__ import annotations
 
@@ -36,6 +37,10 @@ from adaptive_qs.table.schema import Schema
 # look random, no kind of row is preferred over all persons. With a person more, the kept table has
 # at most K rows more, and all others as they were.
 #
+# Where persons weigh alike, a person with k rows has each of them ⌊K/k⌋ times, and the K mod k
+# whose marks are smallest once more: K rows in all. For more than K rows that is the same rule. On
+# average over marks each row is there K/k times.
+#
 # Persons are compared exactly, by the text of their cells without blanks around it: two that were
 # taken for one would share its K rows, and one of them could change all that is kept of the other.
 # Two rows of one person with other cells and the same hash of 64 bits count as equal: then their
@@ -57,13 +62,13 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, repr=False)
 class FewRows:
-    """A table with at most so many rows of each person, and without the column that tells whose
-    they are; see :class:`~adaptive_qs.table.read.Rows`.
+    """A table with at most, or exactly, so many rows of each person, and without the column that
+    tells whose they are; see :class:`~adaptive_qs.table.read.Rows`.
 
     Attributes:
         source: the private table.
         schema: names the person column; its bins and values may still have to be learnt.
-        kept: which rows are kept.
+        kept: which rows are kept, and how often.
     """
 
     source: Any
@@ -78,17 +83,19 @@ class FewRows:
         most: int,
         most_bytes: int,
         progress: StepProgress | None = None,
+        exactly: bool = False,
     ) -> Self:
         """Decide which rows are kept.
 
         The table is read once for the number of rows of each person, and once more for the rows of
-        those who have too many, if there are such.
+        those of whom some are kept more often than others, if there are such.
 
         Args:
             source, schema: as above.
             most: rows of each person that are kept.
             most_bytes: memory for it.
             progress: reports the reading.
+            exactly: whether persons with fewer rows have theirs repeated, up to so many.
 
         Raises:
             DataError: the table is coded, does not fit the schema, or has a row of nobody.
@@ -96,7 +103,7 @@ class FewRows:
                 the memory.
         """
         counted = count_persons(source, schema, most_bytes, progress)
-        return cls.of_counted(source, schema, counted, most, most_bytes, progress)
+        return cls.of_counted(source, schema, counted, most, most_bytes, progress, exactly)
 
     @classmethod
     def of_counted(
@@ -107,22 +114,29 @@ class FewRows:
         most: int,
         most_bytes: int,
         progress: StepProgress | None = None,
+        exactly: bool = False,
     ) -> Self:
         """The same, given what :func:`count_persons` found."""
-        check = partial(_check_bytes, most_bytes)
-        many = counted.filter(pc.greater(counted["rows"], most))
-        check((pc.sum(many["rows"]).as_py() or 0) * ROW_BYTES)
-        names = pa.concat_arrays([*many["person"].chunks, pa.array([], pa.string())])
-        places, marks = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-        if len(names):
-            hashes = _hashed(names)
+        differ = pc.not_equal if exactly else pc.greater
+        changed = counted.filter(differ(counted["rows"], most))
+        rows = changed["rows"].to_numpy().astype(np.int64)
+        uneven = most % rows > 0
+        order = np.argsort(~uneven, kind="stable")
+        rows, places, marks = rows[order], [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+        names = pa.concat_arrays([*changed["person"].chunks, pa.array([], pa.string())])
+        names = names.take(pa.array(order))
+        extra = most % rows[: int(uneven.sum())]
+        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * ROW_BYTES)
+        if extra.size:
+            few = names[: extra.size]
+            hashes = _hashed(few)
             with _opened(source, schema) as whole:
                 for chunk, whose in _chunks(whole, schema, schema.names, progress):
-                    of, theirs = _marked(schema, chunk, whose, names, hashes)
+                    of, theirs = _marked(schema, chunk, whose, few, hashes)
                     places.append(of[of >= 0])
                     marks.append(theirs)
-        kept = Kept.of(names, np.concatenate(places), np.concatenate(marks), most)
-        return cls(source, schema, kept)
+        found = np.concatenate(places), np.concatenate(marks)
+        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
@@ -153,13 +167,16 @@ class FewRows:
         places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
         for chunk, whose in _chunks(whole, schema, schema.names):
             columns = tuple(chunk.columns[place] for place in places)
-            if len(kept.names):
-                of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
-                keeping = of < 0
-                keeping[~keeping] = kept.taken(of[of >= 0], marks, left, whole.label)
-                rows = np.flatnonzero(keeping)
-                columns = tuple(_taken(cells, rows) for cells in columns)
-            yield replace(chunk, columns=columns)
+            if not len(kept.names):
+                yield replace(chunk, columns=columns)
+                continue
+            of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
+            uneven, times = kept.is_uneven(of), np.where(of < 0, 1, kept.times[of])
+            times[uneven] += kept.taken(of[uneven], marks, left, whole.label)
+            rows = np.repeat(np.arange(of.size), times)
+            for first in range(0, max(rows.size, 1), max(of.size, 1)):  # none is larger than before
+                some = rows[first : first + of.size]
+                yield replace(chunk, columns=tuple(_taken(cells, some) for cells in columns))
 
 
 def count_persons(
@@ -287,25 +304,42 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Kept:
-    """How many of the equal rows of each person with too many are kept; private.
+    """How often the rows of persons with too many or too few are kept; private.
 
     Attributes:
         most: rows of each person.
-        names: these persons.
-        hashes: shape (persons,), of their names.
-        equal: a person's place and the mark of the cells, for all rows that are equal.
-        quotas: shape (equal,), how many of these rows are kept.
+        names: these persons, first those of whom some rows are kept more often than others.
+        times: shape (persons,), how often each of their rows is kept at least.
+        hashes: shape (uneven persons,), of the names of those who come first.
+        equal: such a person's place and the mark of the cells, for all rows that are equal.
+        quotas: shape (equal,), how many of these rows are kept once more.
     """
 
     most: int
     names: pa.StringArray
+    times: Places
     hashes: Marks
     equal: pd.MultiIndex
     quotas: Places
 
     @classmethod
-    def of(cls, names: pa.StringArray, places: Places, marks: Marks, most: int) -> Self:
-        """Keep ``most`` rows of each person, given whose each row is and the mark of its cells."""
+    def of(
+        cls,
+        names: pa.StringArray,
+        times: Places,
+        extra: Places,
+        places: Places,
+        marks: Marks,
+        most: int,
+    ) -> Self:
+        """Keep the rows with the smallest marks once more.
+
+        Args:
+            names, times, most: as above.
+            extra: shape (uneven persons,), how many these are.
+            places: whose each row is of those.
+            marks: of the cells of each.
+        """
         order = np.lexsort((marks, places))
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
@@ -313,14 +347,18 @@ class Kept:
         own = _mixed(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
         order = np.lexsort((own, places))
         chosen = np.empty(places.size, dtype=np.int64)
-        chosen[order] = _rank(_is_new(places[order])) < most
+        chosen[order] = _rank(_is_new(places[order])) < extra[places[order]]
         ends = pairwise([*starts.tolist(), places.size])
         quotas = np.array([chosen[start:end].sum() for start, end in ends], dtype=np.int64)
-        return cls(most, names, _hashed(names), equal, quotas)
+        return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
+
+    def is_uneven(self, places: Places) -> NDArray[np.bool_]:
+        """Whether rows of these persons, -1 for none, are kept more often than others of theirs."""
+        return (places >= 0) & (places < self.hashes.size)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
-        """Which of some rows of these persons are kept; ``left`` counts down what is still kept of
-        equal rows.
+        """Which of some rows of these persons are kept once more; ``left`` counts down how many
+        equal rows still are.
 
         Raises:
             DataError: there was no such row before.
@@ -353,9 +391,9 @@ def _marked(
     schema: Schema, chunk: Chunk, whose: Whose, names: pa.StringArray, hashes: Marks
 ) -> tuple[Places, Marks]:
     """For each row where its person is among these, -1 for nowhere; and the marks of the rows of
-    those who are."""
+    those who have a hash."""
     places = whose.among(names)
-    rows = np.flatnonzero(places >= 0)
+    rows = np.flatnonzero((places >= 0) & (places < hashes.size))
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
         codes = _codes(column, _taken(cells, rows), chunk.file)

@@ -31,6 +31,18 @@ def test_a_table_of_persons(persons):
     assert json.loads(told.out)["workload_error"]["mean_l1"] < 2  # the person column is set aside
 
 
+def test_persons_may_weigh_alike(persons):
+    """The true table that it is compared with is one of persons then, as the statement says."""
+    alike = ["--rows-per-person", "6", "--weigh", "persons"]
+    told = f"{PERSON}, which together count as one row, in 6 equal parts"
+    assert told in done(persons(*BASE, *alike, "--out", "o.csv")).out
+    compared = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
+    assert "one true row was compared" in done(persons(*compared)).out
+    assert "one true row was compared" not in done(persons(*compared, "--weigh", "rows")).out
+    asked = ["--schema", "s.json", "--epsilon", "1", *alike, "--rows", "20", "--json"]
+    assert json.loads(done(persons("plan", *asked)).out)["unit"] == told
+
+
 def test_the_number_of_rows_may_be_learnt(persons):
     learnt = ["--rows-per-person", "auto", "--release", "r.zip"]
     told = done(persons(*BASE, *learnt)).out
