@@ -19,6 +19,7 @@ SCHEMA = {
     ],
 }
 AUDIT = ["audit", "--schema", "s.json", "--pairs", "4"]
+ONE_PAIR = [*AUDIT[:-1], "1"]
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_clean_audit(run):
     assert told["runs"] == 16
     assert 0 < told["moved"] <= told["draws"]
     assert all(check["made"] > 0 and check["failed"] == 0 for check in told["checks"])
-    code, out, err = run(*AUDIT)
+    code, out, err = run(*ONE_PAIR)
     assert (code, err) == (0, "")
     assert out.startswith("Nothing found.")
     assert "outputs equal to the last byte" in out
@@ -64,7 +65,7 @@ def test_a_clean_audit(run):
 
 
 def test_the_same_seed_gives_the_same_audit(run):
-    first, second, other = (run(*AUDIT, "--json", "--seed", seed) for seed in (1, 1, 2))
+    first, second, other = (run(*ONE_PAIR, "--json", "--seed", seed) for seed in (1, 1, 2))
     assert first == second
     assert first != other
 

@@ -115,7 +115,7 @@ class audited:  # noqa: N801  (a decorator)
 @audited
 def replay() -> AuditReport:
     """Neighbouring tables and frozen noise: requests, sensitivities and bytes."""
-    return audit(SCHEMA, 2, 6 * len(KINDS), sample_every=10**6)
+    return audit(SCHEMA, 2, 4 * len(KINDS), sample_every=10**6)
 
 
 @audited

@@ -571,22 +571,34 @@ def every_form(folder: Folders) -> Iterator[str]:
     }
     for what, frame in frames.items():
         yield from (f"{what}: {fault}" for fault in _told_apart(folder, frame, frame[:-1]))
+    neighbours = {}
     for what, row in {**STRANGE, **REFUSABLE}.items():
         more = objects.astype(object)
         more.loc[len(more)] = row
-        faults = _told_apart(folder, objects, more.astype(object), what in REFUSABLE)
-        yield from (f"objects, and a row of {what}: {fault}" for fault in faults)
+        neighbours[f"a row of {what}"] = more.astype(object)
+    refusable = {f"a row of {what}" for what in REFUSABLE}
+    for fault in _all_told_apart(folder, objects, neighbours, refusable):
+        yield f"objects, and {fault}"
 
 
-def _told_apart(folder: Folders, here: Any, there: Any, may_refuse: bool = False) -> Iterator[str]:
+def _told_apart(folder: Folders, here: Any, there: Any) -> Iterator[str]:
+    return _all_told_apart(folder, here, {"its neighbour": there}, set())
+
+
+def _all_told_apart(
+    folder: Folders, here: Any, neighbours: dict[str, Any], refusable: set[str]
+) -> Iterator[str]:
+    """Each neighbour against one recorded run, but for those that are refused where they may."""
     for entry in ("Synthesizer.fit", "answer"):
         recorded = watch(entry, here, folder(), TYPES, 1)
         if recorded.error is not None:
             yield f"{entry}: ended by {recorded.error!r}"
-        other = watch(entry, there, folder(), TYPES, 1, recorded.calls)
-        if may_refuse and isinstance(other.error, DataError) and not other.handed:
-            continue
-        yield from (f"{entry}: {fault}" for fault in _differences(recorded, other, True))
+        for what, there in neighbours.items():
+            other = watch(entry, there, folder(), TYPES, 1, recorded.calls)
+            if what in refusable and isinstance(other.error, DataError) and not other.handed:
+                continue
+            faults = _differences(recorded, other, True)
+            yield from (f"{what}: {entry}: {fault}" for fault in faults)
 
 
 FRAMES = {
