@@ -17,7 +17,7 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import at_resolution, counted, first_of
+from adaptive_qs.pages.words import at_resolution, counted, first_of, short
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import check_formulas
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.loop.forecast import LoopForecast
+    from adaptive_qs.loop.measure import Strategies
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.table.schema import Schema
+    from adaptive_qs.workload.file import WorkloadSpec
     from adaptive_qs.workload.limit import LeftOut
     from adaptive_qs.workload.workload import Workload
 
@@ -297,29 +299,44 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     return ("cells", text)
 
 
-def tables_of(schema: Schema, workload: Workload, asked: RunOptions) -> dict[str, Any]:
+def tables_of(
+    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: RunOptions
+) -> dict[str, Any]:
     """What `synthesize` would make of a workload with the same budget.
+
+    Args:
+        schema: the public schema.
+        spec: the workload as it was given.
+        workload: its marginals, as far as they are looked at.
+        asked: the options of the run.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
         less; ``unconnected``, columns that it will likely leave independent of all others (None
         without rows, or where no combination is asked for, or too many); ``least_rows``, about how
         many rows each column takes not to be (None likewise); ``resolutions``, the combinations
-        that it will likely measure, each with the groups of codes of its columns (None likewise).
+        that it will likely measure, each with the groups of codes of its columns (None likewise);
+        ``strategies``, the columns that it will measure by other queries than their cells, each
+        with the number of them and the noise that its cells get, relative to that of counting them.
     """
     from adaptive_qs.loop.forecast import LoopForecast
+    from adaptive_qs.loop.measure import CELLS_ALONE
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
+    from adaptive_qs.run.tables import Served
 
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
     left = target.left_of(target.budget - learning.cost)
-    return foreseen_of(LoopForecast(workload, left.rho_of_published), asked.public_rows)
+    served = Served.of(spec, workload.domain)
+    strategies = CELLS_ALONE if served is None else served.strategies
+    forecast = LoopForecast(workload, left.rho_of_published)
+    return foreseen_of(forecast, strategies, asked.public_rows)
 
 
-def foreseen_of(forecast: LoopForecast, rows: int | None) -> dict[str, Any]:
-    """The same of a forecast, for a table of about so many rows."""
+def foreseen_of(forecast: LoopForecast, strategies: Strategies, rows: int | None) -> dict[str, Any]:
+    """The same of a forecast and of strategies, for a table of about so many rows."""
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
@@ -329,6 +346,14 @@ def foreseen_of(forecast: LoopForecast, rows: int | None) -> dict[str, Any]:
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
         "resolutions": foreseen and [one._asdict() for one in foreseen],
+        "strategies": [
+            {
+                "column": workload.domain.names[i],
+                "queries": len(strategy.integers),
+                "cell_noise": strategy.cell_noise,
+            }
+            for i, strategy in sorted(strategies.items())
+        ],
     }
 
 
@@ -393,6 +418,16 @@ def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
         "resolution",
         f"{text}, {len(fine):,} over all codes and {len(some):,} over groups: {first_of(some, 4)}",
     )
+
+
+def strategies_line(found: Mapping[str, Any]) -> io.Row:
+    """Which single columns would be measured by other queries than their cells, for people."""
+    some = [
+        f"{short(one['column'])} by {counted(one['queries'], 'query', 'queries')} "
+        f"(cells {io.excess(one['cell_noise'] - 1)} noisier)"
+        for one in found["strategies"]
+    ]
+    return ("strategies", f"for what the workload asks of single columns: {first_of(some, 4)}")
 
 
 # `answer DATA`: all queries of a workload, with a standard error for each.

@@ -18,6 +18,7 @@ from adaptive_qs.cli.answer import (
     resolution_line,
     rmse_words,
     scoring_of,
+    strategies_line,
     tables_line,
     tables_of,
     tell_limits,
@@ -98,12 +99,14 @@ def plan(
                 raise
             planned, doubts = error, ()
         looked, left_out = looked_at(spec, described.widest_domain(), run)
-    tables = tables_of(described, looked, run) if run.budgeted else None
+    tables = tables_of(described, spec, looked, run) if run.budgeted else None
     scoring, scored = scoring_of(looked, left_out, run)
     lines = [scored]
     if scoring["target"] is not None:
         lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
     if tables is not None:
+        if tables["strategies"]:
+            lines.insert(0, strategies_line(tables))
         if tables["resolutions"] is not None:
             lines.insert(0, resolution_line(looked, tables))
         lines.insert(0, tables_line(len(looked.domain), tables))
@@ -181,7 +184,7 @@ def _plan_related(
     for (name, part, of_budget), rows in zip(parts, numbers):
         work = part.work
         flag = "--rows" if name == "parents" else "--related-rows"
-        tables = foreseen_of(work.forecast, rows)
+        tables = foreseen_of(work.forecast, work.strategies, rows)
         scoring, scored = scoring_of(work.workload, work.left_out, replace(run, public_rows=rows))
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
         found[name] = {
@@ -198,6 +201,8 @@ def _plan_related(
         lines.append(tables_line(len(work.workload.domain), tables, flag))
         if tables["resolutions"] is not None:
             lines.append(resolution_line(work.workload, tables))
+        if tables["strategies"]:
+            lines.append(strategies_line(tables))
         lines.append(scored)
     most, stds = described.most_children, {}
     for number in sorted({1, (most + 1) // 2, most, min(2 * most, MOST_CHILDREN)}):

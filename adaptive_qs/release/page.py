@@ -478,6 +478,10 @@ def release_page(bundle: Bundle) -> str:
         total_std=math.sqrt(1 / model.precision(())),
         parts=budget_parts(manifest),
         columns=columns,
+        by_queries=[
+            (columns[i].declared.name, len(strategy.integers))
+            for i, strategy in sorted(bundle.strategies.items())
+        ],
         cards=[(columns[i], error_bars(columns[i].declared, model, i)) for i in shown],
         marginals=measured[:MARGINALS_SHOWN],
         measured=len(measured),

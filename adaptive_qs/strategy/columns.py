@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -98,6 +99,13 @@ class ColumnStrategy:
         """Covariance of the estimated residual at an equivalent variance of 1, shape (n, n): in
         place of I − 11ᵀ/n, with the same trace."""
         return self.factor.covariance / self.cost
+
+    @property
+    def cell_noise(self) -> float:
+        """Standard error of a cell, in the mean of its square, relative to that of counting the
+        cells at the same ρ."""
+        n = self.factor.shape[0]
+        return math.sqrt(self.cost * n / (n - 1))
 
     @property
     def digest(self) -> str:

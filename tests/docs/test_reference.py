@@ -38,7 +38,7 @@ MODELS = ["--target", "reason", "--control", "control.csv", "--rule", "reason de
 KEPT = ["--release", "l.zip", "--out", "lt.csv"]
 LEDGERS = "v.ledger", "w.ledger"
 RUNS = {
-    "plan": [["plan", *MADE, "--rows", "200"]],
+    "plan": [["plan", *MADE, "--rows", "200", "--workload", "pairs.json"]],
     "synthesize": [
         ["synthesize", "visits.csv", *MADE, "--out", "t.csv", "--release", "r.zip"],
         ["synthesize", "visits.csv", *MADE, *KEPT, "--ledger", "v.ledger", "--target", "age"],
@@ -129,6 +129,8 @@ def printed(tmp_path_factory):
     reader.shell(f"{make}; {make} --seed 2 --out control.csv; cp docs/example/schema.json .")
     ranges = {"version": 1, "parts": [{"attributes": [["age"]], "queries": "range"}]}
     (reader.folder / "ranges.json").write_text(json.dumps(ranges))
+    pairs = {**ranges, "parts": [{"ways": [2]}, *ranges["parts"]]}
+    (reader.folder / "pairs.json").write_text(json.dumps(pairs))
     for name in LEDGERS:
         reader.program(["ledger", "create", "--ledger", name, "--epsilon", "3"])
     reader.shell("mkdir copy && cp w.ledger w.ledger.mark copy")

@@ -1,13 +1,17 @@
 """Tables for workloads that ask for more than the cells of marginals, as users make them."""
 
 import json
+import re
 import sqlite3
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import InputError, WorkloadError
 from adaptive_qs.run import tables
 
@@ -87,6 +91,40 @@ def test_the_release_holds_how_columns_were_measured(frame, tmp_path):
     assert marginal.standard_errors is not None
     assert np.ptp(marginal.standard_errors) > 0  # cells are not alike
     assert fitted(frame, CELLS).release_.strategies == {}
+
+
+def test_plan_and_the_page_name_columns_that_are_measured_by_queries(
+    frame, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("s.json").write_text(json.dumps(SIZES))
+    plan = ["plan", "--schema", "s.json", "--epsilon", "1", "--workload", "w.json"]
+    plan += ["--mechanism", "identity"]
+
+    def planned(*parts, as_json):
+        Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+        assert main([*plan, "--json"][: None if as_json else -1]) == 0
+        printed = capsys.readouterr().out
+        return json.loads(printed)["tables"]["strategies"] if as_json else printed
+
+    model = fitted(frame, CELLS, PREFIXES)
+    found = {one.pop("column"): one for one in planned(CELLS, PREFIXES, as_json=True)}
+    assert list(found) == model.release_.manifest.settings["measured_by_queries"]
+    for strategy, told in zip(model.release_.strategies.values(), found.values(), strict=True):
+        assert told["queries"] == len(strategy.integers)
+        n = len(strategy.noise)
+        counted = (1 - 1 / n) ** 2  # the variance of a counted cell at ρ = 1/2
+        served = np.diag(strategy.noise).mean() * strategy.cost
+        assert told["cell_noise"] == pytest.approx(np.sqrt(served / counted))
+    model.save("r.zip")
+    with zipfile.ZipFile("r.zip") as bundle:
+        page = re.sub(r"<[^>]*>", "", bundle.read("page.html").decode())
+    some = [f"{name} by {told['queries']} queries" for name, told in found.items()]
+    assert ", ".join(some) in page
+    printed = planned(CELLS, PREFIXES, as_json=False)
+    assert all(one in printed for one in some)
+    assert planned(CELLS, as_json=True) == []
+    assert "  strategies  " not in planned(CELLS, as_json=False)
 
 
 def test_a_strategy_that_does_not_fit_its_column_is_refused(frame, tmp_path):
