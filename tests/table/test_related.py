@@ -112,7 +112,7 @@ def test_a_parent_with_all_children_changes_nothing_else():
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (lambda h, p: (h, p.assign(home=999)), "'home' has values that no row of table has"),
+        (lambda h, p: (h, p.assign(home=999)), "'home' has values that no row of parents has"),
         (lambda h, p: (pd.concat([h, h[:1]]), p), "'home' has a value in several rows"),
         (lambda h, p: (h.assign(home=h["home"].where(h.index > 0)), p), "belong to no parent"),
         (lambda h, p: (h, p.assign(home=[None, *p["home"][1:]])), "belong to no parent"),
