@@ -180,6 +180,7 @@ def measured(true: CodedTable, alike: list[Figure], runs: int) -> list[dict[str,
             "least": float(f"{min(values):.4g}"),
             "most": float(f"{max(values):.4g}"),
             "target": figure.target,
+            "runs": runs,
             "met": None if figure.target is None else median(values) <= figure.target,
             "processor_seconds": round(median(seconds), 1),
         }

@@ -7,7 +7,7 @@ so many attributes of 10 values, each of which depends on the one before.
 
     python -m scripts.speed.benchmark_engines --rows 1000000
     python -m scripts.speed.benchmark_engines --rows 10000000 --columns 20 --engines memory,stream
-    python -m scripts.speed.benchmark_engines --columns 20 --engines dask --workers 1
+    python -m scripts.speed.benchmark_engines --columns 20 --engines dask@1,dask@2
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from adaptive_qs.table.schema import Schema
 from scripts.results import apart, peak_memory_mb, write_results
 from scripts.speed.benchmark_scale import BLOCK, SEED, write_adult
 
+EVERY = ",".join([*(name for name in ENGINES if name != "auto"), "dask@1"])
+"""All engines with two workers, and the one that may have others with one."""
 DEPENDENT = 0.6
 """Part of the rows in which an attribute has the value of the one before."""
 
@@ -113,13 +115,10 @@ class _Clock:
 def main(
     rows: Annotated[int, typer.Option(help="Of the table.")] = 10**7,
     columns: Annotated[int | None, typer.Option(help="Attributes of 10 values.")] = None,
-    engines: Annotated[str | None, typer.Option(help="Names, with commas.")] = None,
-    workers: Annotated[int, typer.Option(help="Threads.")] = 2,
-    room: Annotated[int, typer.Option(help="Memory for rows, in MB.")] = 256,
-    out: Annotated[str, typer.Option(help="Name of the files in results/.")] = "benchmark_engines",
+    engines: Annotated[str, typer.Option(help="NAME@WORKERS, with commas; NAME for 2.")] = EVERY,
+    room: Annotated[int, typer.Option(help="Memory for rows, in MB.")] = 1024,
 ) -> None:
     """Write results/benchmark_engines.{json,csv}."""
-    names = [name for name in ENGINES if name != "auto"] if engines is None else engines.split(",")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.parquet"
         if columns is None:
@@ -127,14 +126,14 @@ def main(
         else:
             apart(write_wide, path, rows, columns)
         found = []
-        for name in names:
-            measure = (name, path, columns, workers, room * 2**20, Path(folder))
+        for name, _, workers in (engine.partition("@") for engine in engines.split(",")):
+            measure = (name, path, columns, int(workers or 2), room * 2**20, Path(folder))
             found.append({"rows": rows, **apart(measured, *measure)})
             print(found[-1])
     for row in found:
         row["identical"] = row["counts"] == found[0]["counts"]
-    config = {"rows": rows, "columns": columns, "workers": workers, "room_mb": room}
-    write_results(out, found, config, [SEED], found)
+    config = {"rows": rows, "columns": columns, "room_mb": room}
+    write_results("benchmark_engines", found, config, [SEED], found)
 
 
 if __name__ == "__main__":
