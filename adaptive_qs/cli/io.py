@@ -379,6 +379,13 @@ def check_file(path: Path, force: bool) -> None:
     check_new(path, force, "--force")
 
 
+def check_release(path: Path, force: bool) -> None:
+    """Refuse a path at which no release bundle can or may be written."""
+    check_file(path, force)
+    if path.suffix.lower() != ".zip":
+        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+
+
 def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:
     """A ledger, the files beside it that belong to it, and its anchor."""
     if ledger is None:

@@ -275,7 +275,7 @@ class Outputs:
             for table in self.tables:
                 io.check_table(table, self.force or mine(table))
         if self.release is not None:
-            io.check_file(self.release, self.force or mine(self.release))
+            io.check_release(self.release, self.force or mine(self.release))
 
     def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""

@@ -261,7 +261,7 @@ def synthesize(
     if out is not None:
         io.check_table(out, replacing or mine(out))
     if release is not None:
-        io.check_file(release, force or mine(release))
+        io.check_release(release, force or mine(release))
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
