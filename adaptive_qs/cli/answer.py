@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # What `plan` and `answer` say about a planned mechanism, for people and for scripts.
 
 ROUNDING = 1e-6
-"""Relative error of a gap: a gap this far below zero is none."""
+"""Relative error of a gap: one this close to zero is shown as none."""
 GRID_GAP = 1e-3
 """Most that strategies in integers add to the gap without a word."""
 MANY_ANSWERS = 10_000_000
@@ -116,7 +116,8 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 
     forecast, (variance, exact) = plan.forecast, plan.max_variance
-    gap = io.excess(gap_of(plan))
+    excess = gap_of(plan)
+    gap = io.excess(0.0 if abs(excess) < ROUNDING else excess)
     split = isinstance(plan.mechanism, ResidualMechanism)
     kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
     bound = f"{rmse_words(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
@@ -412,12 +413,15 @@ def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     fine = [one for one in likely if one["groups"] == one["codes"]]
     some = [at_resolution(**one) for one in likely if one not in fine]
     text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
-    if not some:
-        return ("resolution", f"{text}, over all codes" if likely else text)
-    return (
-        "resolution",
-        f"{text}, {len(fine):,} over all codes and {len(some):,} over groups: {first_of(some, 4)}",
-    )
+    if some:
+        text += f", {len(fine):,} over all codes and {len(some):,} over groups"
+        text += f" ({first_of(some, 4)})"
+    elif likely:
+        text += ", over all codes"
+    if len(likely) < combinations:
+        missed = "all columns" if not likely else "what the others would show beyond these"
+        text += f": {missed} would come out as if independent"
+    return ("resolution", text)
 
 
 def strategies_line(found: Mapping[str, Any]) -> io.Row:

@@ -18,12 +18,14 @@ from typing import IO, TYPE_CHECKING, Any
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
 from adaptive_qs.pages.notebook import PHASES
+from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.pages.words import share as part_in_words
 from adaptive_qs.table.files import inside, is_pattern, stamp_path
 
 if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
+    from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.job import Job
     from adaptive_qs.table.sql import Query
@@ -229,6 +231,31 @@ def closed_json(closed: Closing | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def unconnected_rows(release: Release) -> list[Row]:
+    """Columns of which no combination was measured; nothing where there is none."""
+    if not (names := release.manifest.unconnected):
+        return []
+    shown = f"{first_of(names, 6)}: no combination measured"
+    return [("unconnected", f"{_share_of_columns(release)}: {shown}")]
+
+
+def unconnected_warnings(release: Release) -> list[str]:
+    """The same as a warning, with what helps."""
+    if not (names := release.manifest.unconnected):
+        return []
+    from adaptive_qs.loop.forecast import MEND
+
+    verb = "is" if len(names) == 1 else "are"
+    independent = f"{verb} independent of all others at this budget"
+    return [f"{_share_of_columns(release)} {independent}: {MEND}"]
+
+
+def _share_of_columns(release: Release) -> str:
+    """Such as "2 of 15 columns" are unconnected."""
+    some, all_columns = len(release.manifest.unconnected), len(release.schema.columns)
+    return f"{some:,} of {counted(all_columns, 'column')}"
+
+
 def protects(unit: Unit) -> Row:
     """Whom the budget protects."""
     return "protects", f"{unit.name}; neighbouring tables {unit.relation}"
@@ -350,6 +377,13 @@ def check_file(path: Path, force: bool) -> None:
 
     check_writable(path)
     check_new(path, force, "--force")
+
+
+def check_release(path: Path, force: bool) -> None:
+    """Refuse a path at which no release bundle can or may be written."""
+    check_file(path, force)
+    if path.suffix.lower() != ".zip":
+        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
 
 
 def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:

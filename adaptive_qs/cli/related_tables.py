@@ -275,7 +275,7 @@ class Outputs:
             for table in self.tables:
                 io.check_table(table, self.force or mine(table))
         if self.release is not None:
-            io.check_file(self.release, self.force or mine(self.release))
+            io.check_release(self.release, self.force or mine(self.release))
 
     def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
@@ -345,6 +345,7 @@ def synthesize(
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
     job = RelatedJob.of(described, workload, run, share, *method)
     _warn_of(job, inputs.path)
+    job = replace(job, parents=replace(job.parents, before=lambda: _tell_of(job)))
     workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
@@ -362,6 +363,9 @@ def synthesize(
                 job.session.finish()
     for doubt in release.doubts:
         io.warn(doubt)
+    for name, part in release.by_table.items():
+        for warning in io.unconnected_warnings(part):
+            io.warn(f"{name}: {warning}")
     closed = job.session.closed
     done = _Done(release, outputs, numbers, clock.stop(), closed)
     if as_json:
@@ -393,6 +397,18 @@ def _warn_of(job: RelatedJob, schema: Path) -> None:
     for doubt in job.doubts:
         if doubt not in job.parents.doubts:
             io.warn(doubt)
+
+
+def _tell_of(job: RelatedJob) -> None:
+    """Forecast what the budget will not show of each table, once nothing stands against the run."""
+    if job.parents.options.resume:
+        return
+    told = {"children": job.children.work.forecast.note("plan --related-rows N")}
+    if job.parents.options.public_rows is None:
+        told = {"parents": job.parents.work.forecast.note(), **told}
+    for name, note in told.items():
+        if note is not None:
+            io.note(f"{name}: {note}")
 
 
 @dataclass(frozen=True)
@@ -432,6 +448,10 @@ class _Done:
             "related_out": None if outputs.children is None else str(outputs.children),
             "release": None if outputs.release is None else str(outputs.release),
             "ledger": io.closed_json(self.closed),
+            "unconnected": {
+                name: list(part.manifest.unconnected)
+                for name, part in self.release.by_table.items()
+            },
         }
 
     def lines(self, inputs: Inputs) -> list[io.Row]:
@@ -452,6 +472,11 @@ class _Done:
             *io.closed_rows(self.closed),
             ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
             ("measured", "parents in {}, children in {}".format(*rounds)),
+            *(
+                (row, f"{name}: {text}")
+                for name, part in self.release.by_table.items()
+                for row, text in io.unconnected_rows(part)
+            ),
             *io.taken_rows(self.seconds),
         ]
         if outputs.tables:

@@ -12,6 +12,7 @@ import typer
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import TABLE_HELP
 from adaptive_qs.errors import InputError
+from adaptive_qs.pages.words import first_of
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import ColumnBase
@@ -178,6 +179,9 @@ def _deliver(schema: Schema, out: Path | None) -> None:
 NOT_PRIVATE = "taken from the data, not private: for the owner only"
 """Opens every list of what was proposed."""
 
+MANY = 100
+"""Values beyond which groups of them are asked for."""
+
 
 def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str] = ()) -> None:
     """Print a line for each column and rule that is left as proposed in a file, then what to look
@@ -194,6 +198,8 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
     )
     if rules:
         io.emit_columns(("rule", ""), [(rule, "holds in the rows looked at") for rule in rules])
+    many = [c.name for c in columns if "groups" in type(c).model_fields and c.size > MANY]
+    grouped = f'{first_of(many, 4)}: towns of counties, say? Then name these as "groups"'
     ruled = [("rules", "must they hold for every row there can be? Take the others out")]
     io.emit_rows(
         "To review, with what is known without the rows:",
@@ -202,6 +208,7 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
             ("persons", 'have they several rows? Take out the column that says whose, as "person"'),
             ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
             *dict(row for questions in asked for row in questions.items()).items(),
+            *([("groups", grouped)] if many else ()),
             *(ruled if rules else ()),
             ("missing", "may cells be empty, or say that a value is not known?"),
             ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),

@@ -16,7 +16,7 @@ from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_sp
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate import DEFAULT_GENERATOR
 from adaptive_qs.loop import DEFAULT_RULE, LEVELS
-from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.pages.words import counted
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
 
@@ -106,13 +106,7 @@ class Outcome:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is poor about the release and its table, as far as what was released says."""
-        if not self.unconnected:
-            return self.release.doubts
-        from adaptive_qs.loop.forecast import MEND
-
-        verb = "is" if len(self.unconnected) == 1 else "are"
-        independent = f"{verb} independent of all others at this budget"
-        return (*self.release.doubts, f"{self._share_of_columns()} {independent}: {MEND}")
+        return (*self.release.doubts, *io.unconnected_warnings(self.release))
 
     def lines(self) -> list[io.Row]:
         """The same for a data steward, with the next command to try."""
@@ -136,9 +130,7 @@ class Outcome:
         ]
         if (served := self.served) is not None:
             rows.append(("target", str(served)))
-        if self.unconnected:
-            shown = f"{first_of(self.unconnected, 6)}: no combination measured"
-            rows.append(("unconnected", f"{self._share_of_columns()}: {shown}"))
+        rows += io.unconnected_rows(self.release)
         rows += io.taken_rows(self.seconds)
         if following := self._next():
             piped = " < DATA" if "-" in following else ""
@@ -163,10 +155,6 @@ class Outcome:
 
         release = self.release
         return [c for c in cliques if is_measured(release.estimates, c, release.domain)]
-
-    def _share_of_columns(self) -> str:
-        """Such as "2 of 15 columns"."""
-        return f"{len(self.unconnected):,} of {counted(len(self.release.schema.columns), 'column')}"
 
     def _next(self) -> list[str]:
         """The next command to try; none where nothing written can be read."""
@@ -273,7 +261,7 @@ def synthesize(
     if out is not None:
         io.check_table(out, replacing or mine(out))
     if release is not None:
-        io.check_file(release, force or mine(release))
+        io.check_release(release, force or mine(release))
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed

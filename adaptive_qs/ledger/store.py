@@ -103,6 +103,8 @@ class Store:
         self._restoring = restoring
         self._appended: Mark | None = None  # in the transaction at hand
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
+            if os.path.isdir(self.path):
+                raise LedgerError(f"{path}: is a folder: name the file of a ledger in it")
             raise LedgerError(
                 f"{path}: no such ledger: check the path, or set its total with "
                 f"adaptive-qs ledger create --ledger {path}"
@@ -139,6 +141,10 @@ class Store:
                     _insert(connection, row)
                 path.hardlink_to(temporary)
         except FileExistsError:
+            if path.is_dir():
+                raise LedgerError(
+                    f"{path}: is a folder: name a file in it, such as my.ledger"
+                ) from None
             raise LedgerError(
                 f"{path}: exists already, and a total is set once: give another path"
             ) from None

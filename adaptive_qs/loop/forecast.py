@@ -171,8 +171,9 @@ class LoopForecast:
             f"{first_of(columns, NAMED)}: {MEND}",
         )
 
-    def note(self) -> str | None:
-        """One line about the rows that it takes, where nobody knows how many there are.
+    def note(self, compare: str = "--public-rows N") -> str | None:
+        """One line about the rows that it takes, where nobody knows how many there are, and with
+        which option that is compared.
 
         Columns that take no more than ``FEW_ROWS`` are not named.
         """
@@ -188,7 +189,7 @@ class LoopForecast:
         return (
             "at this budget these columns will likely be independent of all others unless the "
             f"table has at least about this many rows: {first_of(columns, NAMED)}: {MEND} "
-            "(--public-rows N compares)"
+            f"({compare} compares)"
         )
 
     @cached_property

@@ -353,8 +353,8 @@ def guard_rails(
         if rows is not None:
             above = f", above one in the number of rows, {rows:,}:"
         text = (
-            f"delta is {delta:g}{above} a mechanism that publishes some row as it is may promise "
-            "as much: give a delta far below one in the number of rows, such as 1e-9"
+            f"delta is {delta:g}{above} even a program that publishes a row picked at random keeps "
+            "such a promise: give a delta far below one in the number of rows, such as 1e-9"
         )
         found.append(GuardRail(text, f"the limit of {limit:g}" if delta > limit else ""))
     if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):

@@ -193,9 +193,9 @@ class Release(Bundle):
             )
         if delta * total > 1:
             return (
-                f"delta is {delta:g}, above one in the noisy number of rows, {total:,.0f}: a "
-                "mechanism that publishes some row as it is may promise as much: give a delta far "
-                "below one in the number of rows, such as 1e-9",
+                f"delta is {delta:g}, above one in the noisy number of rows, {total:,.0f}: even a "
+                "program that publishes a row picked at random keeps such a promise: give a delta "
+                "far below one in the number of rows, such as 1e-9",
             )
         return ()
 

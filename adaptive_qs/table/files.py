@@ -292,6 +292,10 @@ BOOKS: Registry[Any] = Registry(
     }
 )
 """What opens a table inside a file, by the kind of file."""
+BOOK_ENDINGS = {
+    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
+}  # fmt: skip
+"""What files with these endings have to be."""
 _INSIDE = "::"
 
 

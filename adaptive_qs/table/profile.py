@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +24,7 @@ from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.text import (
     NUMBER,
+    PLAIN_TIMES,
     DecimalSign,
     GroupSign,
     Spelling,
@@ -345,7 +346,8 @@ def formats_like(text: str) -> list[str]:
     """The formats of dates and times, ISO 8601 aside, in which a cell can be read."""
     if not _DATED.fullmatch(text):
         return []
-    return [way for way in FORMATS if read_moment(text, way, wall_clock=True) is not None]
+    ways = (*PLAIN_TIMES, *FORMATS)
+    return [way for way in ways if read_moment(text, way, wall_clock=True) is not None]
 
 
 def swapped(way: str | None) -> str | None:
@@ -523,6 +525,27 @@ def tells_persons(name: str, profile: Profile) -> bool:
     if not (words and _OF_PERSONS.fullmatch(words[-1])):
         return False
     return codes_for(profile.filled) < len(profile.values) < profile.filled
+
+
+_AXES = {
+    "latitude": (re.compile(r"(?i)(?<![a-z])lat(itude)?(?![a-z])"), 90),
+    "longitude": (re.compile(r"(?i)(?<![a-z])(lon|lng|long|longitude)(?![a-z])"), 180),
+}
+"""How columns of coordinates are called, and how far these go, in degrees."""
+
+
+def places(profiles: Mapping[str, Profile]) -> list[str]:
+    """Columns that are latitude and longitude by their names and ranges, where both are there."""
+    found: dict[str, dict[str, str]] = {}
+    for name, profile in profiles.items():
+        for axis, (called, end) in _AXES.items():
+            if (
+                called.search(name)
+                and profile.numeric
+                and -end <= profile.low <= profile.high <= end
+            ):
+                found.setdefault(called.sub("*", name), {})[axis] = name
+    return [name for pair in found.values() if len(pair) == len(_AXES) for name in pair.values()]
 
 
 def _coincidences(points: NDArray[np.float64]) -> float:

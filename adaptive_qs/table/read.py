@@ -34,6 +34,7 @@ from adaptive_qs.table.csv_text import (
     row_blocks,
 )
 from adaptive_qs.table.files import (
+    BOOK_ENDINGS,
     BOOKS,
     PARQUET_MAGIC,
     TAB_SEPARATED,
@@ -215,6 +216,11 @@ def open_file(
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     if magic != PARQUET_MAGIC and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
+    if suffix in BOOK_ENDINGS:
+        raise DataError(
+            f"{path}: is no readable {BOOK_ENDINGS[suffix]}, as its name says: save it again, or "
+            "export the table as CSV"
+        )
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
         sign = delimiter_of(path, delimiter)
         names, other = read_header(path, sign)

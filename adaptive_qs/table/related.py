@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
 from adaptive_qs.jsonfile import first_complaint, read_json
-from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
@@ -80,11 +79,13 @@ class RelatedSchema(BaseModel):
                     f'{table}: has "person": leave it out, the key tells who is protected: a '
                     "parent with all children"
                 )
-            if schema.open_columns:
-                raise ValueError(
-                    f"{table}: {first_of(schema.open_columns, 1)}: bins, values and heaps of "
-                    "related tables are declared, not learnt: declare them"
-                )
+            for column in schema.columns:
+                if column.open_keys:
+                    keys = ", ".join(f'"{key}"' for key in column.open_keys)
+                    raise ValueError(
+                        f"{table}: column {column.name!r}: has {keys}, which is learnt from the "
+                        f"rows, and nothing is of related tables: {column.open_mend}"
+                    )
         names = (self.key, self.count, *self.parents.names, *self.children.names)
         for name in {name for name in names if names.count(name) > 1}:
             raise ValueError(

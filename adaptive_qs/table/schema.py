@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
+import re
 import shlex
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -58,11 +59,16 @@ def about_of(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], 
     raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
 
 
+_EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])")
+"""*Emphasis* and `code` in Markdown."""
+
+
 def read_about(path: str | Path) -> dict[str, str]:
     """What a file says about the data: JSON with the keys of ``about`` in a schema, or Markdown.
 
     The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description.
+    "publisher: the city" give the other keys, and the rest is the description: plain text, in which
+    marks of emphasis and code are left out.
 
     Raises:
         InputError: the file cannot be read, is JSON of another kind, or a table, whose rows would
@@ -93,7 +99,7 @@ def read_about(path: str | Path) -> dict[str, str]:
         else:
             rest.append(line.strip())
     if description := " ".join(filter(None, rest)):
-        found.setdefault("description", description)
+        found.setdefault("description", _EMPHASIS.sub(r"\2", description))
     return found
 
 

@@ -104,6 +104,12 @@ FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 """Cells read as booleans, in any case."""
 
 EPOCH = dt.datetime(1970, 1, 1)
+_MINUTE = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+PLAIN_TIMES = {
+    "%Y-%m-%d %H:%M": re.compile(_MINUTE, re.ASCII),
+    "%Y-%m-%d %H:%M:%S": re.compile(rf"{_MINUTE}:\d\d", re.ASCII),
+}
+"""Formats of times with a blank, and their cells, which are ISO 8601, too, and faster read so."""
 
 
 def integer_of(text: str) -> int | None:
@@ -201,7 +207,8 @@ def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | N
         wall_clock: whether to drop its time zone; the moment is brought to UTC otherwise.
     """
     try:
-        if date_format is None:
+        plain = date_format and PLAIN_TIMES.get(date_format)
+        if date_format is None or (plain and plain.fullmatch(text)):
             moment = dt.datetime.fromisoformat(text)
         else:
             moment = dt.datetime.strptime(text, date_format)

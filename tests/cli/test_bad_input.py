@@ -121,6 +121,14 @@ ARGUMENTS = {
     "output is the schema": ([*GOOD, "--release", "./s.json", "--force"], "s.json: is also"),
     "outputs are one": ([*GOOD, "--release", "o.csv"], "o.csv: is also an input or another"),
     "release path": ([*GOOD, "--release", "none/r.zip"], "none/r.zip: cannot be written"),
+    "release suffix": ([*GOOD, "--release", "r.txt"], "r.txt: a release is a zip archive"),
+    "ledger folder": (["ledger", "show", "--ledger", "."], ".: is a folder: name the file of a"),
+    "create in folder": (
+        ["ledger", "create", "--ledger", ".", "--epsilon", "1"],
+        ".: is a folder: name a file in",
+    ),
+    "workbook": (["synthesize", "bad.xlsx", *GOOD[2:]], "bad.xlsx: is no readable Excel workbook"),
+    "database": (["schema", "init", "bad.sqlite"], "bad.sqlite: is no readable SQLite database"),
     "release exists": ([*GOOD, "--release", "old.csv"], "old.csv: exists already"),
     "demo with data": (["synthesize", "t.csv", "--demo"], "--demo brings its own"),
     "unknown option": ([*GOOD, "--epsilom", "1"], "--epsilom"),
@@ -143,6 +151,8 @@ ARGUMENTS = {
 def test_bad_arguments(case, run):
     arguments, hint = ARGUMENTS[case]
     Path("old.csv").write_text("kept")
+    for name in ("bad.xlsx", "bad.sqlite"):
+        Path(name).write_text("a,b\n1,2\n")
     if case == "check bad table":
         assert run(*arguments).code == 2
         return

@@ -199,6 +199,19 @@ def test_a_plan_of_both_tables_from_public_numbers(homes):
         assert words in refused(homes(*PLAN, *more))
 
 
+def test_what_too_small_a_budget_leaves_out_is_said_before_and_after(homes):
+    """At a rho of 0.001 noise in counts is above the 300 rows that there are."""
+    small = [*BASE[:-2], "--rho", "0.001", "--insecure-seed", "1", "--release", "r.zip"]
+    told = done(homes(*small))
+    ahead, _, after = told.err.partition("warning: parents: 3 of 3 columns are independent")
+    assert "children: at this budget these columns will likely be independent" in ahead
+    assert "plan --related-rows N compares" in ahead
+    assert "children: 5 of 5 columns are independent of all others at this budget" in after
+    assert "unconnected  children: 5 of 5 columns: region, income" in told.out
+    found = json.loads(done(homes(*small, "--force", "--json")).out)["unconnected"]
+    assert set(found["children"]) == {"region", "income", "children", "age", "sex"}
+
+
 def test_the_same_seed_gives_the_same_files(homes):
     seeded = ["--insecure-seed", "4", "--seed", "1", "--force"]
     kept = []

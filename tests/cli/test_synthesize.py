@@ -84,7 +84,9 @@ def test_the_page_opens_with_what_the_data_are(run, form):
     if form == "json":
         Path("about.json").write_text(json.dumps(about))
     elif form == "md":
-        Path("about.md").write_text("# Jobs and ages\n\nOne row each.\nlicence: CC0\nMade up.\n")
+        Path("about.md").write_text(
+            "# Jobs and ages\n\n*One* row each.\nlicence: CC0\nMade `up`.\n"
+        )
     else:
         schema = json.loads(Path("s.json").read_text())
         Path("s.json").write_text(json.dumps({**schema, "about": about}))

@@ -22,7 +22,7 @@ from adaptive_qs.table.orders import in_natural_order
 from adaptive_qs.table.profile import FORMATS
 from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
-from adaptive_qs.table.text import Spelling
+from adaptive_qs.table.text import PLAIN_TIMES, Spelling
 
 from . import helpers
 
@@ -538,7 +538,7 @@ def test_columns_are_proposed_for_what_they_look_like_with_a_note_where_one_is_d
     assert proposal.schema.column("code").bin_edges[-2] == 1e9
 
 
-DATES = [way for way in FORMATS if way not in ("%Y%m%d", "%d %B %Y", "%B %d, %Y")]
+DATES = [way for way in (*PLAIN_TIMES, *FORMATS) if way not in ("%Y%m%d", "%d %B %Y", "%B %d, %Y")]
 
 
 @pytest.mark.parametrize("way", DATES)

@@ -171,7 +171,12 @@ def family_of(tables):
         (
             changed(parents__columns=[{"name": "r", "type": "categorical", "private_values": 3,
                                        "catch_all": "o"}]),
-            "parents: r: bins, values and heaps of related tables are declared",
+            "parents: column 'r': has \"private_values\", which is learnt .*: declare the bins",
+        ),
+        (
+            changed(children__columns=[{"name": "x", "type": "integer", "min": 0, "max": 99,
+                                        "bins": 9, "private_heaps": 5}]),
+            "children: column 'x': has \"private_heaps\", .* leave it out",
         ),
     ],
 )  # fmt: skip

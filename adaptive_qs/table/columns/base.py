@@ -267,6 +267,14 @@ class ColumnBase(BaseModel):
         """Whether a run that makes tables has to learn something of the column first."""
         return False
 
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        """Keys of its schema that ask for that."""
+        return ()
+
+    open_mend: ClassVar[str] = "leave it out"
+    """What to do where nothing is learnt."""
+
     def without_heaps(self) -> ColumnBase:
         """The column without frequent values that are still to be counted."""
         return self
@@ -459,6 +467,11 @@ class PrivateColumn(ColumnBase):
     """Whether a part of delta is needed to learn the column."""
     summary: ClassVar[str] = "bins or values to be learnt"
     is_open: ClassVar[bool] = True  # type: ignore[misc]
+    open_mend: ClassVar[str] = "declare the bins or values instead"
+
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        return (self.key,)
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from adaptive_qs.table.columns.base import (
     spelled,
 )
 from adaptive_qs.table.columns.spread import RangeColumn, SpreadColumn
-from adaptive_qs.table.text import EPOCH, read_moment, seconds_of
+from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, seconds_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -212,9 +212,9 @@ class MomentColumn(SpreadColumn, RangeColumn):
         return [f"{moment}{mark}" for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        if self.format is None:
+        if self.format is None or self.format in PLAIN_TIMES:
             stamped = pa.types.is_timestamp(values.type)
-            return pc.strftime(values, _ISO) if stamped else values.cast(pa.string())
+            return pc.strftime(values, self.format or _ISO) if stamped else values.cast(pa.string())
         distinct = values.dictionary_encode()
         texts = [
             None if moment is None else moment.strftime(self.format)
@@ -325,6 +325,8 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
             f"dates of which nobody can tell day and month: declare a {_kind(span)} with the "
             f'"format" {way} or {other}',
         )
+    if way is None and not days:  # as they are written, where that is with a blank
+        way = next((plain for plain in PLAIN_TIMES if plain in spans), None)
     return Draft(_periods(profile, way, span))
 
 

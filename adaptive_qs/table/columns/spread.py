@@ -243,6 +243,11 @@ class SpreadColumn(HeapedColumn):
     def is_open(self) -> bool:
         return self.counts_heaps
 
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        given = {key: getattr(self, key, None) for key in self.heap_keys if self.is_open}
+        return tuple(key for key, value in given.items() if value)
+
     @abstractmethod
     def point_ends(self) -> tuple[Codes, Codes]:
         """The first and the last point of every code that means values."""
