@@ -135,7 +135,7 @@ def main(
             rows.append(row)
             typer.echo(json.dumps(row))
         kept = with_earlier("benchmark_accuracy", rows, [f.case for f in every])
-        config = {"runs": runs, "settings": "default", "noise": "operating system entropy"}
+        config = {"settings": "default", "noise": "operating system entropy"}
         write_results("benchmark_accuracy", kept, config, None, kept)
 
 

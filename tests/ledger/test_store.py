@@ -44,7 +44,8 @@ def test_files_that_are_no_ledger_are_refused_and_stay_as_they_are(tmp_path):
         path.write_bytes(content)
         assert "not a ledger" in refusal(path)
         assert path.read_bytes() == content
-    assert "no such ledger" in refusal(tmp_path)
+    assert "is a folder: name the file of a ledger in it" in refusal(tmp_path)
+    assert "no such ledger" in refusal(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
