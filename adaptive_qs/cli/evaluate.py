@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.groups import GroupErrors
     from adaptive_qs.evaluation.results import Membership, Spread, Utility
     from adaptive_qs.evaluation.verdict import Findings, Verdict
-    from adaptive_qs.evaluation.weights import Weighted
     from adaptive_qs.table.sql import Query
 
 
@@ -68,8 +67,6 @@ def show(
     _values(evaluation)
     if evaluation.by is not None:
         _groups(evaluation.by)
-    if evaluation.weighted is not None:
-        _weighted(evaluation.weighted)
     _marginals(evaluation)
     _associations(found)
     _ordered(evaluation)
@@ -256,25 +253,6 @@ def _groups(found: GroupErrors) -> None:
     )  # fmt: skip
 
 
-def _weighted(found: Weighted) -> None:
-    """Print the errors of marginals and the means of weighted rows."""
-    emit_figures(
-        [f"weighted by {found.by}", "true rows", "synthetic rows", "error", "fresh sample"],
-        [
-            (name, *(f"{n:,}" for n in each.rows), f"{each.error:.4f}", f"{each.fresh:.4f}")
-            for name, each in (("plain", found.unweighted), ("weighted", found.weighted))
-        ],
-    )
-    if found.means:
-        emit_figures(
-            ["weighted means", "true", "synthetic"],
-            [
-                (m.column.name, m.column.amount_text(m.true), m.column.amount_text(m.synthetic))
-                for m in found.means[:WORST_SHOWN]
-            ],
-        )
-
-
 def _utility(utility: Utility) -> None:
     """Print what models reach, trained on either table."""
     chosen = "proposed by the program" if utility.proposed else "as asked for"
@@ -359,16 +337,6 @@ By = Annotated[
         None,
     ),
 ]
-Weights = Annotated[
-    str | None,
-    option(
-        "--weights",
-        "COLUMN",
-        "Also compare marginals and means of rows weighted by this column, such as the weights of "
-        "a survey; each table with its own.",
-        None,
-    ),
-]
 Weigh = Annotated[
     str | None,
     option(
@@ -449,7 +417,6 @@ def evaluate(
     ways: str | None = None,
     rule: Rules = None,
     by: By = None,
-    weights: Weights = None,
     weigh: Weigh = None,
     target: Target = None,
     no_models: NoModels = False,
@@ -475,7 +442,7 @@ def evaluate(
     if both or related_tables.describes_both(true, schema):
         related_tables.refuse_beside(
             sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
-            weights=weights, weigh=weigh, target=target, control=control, release=release,
+            weigh=weigh, target=target, control=control, release=release,
         )  # fmt: skip
         files, models = (related, related_synthetic), (not no_models, repeats, seed)
         related_tables.evaluate(
@@ -517,7 +484,6 @@ def evaluate(
             spec,
             rules=rule or (),
             by=by,
-            weights=weights,
             weigh=weigh,
             target=target,
             models=report is not None and not no_models,

@@ -61,7 +61,6 @@ from adaptive_qs.evaluation.tables import (
     read_compared,
 )
 from adaptive_qs.evaluation.values import ColumnValues, GroupMeans, column_values, group_means
-from adaptive_qs.evaluation.weights import Weighted, check_weights, weighted_errors
 from adaptive_qs.machine import (
     ROWS_SHARE,
     PhaseProgress,
@@ -201,7 +200,6 @@ class Evaluation:
         group_means: means of such columns by the groups of others, where these matter most.
         impossible: rows that break a rule which true rows keep; None where no rule was.
         by: errors within the groups of a column; None where they were not asked for.
-        weighted: errors of weighted rows; None where they were not asked for.
     """
 
     pair: TablePair
@@ -221,7 +219,6 @@ class Evaluation:
     group_means: tuple[GroupMeans, ...] = ()
     impossible: ImpossibleRows | None = None
     by: GroupErrors | None = None
-    weighted: Weighted | None = None
 
     def __repr__(self) -> str:
         return (
@@ -250,7 +247,6 @@ def evaluate(
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
     by: str | None = None,
-    weights: str | None = None,
     weigh: str | None = None,
     target: str | None = None,
     models: bool = False,
@@ -278,8 +274,6 @@ def evaluate(
             marginals.
         rules: that the owner knows to hold, such as "start <= end".
         by: a column within whose groups errors are given, each beside its chance level.
-        weights: a column of numbers by which rows are weighted, such as a survey's: marginals and
-            means are also compared with these weights, each table with its own.
         weigh: what counts alike, a name of ``adaptive_qs.privacy.unit.WEIGH``; by default what did
             in the release behind the table, where its statement is known, and rows otherwise. With
             "persons" the true table is that of persons: one row of each, drawn from theirs.
@@ -317,8 +311,6 @@ def evaluate(
     declared += [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
     if by is not None:
         check_by(by, described)
-    if weights is not None:
-        check_weights(weights, described)
     file = synthetic if isinstance(synthetic, str | Path) else None
     promised = find_promise(release, file, described, max_memory)
     if weigh is None:
@@ -391,7 +383,6 @@ def evaluate(
         None
         if by is None
         else group_errors(pair, described, by, marginals, threads, steps("groups")),
-        None if weights is None else weighted_errors(pair, described, weights, marginals, threads),
     )
 
 
@@ -497,7 +488,6 @@ def evaluation_json(evaluation: Evaluation, verdict: Sequence[str]) -> dict[str,
         "group_means": [means.as_json() for means in evaluation.group_means],
         "impossible": evaluation.impossible,
         "by": None if evaluation.by is None else evaluation.by.as_json(),
-        "weighted": None if evaluation.weighted is None else evaluation.weighted.as_json(),
         "limitations": evaluation.limitations,
     }
     plain: dict[str, Any] = _plain(content)

@@ -189,13 +189,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
              f"{UNEQUAL} times as much as those of all rows; or the group has no synthetic row"),
         Rule("served alike", "good", _otherwise),
     ),
-    "weights": (
-        Rule("off when weighted", "fair", lambda found: found.worse or found.moved,
-             "weighted marginals are off beyond what chance explains, and by "
-             f"{UNEQUAL} times as much as plain ones; or a weighted mean is off by "
-             f"{MOVED_MEAN:.0%} of itself or {MOVED_SHIFT} standard deviations, and beyond chance"),
-        Rule("kept when weighted", "good", _otherwise),
-    ),
     "models": (
         Rule("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
         Rule("large loss", "poor", lambda loss: loss > LARGE_LOSS,
@@ -234,7 +227,7 @@ def _definition(about: str) -> str:
 
 DEFINITIONS = (
     "Overall: the first word is never better than the worst of the findings on rows, values, "
-    "group means, queries, marginals, columns, associations, groups and weights, nor than an "
+    "group means, queries, marginals, columns, associations and groups, nor than an "
     "attack that gains more than the promise allows; where these would be close and the marginals "
     "have no scale, there is no grade.",
     *map(_definition, RULES),

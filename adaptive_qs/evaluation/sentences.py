@@ -15,7 +15,6 @@ from adaptive_qs.evaluation.groups import GroupErrors
 from adaptive_qs.evaluation.limits import Grade, word_for
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.values import FREQUENT, ColumnValues, GroupMean
-from adaptive_qs.evaluation.weights import Weighted
 from adaptive_qs.pages.words import combination, counted, listed, quoted, share, significant
 
 # One finding of the verdict. Phrases that lead to a part of the report are marked with characters
@@ -239,26 +238,6 @@ def by_sentence(found: GroupErrors | None) -> Sentence | None:
         text = f"Groups of {quoted(found.by)} that are served worse than all rows together: "
         text += f"{named(names, 'groups', FEW_NAMED)}."
     return Sentence(*word_for("groups", SimpleNamespace(worse=worse)), text)
-
-
-def weights_sentence(found: Weighted | None) -> Sentence | None:
-    """Whether weighted figures are kept; None where no weights were given."""
-    if found is None:
-        return None
-    weighted, moved = found.weighted, [m for m in found.means if m.moved]
-    text = f"Weighted by {quoted(found.by)}, marginals are off by {significant(weighted.error)}, "
-    text += f"a fresh sample by about {significant(weighted.fresh)}"
-    if moved:
-        words = [
-            f"{quoted(m.column.name)} ({m.column.amount_text(m.true)}, now "
-            f"{m.column.amount_text(m.synthetic)})"
-            for m in moved
-        ]
-        text += f". Weighted means that are off: {named(words, 'weights', FEW_NAMED)}."
-    else:
-        text += ", and means are kept." if found.means else "."
-    judged = SimpleNamespace(worse=found.worse, moved=moved)
-    return Sentence(*word_for("weights", judged), text)
 
 
 # What the table serves for.

@@ -38,7 +38,6 @@ from adaptive_qs.evaluation.sentences import (
     rows_sentence,
     uses_sentence,
     values_sentence,
-    weights_sentence,
     worst_grade,
 )
 from adaptive_qs.evaluation.tables import TablePair
@@ -463,7 +462,6 @@ class Verdict:
         group_means: None where no group means differ.
         queries: None where the workload asks for marginals.
         groups: None where none were asked for.
-        weights: likewise.
     """
 
     overall: Sentence
@@ -477,7 +475,6 @@ class Verdict:
     columns: Sentence
     associations: Sentence
     groups: Sentence | None
-    weights: Sentence | None
     models: Sentence
     attack: Sentence
 
@@ -486,7 +483,6 @@ class Verdict:
         """All of them: what cannot be comes first, then what the table serves for."""
         found = [self.overall, self.rows, uses_sentence(self.uses), self.values, self.group_means]
         found += [self.queries, self.marginals, self.columns, self.associations, self.groups]
-        found += [self.weights]
         return [s for s in (*found, self.models, self.attack) if s is not None]
 
     @property
@@ -499,7 +495,6 @@ class Verdict:
         bad = [s for g in ("poor", "fair") for s in others if s.grade == g and s is not asked]
         units = [s for s in (self.values, self.group_means) if s and s.grade != "good"]
         found = [self.overall, self.rows, uses_sentence(self.uses), asked, *units, self.groups]
-        found += [self.weights]
         return [s.plain for s in (*found, *bad[:1]) if s is not None]
 
 
@@ -513,7 +508,6 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     evaluation = found.evaluation
     rows, values = rows_sentence(evaluation), values_sentence(evaluation)
     means, by = group_means_sentence(evaluation), by_sentence(evaluation.by)
-    weights = weights_sentence(evaluation.weighted)
     queries, marginals = queries_sentence(evaluation), marginals_sentence(evaluation, found.scale)
     columns = columns_sentence(evaluation, found.columns)
     associations = dependence_sentence(found.associations)
@@ -521,8 +515,8 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
     attack = attack_sentence(evaluation.membership, statement)
     graded = queries if queries is not None and queries.grade != "plain" else None
     about = ("rows", "values", "group means", "queries", "marginals", "columns", "associations")
-    parts = (rows, values, means, graded, marginals, columns, associations, by, weights)
-    closeness = [(k, s) for k, s in zip((*about, "groups", "weights"), parts) if s is not None]
+    parts = (rows, values, means, graded, marginals, columns, associations, by)
+    closeness = [(k, s) for k, s in zip((*about, "groups"), parts) if s is not None]
     copies = copies_sentence(evaluation)
     pairs = associations.grade
     if pairs != "plain":  # a pair is never better than its columns
@@ -556,7 +550,6 @@ def verdict(found: Findings, statement: Statement | None) -> Verdict:
         columns,
         associations,
         by,
-        weights,
         models,
         attack,
     )

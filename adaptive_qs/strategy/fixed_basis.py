@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.strategy.arcs import solve_arcs
 from adaptive_qs.strategy.bounds import (
     judged,
     known_fourier_diagonal,
@@ -29,7 +28,7 @@ from adaptive_qs.strategy.solution import (
     Strategy,
 )
 from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
-from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
@@ -193,13 +192,6 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     """
     terms, shape = subworkload.terms, subworkload.shape
     parts = [term.factors[0] for term in terms]
-    first = parts[0]
-    alike = isinstance(first, CenteredAxis) and all(part == first for part in parts)
-    if len(shape) == 1 and shape[0] > LARGE_AXIS and alike:
-        arcs = solve_arcs(first.queries, centered=True)
-        if arcs is not None:
-            error = arcs[1] * sum(term.scale for term in terms)
-            return Solution(Strategy((arcs[0],)), error, error, Status.OPTIMAL)
     if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(map(_has_waves, parts)):
         return None
     found = solve_fourier(subworkload)
@@ -236,12 +228,9 @@ def _cosine_values(queries: Queries, squares: Array) -> Array:
 def solve_path(queries: Queries) -> tuple[Factor, float, float] | None:
     """For a long axis by itself, with its total: a factor, its error and a lower bound.
 
-    Only for prefixes and ranges, and for arcs of some of the cells.
+    Only for prefixes and ranges.
     """
     n = queries.size
-    if n > LARGE_AXIS and isinstance(queries, FirstCells):
-        arcs = solve_arcs(queries, centered=False)
-        return None if arcs is None else (*arcs, arcs[1])
     if n <= LARGE_AXIS or not isinstance(queries, Prefix | Range):
         return None
     ends = Ends.MIXED if isinstance(queries, Prefix) else Ends.DIRICHLET

@@ -139,36 +139,6 @@ def test_integers_take_less_than_a_percent_of_the_plan():
     assert 1 <= measured.total_error / found.mechanism.total_error < 1.01
 
 
-@pytest.mark.parametrize("sets", [[["code"]], [["code", "kind"], ["code"], ["kind"]]])
-def test_arcs_beside_missing_values_have_the_least_error(sets, monkeypatch):
-    """Planned at 10,000 codes; and answered in runs of 50 or all at once, with an axis of 41."""
-    columns = [
-        {"name": "code", "type": "integer", "min": 0, "max": LARGE - 1, "missing": ["?"]},
-        {"name": "kind", "type": "categorical", "values": list("abc"), "ordered": True},
-    ]
-    workload = asked(*((of, "circular") for of in sets))
-    schema = Schema.parse({"version": 1, "columns": columns})
-    found = plan(schema, workload, epsilon=1.0, max_memory="1GB", jobs=1)
-    assert abs(found.gap) < 1e-9
-    columns[0]["max"] = 39
-    monkeypatch.setattr(fixed_basis, "LARGE_AXIS", 30)
-    monkeypatch.setattr(choose, "OPTIMAL_AXIS", 30)
-    rng = np.random.default_rng(2)
-    frame = pd.DataFrame({"code": rng.integers(0, 41, 300), "kind": rng.choice(list("abc"), 300)})
-    frame["code"] = frame.code.astype("Int64").mask(frame.code == 40)
-    schema = Schema.parse({"version": 1, "columns": columns})
-
-    def answers():
-        return answer(frame, schema, workload, cost=2.0, insecure_seed=2).to_pandas()
-
-    whole = answers()
-    arc = whole[whole["query"] == "code in [3, 38]"].iloc[0]
-    error = arc.estimate - frame.code.between(3, 38).sum()
-    assert abs(error) < 6 * arc.standard_error < 120  # once in 5·10⁸
-    monkeypatch.setattr(runs, "MOST_AT_ONCE", 50)
-    pd.testing.assert_frame_equal(answers(), whole, rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     "parts", [[(["code"], "range")], [(["kind", "code"], "range")], [(["code"], "circular")]]
 )

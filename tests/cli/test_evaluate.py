@@ -19,7 +19,7 @@ FIELDS = {
     "rows_compared", "workload_error", "per_clique", "total_variation", "association", "ordered",
     "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
     "seconds", "peak_memory_mb", "verdict", "query_parts",
-    "values", "group_means", "impossible", "by", "weighted", "uses",
+    "values", "group_means", "impossible", "by", "uses",
 }  # fmt: skip
 
 
@@ -132,11 +132,8 @@ def test_groups_rules_and_uses_are_told(run):
     assert found["uses"]["single rows"] in ("with care", "no")
     assert found["uses"]["models"] == "not known"
     assert [group["value"] for group in found["by"]["groups"]] == ["a", "b"]
-    assert found["weighted"] is None
-    printed = run(*BASE, "--by", "job", "--weights", "age").out
+    printed = run(*BASE, "--by", "job").out
     assert "groups of job" in printed
-    assert "weighted by age" in printed
-    assert "Weighted by “age”, marginals are off by" in printed
     assert "mean age by job" in printed
     refused(run, [*BASE, "--by", "jobb"], "'jobb' is not in the schema")
 

@@ -17,7 +17,6 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
-from adaptive_qs.strategy.arcs import ArcFactor
 from adaptive_qs.strategy.columns import ColumnStrategy
 from adaptive_qs.strategy.waves import WaveFactor
 
@@ -80,12 +79,6 @@ def free_offset():
         return int(((rows - rows.mean(axis=1, keepdims=True)) ** 2).sum(axis=0).max())
 
     with mock.patch.object(WaveFactor, "squared_norm", property(centered)):
-        yield
-
-
-@mutant("arcs charged without the row that counts the circle", checks.long_axes)
-def free_circle():
-    with mock.patch.object(ArcFactor, "squared_norm", property(lambda f: f.circle.squared_norm)):
         yield
 
 
