@@ -24,7 +24,6 @@ from adaptive_qs.strategy.solution import (
     FourierFactor,
     Solution,
     SolverSettings,
-    Status,
     Strategy,
 )
 from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
