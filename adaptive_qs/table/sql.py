@@ -103,7 +103,7 @@ def prepared(table: Any, options: EngineOptions) -> Any:
 
 
 def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
-    """What one connection to DuckDB may take of the machine, of two that work side by side.
+    """What a connection to DuckDB may take of the machine.
 
     The folder must have nothing else in it: queries can read and write there.
     """

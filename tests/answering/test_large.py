@@ -88,7 +88,7 @@ def test_error_bars_are_those_of_the_noise(table):
 PAIR = (42, 3)
 """A long axis, once the limit is set so, and a short one."""
 PREFIXES = {0: Prefix(42), 1: Prefix(3)}
-ONE, SEVERAL = [[(0, 1)]], [[(0, 1)], [(0,), (1,)]]
+SEVERAL = [[(0, 1)], [(0,), (1,)]]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,6 @@ ONE, SEVERAL = [[(0, 1)]], [[(0, 1)], [(0,), (1,)]]
     [
         (PREFIXES, SEVERAL, "querysmasher", 500),
         (PREFIXES, SEVERAL, "querysmasher", 2**31),
-        (PREFIXES, ONE, "querysmasher", 500),
     ],
 )
 def test_a_long_axis_row_by_row(family, sets, name, most_rows, monkeypatch):

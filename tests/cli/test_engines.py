@@ -22,6 +22,7 @@ from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.machine import Fault
 from adaptive_qs.run import job
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
+from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.sql import Query
 
@@ -172,7 +173,7 @@ def test_folders_of_others_are_left_as_they_are(run, parts):
     dead.mkdir(mode=0o700)
     (dead / ".codes.x.part").write_text("")
     (dead / "codes.db").write_text("")
-    made(run, "d", "--engine", "duckdb", "--temp-folder", parts)
+    made(run, *SQL, "--temp-folder", parts)
     assert all((folder / "src" / "thesis.txt").exists() for folder in (*bystanders, link))
     assert (open_to_all / ".codes.x.part").exists()
     assert not dead.exists()
@@ -200,15 +201,14 @@ def test_no_error_leads_back_to_what_duckdb_says(parts, engine, scheduler):
     leads_nowhere(caught.value)
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "stream"])
-def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, engine, monkeypatch):
+def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, monkeypatch):
     def rewritten(name, source, *rest):
         Path("t.csv").write_text(Path("t.csv").read_text() + "\n")
         return open_engine(name, source, *rest)
 
     monkeypatch.setattr(job, "open_engine", rewritten)
     (parts / "codes").mkdir()
-    fresh = Synthesizer(rho=1, engine=engine, temp_folder=parts / "codes")
+    fresh = Synthesizer(rho=1, engine="stream", temp_folder=parts / "codes")
     with pytest.raises(InputError, match="changed while it was read"):
         fresh.fit(parts / "t.csv", schema=parts / "s.json")
     assert not list((parts / "codes").iterdir())
@@ -344,7 +344,7 @@ def learn_age():
     return content
 
 
-@pytest.mark.parametrize("engine", ["memory", "stream", "duckdb"])
+@pytest.mark.parametrize("engine", ["memory", "stream"])
 def test_no_room_is_refused_before_anything_is_learnt(run, parts, unspent, monkeypatch, engine):
     learn_age()
     monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
@@ -407,11 +407,12 @@ def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):
     dead.mkdir(mode=0o700)
     (dead / ".codes.x.part").write_text("")
     (dead / "codes.db").write_text("codes")
-    with open_engine("duckdb", "t.csv", schema, options):
+    query = Query(parts / "t.db", "FROM people", options)
+    with query.open():
         (alive,) = temporary.iterdir()
         assert alive != dead
         assert alive.stat().st_mode & 0o077 == 0
-        with open_engine("duckdb", "t.csv", schema, options):
+        with private_folder(temporary):
             assert len(os.listdir(temporary)) == 2
     assert not os.listdir(temporary)
 

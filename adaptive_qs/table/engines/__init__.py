@@ -105,7 +105,6 @@ ENGINES: Registry[EngineOpener] = Registry(
         DEFAULT_ENGINE: f"{_LOCAL}:open_auto",
         "memory": f"{_LOCAL}:open_memory",
         "stream": f"{_LOCAL}:open_stream",
-        "duckdb": "adaptive_qs.table.engines.duckdb:open_duckdb",
         "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )

@@ -27,7 +27,6 @@ from adaptive_qs.table.engines import (
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.sql import Query, Relation
 
 SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
@@ -54,7 +53,7 @@ def made_ready(
             do not see the table.
         ResourceExceeded: there is no room.
     """
-    name = _taken(name, source, options)
+    name = _resolve_name(name, options)
     if name == "memory" and options.check_held is not None:
         options.check_held(rows)
     if options.scheduler is None:
@@ -259,18 +258,16 @@ def open_auto(
 ) -> Any:
     """Codes in memory as long as they fit what is set aside for rows, and then on disk.
 
-    Where a scheduler is given, its workers count; rows of DuckDB stay with DuckDB.
+    Where a scheduler is given, its workers count.
     """
-    name = _taken(DEFAULT_ENGINE, source, options)
+    name = _resolve_name(DEFAULT_ENGINE, options)
     if name != DEFAULT_ENGINE:
         return open_engine(name, source, schema, options, progress)
     return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
 
 
-def _taken(name: str, source: Any, options: EngineOptions) -> str:
-    """The engine that is meant where none was named and another one is nearer to the rows."""
+def _resolve_name(name: str, options: EngineOptions) -> str:
+    """Return "dask" for the default engine if a scheduler is given."""
     if name == DEFAULT_ENGINE and options.scheduler is not None:
         return "dask"
-    if name == DEFAULT_ENGINE and isinstance(source, Query | Relation):
-        return "duckdb"
     return name
