@@ -37,7 +37,9 @@ Points = NDArray[np.int64]
 LEAST_ROWS = 0.5
 """Rows of a code from which its density is taken, so that it is positive."""
 SPIKE = 3.0
-"""A code of a single point with so many times the density of both neighbours is none of theirs."""
+"""A code of a single value with more than this times the density of both neighbours is skipped."""
+NARROW = 1e-4
+"""A code with less than this part of the width of either neighbour stands for a single value."""
 CELLS_OF_A_CODE = 1 << 12
 """Points of a code up to which each has a probability of its own."""
 CELLS = 1 << 16
@@ -46,6 +48,9 @@ COARSE_CELLS, LEAST_CELLS = 256, 16
 """Cells of a code that has more points; fewer, but no less than these, where codes are many."""
 LEAST_WIDTH = 1e-12
 """Of a code, in units: bins of very different sizes have codes that doubles take for points."""
+TAIL = 2.0
+"""Power of the distance by which a tail falls whose decline is not seen: Zipf's law, by which the
+number of rows beyond a distance is in inverse proportion to it."""
 LIMIT = 700.0
 """Largest exponent of a density that a double holds."""
 
@@ -206,15 +211,16 @@ class _Shape:
     Attributes:
         column: whose they are.
         first, last: points of every code.
-        middle, unit: median and half the distance of the quartiles.
+        middles, units: of every code, shape (codes,): median and half the distance of the
+            quartiles of the column, and of tails the end where they begin and their own scale.
         slopes: of the logarithm of the density in y, shape (codes,).
     """
 
     column: SpreadColumn
     first: Points
     last: Points
-    middle: float
-    unit: float
+    middles: Array
+    units: Array
     slopes: Array
 
     @classmethod
@@ -225,8 +231,13 @@ class _Shape:
         sums = np.append(0.0, np.cumsum(weights)) / weights.sum()
         low, middle, high = np.interp((0.25, 0.5, 0.75), sums, np.append(x[0, 0], x[:, 1]))
         unit = (high - low) / 2 or 1.0
-        slopes = _slopes((x - middle) / unit, counts, last == first)
-        return cls(column, first, last, float(middle), float(unit), slopes)
+        widths = np.diff(x)[:, 0]
+        nearby = np.pad(widths, 1, constant_values=np.inf)
+        narrow = widths < NARROW * np.minimum(nearby[:-2], nearby[2:])
+        slopes, scales = _slopes((x - middle) / unit, counts, (last == first) | narrow)
+        middles = np.where(scales > 0, x[:, 0], np.where(scales < 0, x[:, 1], middle))
+        units = unit * np.where(scales == 0, 1.0, np.abs(scales))
+        return cls(column, first, last, middles, units, slopes)
 
     def cells(self, code: int, most: int, heaps: Points) -> tuple[Points, Array]:
         """First points of the cells of a code, and masses in proportion to its density."""
@@ -234,15 +245,18 @@ class _Shape:
         if after - first <= most:
             starts = np.arange(first, after)
         else:
-            ends = self._scaled(np.array([first, after]))
-            cuts = self.middle + self.unit * _even_cuts(ends, min(most, COARSE_CELLS))[1:-1]
-            cuts = np.clip(np.floor(cuts), first, after - 1).astype(np.int64)
+            ends = self._scaled(np.array([first, after]), code)
+            cuts = _even_cuts(ends, min(most, COARSE_CELLS))[1:-1]
+            # Inside a code the points lie evenly on the scale of the values.
+            shares = (cuts - ends[0]) / max(ends[1] - ends[0], LEAST_WIDTH)
+            inner = np.clip(first + np.floor(shares * (after - first)), first, after - 1)
             own = np.minimum(np.append(heaps, heaps + 1), after - 1)
-            starts = np.unique(np.concatenate([[first], cuts, own]))
-        return starts, _masses(self._scaled(np.append(starts, after)), float(self.slopes[code]))
+            starts = np.unique(np.concatenate([[first], inner.astype(np.int64), own]))
+        cuts = self._scaled(np.append(starts, after), code)
+        return starts, _masses(cuts, float(self.slopes[code]))
 
-    def _scaled(self, points: Points) -> Array:
-        return (self.column.positions(points) - self.middle) / self.unit
+    def _scaled(self, points: Points, code: int) -> Array:
+        return (self.column.positions(points) - self.middles[code]) / self.units[code]
 
 
 def _even_cuts(ends: Array, cells: int) -> Array:
@@ -257,39 +271,70 @@ def _masses(cuts: Array, slope: float) -> Array:
     return np.diff(cuts) * np.exp(np.maximum(slope * y - max(slope * y[0], slope * y[-1]), -LIMIT))
 
 
-def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> Array:
-    """The slope of the log-density in every code, from those of its neighbours.
+def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return the slope of the log-density in every code, from the densities of its neighbours.
+
+    Codes of a single point that stand out of the density are skipped: the codes on either side of
+    them are neighbours.
 
     Args:
         ends: of every code, less the middle, in units, shape (codes, 2).
         counts: rows of every code.
         single: which codes are one point.
+
+    Returns:
+        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes):
+        an outermost code next to which the density does not fall outwards tells nothing of its
+        decline but its rows. It falls as the inverse square of the distance, from the density
+        of its neighbour.
     """
+    logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
+    slopes, scales = np.zeros(counts.size), np.zeros(counts.size)
+    kept = np.flatnonzero(~_spikes(logs, single))
+    ends, logs = ends[kept], logs[kept]
     y = np.arcsinh(ends)
     widths, centres = np.maximum(y[:, 1] - y[:, 0], LEAST_WIDTH), y.mean(axis=1)
-    logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
-    padded = np.pad(logs, 1, constant_values=-np.inf)
-    spikes = single & (logs > math.log(SPIKE) + np.maximum(padded[:-2], padded[2:]))
-    smooth = np.pad(~spikes, 1)  # those beyond the ends are none
-    slopes = np.zeros(counts.size)
     # At an end that two codes share, the logarithms of their densities are joined linearly.
     between = widths[1:] * logs[:-1] + widths[:-1] * logs[1:]
     between /= widths[1:] + widths[:-1]
-    for code in np.flatnonzero(~single):
-        left, right = smooth[code], smooth[code + 2]
+    for code in np.flatnonzero(~single[kept]):
+        left, right = code > 0, code + 1 < kept.size
         if left and right:
-            slopes[code] = (between[code] - between[code - 1]) / widths[code]
+            slopes[kept[code]] = (between[code] - between[code - 1]) / widths[code]
         elif left or right:
             beside, beyond = (code - 1, code - 2) if left else (code + 1, code + 2)
-            start = logs[beside]
-            if 0 <= beyond < counts.size and smooth[beyond + 1]:
+            fall, outwards = 0.0, ends[code] if left else -ends[code, ::-1]
+            if 0 <= beyond < kept.size:
                 apart = max(abs(centres[beside] - centres[beyond]), LEAST_WIDTH)
-                fall = (logs[beside] - logs[beyond]) / apart
-                start += min(fall, 0.0) * widths[beside] / 2
-            outwards = ends[code] if left else -ends[code, ::-1]
-            decline = _decline(outwards, logs[code] - start)
-            slopes[code] = decline if left else -decline
-    return slopes
+                fall = min((logs[beside] - logs[beyond]) / apart, 0.0)
+            start = logs[beside] + fall * widths[beside] / 2
+            sign = 1.0 if left else -1.0
+            if fall:
+                slopes[kept[code]] = sign * _decline(outwards, logs[code] - start)
+            elif logs[code] < start:
+                slopes[kept[code]] = -sign * TAIL
+                scales[kept[code]] = sign * _scale(outwards[1] - outwards[0], logs[code] - start)
+    return slopes, scales
+
+
+def _spikes(logs: Array, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which codes of a single value are skipped where densities are joined.
+
+    These are the ones between two codes of several values, and others that stand out of the
+    density on both sides. Two of them can be next to each other, so a single value is compared
+    with the lower of two neighbours.
+
+    Args:
+        logs: of the density of every code.
+        single: which codes stand for a single value.
+    """
+    near = np.pad(logs, 1, constant_values=-np.inf)
+    far, alike = np.pad(logs, 2, constant_values=np.inf), np.pad(single, 1)
+    below = np.where(alike[:-2], np.minimum(near[:-2], far[:-4]), near[:-2])
+    above = np.where(alike[2:], np.minimum(near[2:], far[4:]), near[2:])
+    spikes = single & (logs > math.log(SPIKE) + np.maximum(below, above))
+    spikes[1:-1] |= single[1:-1] & ~single[:-2] & ~single[2:]
+    return spikes
 
 
 def _decline(ends: Array, log_mean: float) -> float:
@@ -310,6 +355,24 @@ def _decline(ends: Array, log_mean: float) -> float:
         else:
             high = middle
     return high
+
+
+def _scale(width: float, log_mean: float) -> float:
+    """Return the unit of a density exp(−TAIL · arsinh(x / unit)) that has this mean on 0 .. width.
+
+    Args:
+        width: of a code.
+        log_mean: logarithm of the mean density, less than 0.
+    """
+    low, high = log_mean - 2.0, 60.0  # logarithms of unit / width
+    for _ in range(60):
+        middle = (low + high) / 2
+        ratio = math.exp(-middle)
+        y = math.asinh(ratio)
+        # The integral of exp(−2y) over x = sinh(y).
+        mass = (-math.expm1(-y) - math.expm1(-3 * y) / 3) / 2
+        low, high = (middle, high) if math.log(mass / ratio) < log_mean else (low, middle)
+    return width * math.exp(high)
 
 
 # Endings: which points of a code the rows are on.

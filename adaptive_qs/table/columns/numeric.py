@@ -50,7 +50,7 @@ WIDE_SPAN = 6
 """From so many orders of magnitude on a range is worth a word."""
 OWN_BINS = 3
 """Values with a bin of their own that a summary names."""
-PARTS = 1 << 8
+PARTS = 1 << 30
 """Parts of a bin of numbers without decimals in which the density of values is constant."""
 WIDTH, MOST_BINS = 100, 20
 """Of a range without declared ends, and of its bins, where the audit generates rows."""
