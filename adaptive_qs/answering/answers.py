@@ -33,7 +33,6 @@ from adaptive_qs.release.bundle import (
     manifest_path,
     of_interrupted_run,
     with_manifest,
-    write_manifest,
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
@@ -588,14 +587,19 @@ class Answers:
         if not table_format(path).is_text:
             kind = "keep"
         mine = of_interrupted_run(path, self._resumed)
+        replacing = force or mine
         for file in (path, stamp_path(path), manifest_path(path)):
-            check_new(file, force or mine)
+            check_new(file, replacing)
         check_room(self.plan.queries, path)
         with self._session.working(LOST):
-            with with_manifest(path), stamped(path, self.stamp) as put_stamp:
+            with (
+                with_manifest(path, replacing) as write_manifest,
+                stamped(path, self.stamp) as put_stamp,
+            ):
                 batches = self.batches(confidence, kind)
-                sealed = partial(self._state, path, confidence, put_stamp)
-                count = write_batches(batches, self.arrow_schema, path, REPEATING, sealed)
+                sealed = partial(self._state, write_manifest, confidence, put_stamp)
+                schema = self.arrow_schema
+                count = write_batches(batches, schema, path, REPEATING, sealed, replacing)
             self.close()
         return count
 
@@ -634,12 +638,16 @@ class Answers:
         )
 
     def _state(
-        self, path: str | Path, confidence: float, put_stamp: Callable[[], None], sha256: str
+        self,
+        write_manifest: Callable[..., None],
+        confidence: float,
+        put_stamp: Callable[[], None],
+        sha256: str,
     ) -> None:
         """Write what stands beside the answers, before their file, which is whole, has its name."""
         statement = self.statement(confidence)
         self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256})
-        write_manifest(statement, path, sha256=sha256)
+        write_manifest(statement, sha256=sha256)
         put_stamp()
 
     def close(self) -> None:

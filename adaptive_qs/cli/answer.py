@@ -481,7 +481,8 @@ def answer(
     from adaptive_qs.release.bundle import of_interrupted_run
 
     mine = run.resume and of_interrupted_run(out, run.ledger, run.max_memory)
-    io.check_table(out, replacing or mine)
+    replacing = replacing or mine
+    io.check_table(out, replacing)
 
     from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, answers_of
@@ -502,7 +503,7 @@ def answer(
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, formulas)  # type: ignore[arg-type]
         else:
-            rows = answers.write(out, confidence, formulas, force=True)
+            rows = answers.write(out, confidence, formulas, replacing)
     if as_json:
         io.emit_json(_json(answers, out, rows, confidence))
     else:

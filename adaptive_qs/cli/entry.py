@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     _open_streams()
-    with _signals(), warnings.catch_warnings():
+    with _signals(), warnings.catch_warnings(), io.claims:
         if not debug:
             warnings.simplefilter("ignore")
         try:

@@ -507,7 +507,7 @@ def evaluate(
             clock.start("write")
             names = shown(Path(file_of(private).name)), shown(Path(synthetic.name))
             page = report_page(found, described, names, promised.release)
-            with atomic_writer(report) as file:
+            with atomic_writer(report, force) as file:
                 file.write(page.encode())
         seconds = clock.stop()
     judged = verdict(found, promised.statement)

@@ -350,6 +350,9 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 
 # Files, checked before anything is spent.
 
+claims = ExitStack()
+"""Keeps other processes from the outputs of a command until it ends."""
+
 
 def with_sidecar(table: Path | None) -> list[Path]:
     """A table, its stamp and its sidecar; none on standard output."""
@@ -373,9 +376,9 @@ def check_table(path: Path, force: bool) -> None:
 
 def check_file(path: Path, force: bool) -> None:
     """Refuse a path at which no file can or may be written."""
-    from adaptive_qs.table.files import check_new, check_writable
+    from adaptive_qs.table.files import check_new, claimed
 
-    check_writable(path)
+    claims.enter_context(claimed(path))
     check_new(path, force, "--force")
 
 

@@ -253,7 +253,7 @@ def export(
     if out is None:
         io.emit(text)
         return
-    with atomic_writer(out) as file:
+    with atomic_writer(out, force) as file:
         file.write(text.encode())
     io.emit(f"{out}: written")
 

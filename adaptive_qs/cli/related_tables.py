@@ -286,7 +286,15 @@ class Outputs:
             asked = {**sampling, "parents": parents}
             written = release.schema.written(name, parents)
             self.write_stamped(
-                iter([table]), len(table), path, part, seed, self.formulas, asked, written
+                iter([table]),
+                len(table),
+                path,
+                part,
+                seed,
+                self.formulas,
+                self.force,
+                asked,
+                written,
             )
 
     def _make_folder(self, folder: Path) -> None:
@@ -330,6 +338,7 @@ def synthesize(
         return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
 
     outputs.check([*files, *io.companions(run.ledger, run.anchor)], mine)
+    outputs = replace(outputs, force=outputs.force or run.resume)  # what is there is its own
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
@@ -354,7 +363,7 @@ def synthesize(
             with io.receipt(lambda: job.session.note) as written:
                 if outputs.release is not None:
                     clock.start("write")
-                    release.save(outputs.release, force=True)  # checked before anything was spent
+                    release.save(outputs.release, outputs.force)
                     written["release"] = outputs.release
                 numbers = None
                 if outputs.tables:
@@ -606,7 +615,7 @@ def evaluate(
             files = {name: path.name for name, path in pages.items()}
             written = related_pages(result, judged, names, files, report.name)
             for name, page in written.items():
-                with atomic_writer(report.with_name(name)) as file:
+                with atomic_writer(report.with_name(name), force) as file:
                     file.write(page.encode())
         seconds = clock.stop()
     if as_json:

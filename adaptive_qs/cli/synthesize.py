@@ -258,10 +258,12 @@ def synthesize(
     def mine(path: Path) -> bool:
         return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
 
+    renewing = release is not None and (force or mine(release))
     if out is not None:
-        io.check_table(out, replacing or mine(out))
+        replacing = replacing or mine(out)
+        io.check_table(out, replacing)
     if release is not None:
-        io.check_release(release, force or mine(release))
+        io.check_release(release, renewing)
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
@@ -297,13 +299,14 @@ def synthesize(
             with io.receipt(lambda: job.session.note) as written:
                 if release is not None:
                     clock.start("write")
-                    released.save(release, force=True)  # checked before anything was spent
+                    released.save(release, renewing)
                     written["release"] = release
                 made = released.num_rows
                 if out is not None:
                     made = made if rows is None else rows
                     pages = released.sample_pages(made, sampling_seed, limits.workers, clock)
-                    write_stamped(_timed(pages, clock), made, out, released, sampling_seed, kind)
+                    pages = _timed(pages, clock)
+                    write_stamped(pages, made, out, released, sampling_seed, kind, replacing)
                     if out != io.STANDARD:
                         written["table"] = out
                 job.session.finish()
@@ -334,6 +337,7 @@ def write_stamped(
     release: Release,
     seed: int,
     formulas: Formulas,
+    replacing: bool,
     asked: Mapping[str, Any] = MappingProxyType({}),
     schema: Schema | None = None,
 ) -> None:
@@ -345,7 +349,7 @@ def write_stamped(
     charge. ``schema`` is that of the pages, where it is not the one of the release.
     """
     from adaptive_qs.privacy.events import Transcript
-    from adaptive_qs.release.bundle import with_manifest, write_manifest
+    from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.files import stamped
     from adaptive_qs.table.write import CSV, table_format, write_pages, write_table
 
@@ -357,15 +361,16 @@ def write_stamped(
     sampling |= {name: value for name, value in asked.items() if value is not None}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
-    with with_manifest(path), stamped(path, release.manifest.stamp) as put_stamp:
+    with (
+        with_manifest(path, replacing) as write_manifest,
+        stamped(path, release.manifest.stamp) as put_stamp,
+    ):
 
         def state(sha256: str) -> None:
-            write_manifest(
-                release.manifest, path, sampling=sampling, charges=charges, sha256=sha256
-            )
+            write_manifest(release.manifest, sampling=sampling, charges=charges, sha256=sha256)
             put_stamp()
 
-        write_table(pages, path, schema or release.schema, formulas, state)
+        write_table(pages, path, schema or release.schema, formulas, state, replacing)
 
 
 # `sample RELEASE`: another table, free of charge.
@@ -421,7 +426,7 @@ def sample(
             io.warn(doubt)
         pages = _timed(drawing.pages(), clock)
         asked = {"where": where, "balance": balance}
-        write_stamped(pages, drawing.rows, out, loaded, seed, kind, asked)
+        write_stamped(pages, drawing.rows, out, loaded, seed, kind, force, asked)
     seconds = clock.stop()
     if as_json:
         content = {"rows": drawing.rows, "share": drawing.share, **io.taken_json(seconds)}
@@ -495,7 +500,7 @@ def marginals(
         else:
             (found,) = loaded.marginals([named])
         sampling = {"seed": seed} if fitted else {}
-        _write_counts(found, out, loaded, kind, sampling)
+        _write_counts(found, out, loaded, kind, sampling, force)
     seconds = clock.stop()
     if as_json:
         content = {
@@ -522,10 +527,15 @@ def marginals(
 
 
 def _write_counts(
-    found: Marginal, path: Path, release: Release, formulas: Formulas, sampling: Mapping[str, Any]
+    found: Marginal,
+    path: Path,
+    release: Release,
+    formulas: Formulas,
+    sampling: Mapping[str, Any],
+    replacing: bool,
 ) -> None:
     """Write a marginal with the stamp and the statement of its release."""
-    from adaptive_qs.release.bundle import with_manifest, write_manifest
+    from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches
 
@@ -533,10 +543,14 @@ def _write_counts(
     kind = formulas if table_format(path).is_text else "keep"
     table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
     marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
-    with with_manifest(path), stamped(path, stamp) as put_stamp:
+    with (
+        with_manifest(path, replacing) as write_manifest,
+        stamped(path, stamp) as put_stamp,
+    ):
 
         def state(sha256: str) -> None:
-            write_manifest(release.manifest, path, marginal=marginal, sha256=sha256)
+            write_manifest(release.manifest, marginal=marginal, sha256=sha256)
             put_stamp()
 
-        write_batches(table.to_batches(), table.schema, path, found.columns, state)
+        batches = table.to_batches()
+        write_batches(batches, table.schema, path, found.columns, state, replacing)

@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from adaptive_qs.errors import LedgerError, reason
 from adaptive_qs.ledger.entries import RESTORE, START, Row
-from adaptive_qs.table.files import create_partial, remove_stale, remove_unlocked, sync_folder
+from adaptive_qs.table.files import (
+    NameTaken,
+    create_partial,
+    give_name,
+    remove_stale,
+    remove_unlocked,
+    sync_folder,
+    take_lock,
+)
 
 try:
     import fcntl
@@ -84,8 +92,8 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
             with owners_file(path) as (handle, temporary):
                 os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
                 os.fsync(handle)
-                with suppress(FileExistsError):  # another process was faster
-                    os.link(temporary, path)
+                with suppress(NameTaken):  # another process was faster
+                    give_name(temporary, path, replace=False)
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError) as error:
         why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
@@ -119,7 +127,7 @@ class RunLock:
         folder, prefix, suffix = _locks(ledger)
         self._path = folder / f"{prefix}{run}{suffix}"
         self._process = os.getpid()
-        self._handle = self._taken()
+        self._handle = take_lock(self._path)
         self.held = self._handle is not None
         if self._handle is not None:
             self._closed = weakref.finalize(self, os.close, self._handle)
@@ -138,22 +146,6 @@ class RunLock:
                 self._path.unlink()
         self._closed()
         self._handle = None
-
-    def _taken(self) -> int | None:
-        """A handle that holds the lock, if nobody else has it."""
-        while True:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            if fcntl is None:
-                return handle
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(handle)
-                return None
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), os.stat(self._path)):
-                    return handle
-            os.close(handle)  # the file of a lock that was let go of just now
 
 
 def remove_dead_locks(ledger: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,7 +41,7 @@ from adaptive_qs.release.statement import (
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_of
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
-from adaptive_qs.table.files import atomic_writer, sha256_of
+from adaptive_qs.table.files import NameTaken, atomic_writer, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload
@@ -381,26 +381,48 @@ def table_path(manifest: str | Path) -> Path | None:
     return path.parent / name if name not in ("", path.name) else None
 
 
-def write_manifest(statement: Statement, table: str | Path, **more: Any) -> None:
+def sidecar_text(statement: Statement, **more: Any) -> str:
+    """Return the text of a sidecar; the same statement and fields give the same text."""
+    content = {**json.loads(statement.to_json()), **more}
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_manifest(
+    statement: Statement, table: str | Path, replace: bool = True, **more: Any
+) -> None:
     """Write a statement beside a table, before the table itself appears.
 
     Args:
         statement: what is stated; the same statement gives the same bytes.
         table: path of the table.
+        replace: as for :func:`atomic_writer`.
         more: fields of this table only, such as the seed that it was sampled with.
     """
-    content = {**json.loads(statement.to_json()), **more}
-    with atomic_writer(manifest_path(table)) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    with atomic_writer(manifest_path(table), replace) as file:
+        file.write(sidecar_text(statement, **more).encode())
 
 
 @contextmanager
-def with_manifest(table: str | Path) -> Iterator[None]:
-    """Around the writing of a table: where none appears, no statement of one stays."""
+def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[..., None]]:
+    """Surround the writing of a table: without the table, its statement is removed as well.
+
+    Yields :func:`write_manifest` for this table.
+
+    Args:
+        table: path of the table.
+        replace: as for :func:`atomic_writer`.
+    """
+    written = False
+
+    def write(statement: Statement, **more: Any) -> None:
+        nonlocal written
+        write_manifest(statement, table, replace, **more)
+        written = True
+
     try:
-        yield
-    except BaseException:
-        if not Path(table).exists():
+        yield write
+    except BaseException as error:
+        if written and (isinstance(error, NameTaken) or not Path(table).exists()):
             with suppress(OSError):
                 manifest_path(table).unlink(missing_ok=True)
         raise

@@ -28,7 +28,7 @@ from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import parse_condition
 from adaptive_qs.table.encode import apart, decode, read_table
-from adaptive_qs.table.files import STAMP_KEY, check_new, sha256_of
+from adaptive_qs.table.files import STAMP_KEY, sha256_of
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
@@ -243,8 +243,7 @@ class RelatedRelease:
         Raises:
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
-        check_new(path, force)
-        write_archive(path, self.members())
+        write_archive(path, self.members(), force)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

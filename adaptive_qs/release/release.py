@@ -34,7 +34,7 @@ from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, check_new
+from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
@@ -211,10 +211,9 @@ class Release(Bundle):
         Raises:
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
-        check_new(path, force)
         from adaptive_qs.release.page import pages_of  # a run that saves no release draws none
 
-        write_archive(path, (pages_of(self) | self.texts() | self.arrays()).items())
+        write_archive(path, (pages_of(self) | self.texts() | self.arrays()).items(), force)
 
     def sample(
         self,

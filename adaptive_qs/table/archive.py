@@ -1,8 +1,8 @@
 """A zip of texts and npy members: the same members give the same bytes, and nothing is run.
 
-Archives come from others. Arrays are stored uncompressed, so that no member can be larger than the
-file that holds it; texts are bounded in size, in values and in how far they were compressed before
-they are parsed, and all of it counts against a ceiling of memory. Pickles are never read.
+Members are stored uncompressed. Archives come from others, and earlier versions compressed texts:
+those are bounded in size, in values and in how far they were compressed before they are parsed, and
+all of it counts against a ceiling of memory. Pickles are never read.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.jsonfile import Claim, bounded_text, parse_json
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.table.files import atomic_writer, sha256_of
+from adaptive_qs.table.files import atomic_writer, sealed_digest, sha256_of
 
 MOST_RATIO = 200
 """Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
@@ -58,24 +59,43 @@ def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
         yield np.ascontiguousarray(part, dtype="<f8").tobytes()
 
 
-def write_archive(
-    path: str | Path, members: Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
-) -> None:
-    """An archive of texts, and of arrays, each flattened and joined, as npy vectors of float64.
+Members = Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
+"""Texts, and arrays, each flattened and joined as an npy vector of float64, by name."""
+
+
+def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
+    """Write an archive of these members.
 
     It appears whole or not at all, and tells nothing of when and on what system it was written.
+
+    Args:
+        path: the file.
+        members: what it holds.
+        replace: as for :func:`atomic_writer`.
 
     Raises:
         InputError: the file cannot be written.
     """
-    with atomic_writer(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with atomic_writer(path, replace) as file:
+        _pack(file, members)
+
+
+def is_packed(path: str | Path, members: Members) -> bool:
+    """Whether the file is, byte for byte, the archive that is written of these members."""
+    with tempfile.TemporaryFile() as fresh, open(path, "rb") as file:
+        _pack(fresh, members)
+        return sealed_digest(fresh) == sealed_digest(file)
+
+
+def _pack(file: IO[bytes], members: Members) -> None:
+    """Write all members uncompressed: what a text is compressed to depends on the library."""
+    with zipfile.ZipFile(file, "w") as archive:
         for name, content in members:
             member = zipfile.ZipInfo(name, _EPOCH)
             member.create_system = _UNIX
             member.external_attr = 0o644 << 16
             if isinstance(content, str):
-                member.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(member, content.encode(), compresslevel=6)
+                archive.writestr(member, content.encode())
                 continue
             with archive.open(member, "w", force_zip64=True) as target:
                 for piece in npy_bytes(content):

@@ -75,6 +75,32 @@ def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
                     (folder / name).unlink()
 
 
+def take_lock(path: Path) -> int | None:
+    """Lock a file, which is made where there is none.
+
+    Returns:
+        A handle that holds the lock until it is closed; None if another process has it.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if fcntl is None:
+            return handle
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if isinstance(error, BlockingIOError):
+                return None
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        os.close(handle)  # the file of a lock that was let go of just now
+
+
 def sync_folder(folder: Path) -> None:
     """Make names in a folder durable, where the system can."""
     with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY) as handle:
@@ -102,11 +128,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
-    """A binary file that replaces `path` when the block ends, and leaves no trace if it fails.
+def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
+    """A binary file that is named `path` when the block ends, and leaves no trace if it fails.
+
+    Args:
+        path: the name.
+        replace: whether the file may replace another one, which may have appeared during the block.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: the file cannot be written, or would replace another one.
     """
     target = Path(path)
     handle, temporary = _temporary(target)
@@ -117,7 +147,7 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
             reach(Fault.WRITTEN)
             os.fsync(file.fileno())
             reach(Fault.SYNCED)
-            temporary.replace(target)
+            give_name(temporary, target, replace)
         reach(Fault.NAMED)
         sync_folder(target.parent)
     except OSError as error:
@@ -125,6 +155,40 @@ def atomic_writer(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):  # the next writer of this file removes it
             temporary.unlink()
+
+
+class NameTaken(InputError):
+    """Something has the name that a file was to get."""
+
+
+def give_name(temporary: Path, target: Path, replace: bool) -> None:
+    """Give a whole file its name; without ``replace`` only if nothing has this name.
+
+    Raises:
+        NameTaken: something has the name.
+        OSError: the file cannot be named.
+    """
+    try:
+        if replace:
+            temporary.replace(target)
+        elif not _linked(temporary, target):
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL))  # empty until it is replaced
+            temporary.replace(target)
+    except FileExistsError:
+        raise NameTaken(
+            f"{target}: exists already and is replaced by force only: give another path"
+        ) from None
+
+
+def _linked(temporary: Path, target: Path) -> bool:
+    """Whether a file could be given a second name; raises FileExistsError if that is taken."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except (AttributeError, OSError):  # no hard links on this system or file system
+        return False
+    return True
 
 
 def sha256_of(pieces: Iterable[bytes]) -> str:
@@ -153,6 +217,33 @@ def check_writable(path: str | Path) -> None:
     temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def claimed(path: str | Path) -> Iterator[None]:
+    """Keep other processes from beginning work for the same output.
+
+    Raises:
+        InputError: another process is at work for it, or it cannot be written.
+    """
+    check_writable(path)
+    lock = Path(path).parent / f"{_prefix(Path(path))}claim"
+    try:
+        handle = take_lock(lock)
+    except OSError:  # a file system without locks
+        handle = None
+    else:
+        if handle is None:
+            raise InputError(
+                f"{path}: another run is about to write it: wait for its end, or give another path"
+            )
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                lock.unlink()
+            os.close(handle)
+
+
 def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
     """Refuse to replace a file, unless ``force`` says that it may be.
 
@@ -160,7 +251,7 @@ def check_new(path: str | Path, force: bool, option: str = "force=True") -> None
         InputError: there is something at the path; ``option`` says, in the caller's words, what
             would allow to replace it.
     """
-    if not force and os.path.exists(path):  # never raises, unlike Path.exists
+    if not force and os.path.lexists(path):
         raise InputError(
             f"{path}: exists already: add {option} to replace it, or give another path"
         )

@@ -69,11 +69,13 @@ class FewRows:
         source: the private table.
         schema: names the person column; its bins and values may still have to be learnt.
         kept: which rows are kept, and how often.
+        exactly: whether persons with fewer rows have theirs repeated.
     """
 
     source: Any
     schema: Schema
     kept: Kept
+    exactly: bool = False
 
     @classmethod
     def of(
@@ -136,7 +138,7 @@ class FewRows:
                     places.append(of[of >= 0])
                     marks.append(theirs)
         found = np.concatenate(places), np.concatenate(marks)
-        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
+        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most), exactly)
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
@@ -154,7 +156,8 @@ class FewRows:
         found = hashlib.sha256()
         for part in table_bytes(self.source):
             found.update(part)
-        return f"{self.kept.most} rows of each {self.schema.person}: {found.hexdigest()}"
+        bound = f"{'exactly' if self.exactly else 'at most'} {self.kept.most}"
+        return f"{bound} rows of each {self.schema.person}: {found.hexdigest()}"
 
     @contextmanager
     def open(self) -> Iterator[Source]:

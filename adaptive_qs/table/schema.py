@@ -372,10 +372,9 @@ class Schema(BaseModel):
         Raises:
             InputError: the file exists and ``force`` is not set, or it cannot be written.
         """
-        from adaptive_qs.table.files import atomic_writer, check_new
+        from adaptive_qs.table.files import atomic_writer
 
-        check_new(path, force)
-        with atomic_writer(path) as file:
+        with atomic_writer(path, force) as file:
             file.write(self.to_json().encode())
 
     def to_json(self) -> str:

@@ -185,13 +185,15 @@ def write_table(
     schema: Schema,
     formulas: Formulas = "escape-learnt",
     sealed: Sealed = None,
+    replace_file: bool = True,
 ) -> None:
     """Write a decoded table, or its pages as they come, in the format that the path's suffix tells.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
     column's format, and texts that a spreadsheet program would run are escaped as asked for:
     reading the file under the schema gives the texts back. In Parquet a missing value is null and
-    every text is as it is. The same table gives the same bytes.
+    every text is as it is. The same table gives the same bytes. ``replace_file`` is as for
+    :func:`atomic_writer`.
 
     Raises:
         InputError: the suffix is unknown or the file cannot be written.
@@ -199,7 +201,7 @@ def write_table(
     """
     kind = table_format(path)
     pages = [table] if isinstance(table, pa.Table) else table
-    with _sealing(path, sealed) as file:
+    with _sealing(path, sealed, replace_file) as file:
         write_pages(pages, kind, file, schema, formulas)
 
 
@@ -266,10 +268,12 @@ def write_batches(
     path: str | Path,
     dictionaries: tuple[str, ...] = (),
     sealed: Sealed = None,
+    replace_file: bool = True,
 ) -> int:
     """Write batches as they come; the file appears once the last one is written.
 
     Columns in ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
+    ``replace_file`` is as for :func:`atomic_writer`.
 
     Returns:
         Number of rows.
@@ -279,7 +283,8 @@ def write_batches(
             raise leaves no file.
     """
     kind, rows = table_format(path), 0
-    with _sealing(path, sealed) as file, kind.batch_writer(schema, dictionaries, file) as write:
+    sealing = _sealing(path, sealed, replace_file)
+    with sealing as file, kind.batch_writer(schema, dictionaries, file) as write:
         for batch in batches:
             write(batch)
             rows += batch.num_rows
@@ -287,8 +292,8 @@ def write_batches(
 
 
 @contextmanager
-def _sealing(path: str | Path, sealed: Sealed) -> Iterator[BinaryIO]:
-    with atomic_writer(path) as file:
+def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[BinaryIO]:
+    with atomic_writer(path, replace_file) as file:
         yield file
         if sealed is not None:
             sealed(sealed_digest(file))

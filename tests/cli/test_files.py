@@ -7,6 +7,7 @@ whoever would have made it.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -17,6 +18,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +27,10 @@ import pytest
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.cli.io import readable
-from adaptive_qs.errors import DataError
-from adaptive_qs.machine import on_reach
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.machine import Fault, on_reach
 from adaptive_qs.synthesizer import Synthesizer
+from adaptive_qs.table.files import claimed
 from adaptive_qs.table.schema import Schema
 
 from ..faults.children import Child
@@ -109,7 +112,7 @@ def unexpected(notes, folder, names):
     """Paths that are neither these files in the folder, nor their parts, the ledger or its lock."""
     known = "|".join(map(re.escape, names))
     expected = re.compile(
-        rf"{re.escape(str(folder))}/(?:{known}|\.(?:{known})\.\w{{8}}\.part|\.l\.run-\d\.lock)"
+        rf"{re.escape(str(folder))}/(?:{known}|\.(?:{known})\.(?:\w{{8}}\.part|claim)|\.l\.run-\d\.lock)"
     )
     return [
         (kind, path)
@@ -174,10 +177,102 @@ def test_the_watch_sees_what_is_written(folder, logs):
     assert third[0] == "socket.connect"
 
 
-# Tables from standard input, URLs in the place of tables, and shell completion.
+# Several runs for one output.
 
 COMMAND = [sys.executable, "-m", "adaptive_qs"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+PAID = ["synthesize", "t.csv", "--schema", "s.json", "--ledger", "l", "--rho", "0.01"]
+
+
+@pytest.fixture
+def ledger(run):
+    done(run("ledger", "create", "--ledger", "l", "--rho", "1"))
+
+    def runs():
+        return json.loads(run("ledger", "show", "--ledger", "l", "--json").out)["runs"]
+
+    return runs
+
+
+@pytest.mark.parametrize("name", ["o.csv", "r.zip", "o.csv.manifest.json"])
+@pytest.mark.parametrize("more", [[], ["--force"]])
+def test_an_output_that_another_run_is_about_to_write_is_refused(run, ledger, name, more):
+    command = [*PAID, "--out", "o.csv", "--release", "r.zip", *more]
+    with claimed(name):
+        assert f"{name}: another run is about to write it" in refused(run(*command))
+    assert ledger() == []
+    done(run(*command))
+    assert not list(Path().glob(".*.claim"))
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+@pytest.mark.parametrize("name", ["o.csv", "r.zip", "o.csv.manifest.json", "a.csv"])
+def test_a_file_that_appears_during_a_run_is_not_replaced(run, ledger, monkeypatch, name, links):
+    """Nothing of the run stays beside it, and nothing that was paid for is lost."""
+    command = [*PAID, "--out", "o.csv", "--release", "r.zip"]
+    if name == "a.csv":
+        command = ["answer", *PAID[1:], "--out", name]
+    if not links:
+        monkeypatch.delattr(os, "link")
+
+    def appear(fault):
+        if fault == Fault.CHARGED:
+            Path(name).write_text("theirs")
+
+    with monkeypatch.context() as during:
+        during.setattr("adaptive_qs.machine._handlers", [appear])
+        outcome = run(*command)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert f"{name}: exists already and is replaced by force only" in outcome.err
+    assert "--resume continues it and spends nothing twice" in outcome.err
+    assert Path(name).read_text() == "theirs"
+    own = {"t.csv", "s.json", "w.json", "l", "l.key", "l.mark"}
+    left = {path.name for path in Path().iterdir()} - own
+    assert left == {name} | ({"r.zip"} if name.startswith("o") else set())
+    Path(name).unlink()
+    done(run(*command, "--resume"))
+    assert [each["state"] for each in ledger()] == ["finished"]
+
+
+def test_python_replaces_nothing_that_appeared_meanwhile(folder, monkeypatch):
+    release = Synthesizer(rho=0.1).fit("t.csv", schema="s.json").release_
+
+    def appear(fault):
+        if fault == Fault.SYNCED:
+            Path("r.zip").write_text("theirs")
+
+    with monkeypatch.context() as during:
+        during.setattr("adaptive_qs.machine._handlers", [appear])
+        with pytest.raises(InputError, match="replaced by force only"):
+            release.save("r.zip")
+        assert Path("r.zip").read_text() == "theirs"
+        release.save("r.zip", force=True)
+    assert zipfile.is_zipfile("r.zip")
+
+
+@pytest.mark.slow
+def test_of_two_runs_at_the_same_time_one_writes_all_and_one_is_refused(folder):
+    """In processes of their own: table, statement and bundle are of one run."""
+    create = [*COMMAND, "ledger", "create", "--ledger", "l", "--rho", "1"]
+    subprocess.run(create, env=ENVIRONMENT, check=True)
+    command = [*COMMAND, *PAID, "--out", "o.csv", "--release", "r.zip"]
+    both = [
+        subprocess.Popen([*command, "--rho", rho], env=ENVIRONMENT, stderr=subprocess.PIPE)
+        for rho in ("0.015", "0.02")
+    ]
+    said = [process.communicate(timeout=300)[1].decode() for process in both]
+    codes = [process.returncode for process in both]
+    assert sorted(codes) == [0, 2], said
+    line = said[codes.index(2)]
+    assert "another run is about to write it" in line or "exists already" in line
+    stated = json.loads(Path("o.csv.manifest.json").read_text())
+    with zipfile.ZipFile("r.zip") as bundle:
+        assert stated["ledger"] == json.loads(bundle.read("manifest.json"))["ledger"]
+    assert stated["sha256"] == hashlib.sha256(Path("o.csv").read_bytes()).hexdigest()
+
+
+# Tables from standard input, URLs in the place of tables, and shell completion.
+
 SEEDED = ["--schema", "s.json", "--epsilon", "1", "--insecure-seed", "3"]
 
 

@@ -244,8 +244,8 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     table = tmp_path / "t.csv"
 
     def fail():
-        with with_manifest(table):
-            write_manifest(PLAIN, table)
+        with with_manifest(table) as write:
+            write(PLAIN)
             raise MemoryError
 
     with pytest.raises(MemoryError):
@@ -255,3 +255,11 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     with pytest.raises(MemoryError):
         fail()
     assert manifest_path(table).exists()
+    table.unlink()
+    stated = manifest_path(table).read_bytes()
+    with (
+        pytest.raises(InputError, match="replaced by force only"),
+        with_manifest(table, False) as put,
+    ):
+        put(PLAIN, sampling={"seed": 7, "rows": 3})
+    assert manifest_path(table).read_bytes() == stated, "it is of another run"
