@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -87,6 +92,29 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     return threads
 
 
+T = TypeVar("T")
+
+
+class ThreadPool(ThreadPoolExecutor):
+    """A pool of threads that explains why the system starts none."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Submit a task, and start a thread for it if none is idle.
+
+        Raises:
+            ResourceExceeded: no thread can be started.
+        """
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            raise ResourceExceeded(
+                "the system starts no further thread: raise its limit on memory or threads "
+                "(ulimit -v, ulimit -u), or use fewer workers"
+            ) from None
+
+
 @cache
 def linear_algebra() -> ThreadpoolController:
     """Limits the threads that NumPy and SciPy use; finding their libraries takes milliseconds."""
@@ -136,6 +164,85 @@ def _machine_bytes() -> int:
     except (OSError, ValueError):
         return physical
     return min(physical, limit)
+
+
+# Compiled functions. Numba keeps them beside the module, or else in the home folder.
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return Numba's decorator with these options; code that cannot be kept is compiled anew."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        import numba
+
+        dispatcher = numba.njit(**{**options, "cache": False})(function)
+        if options.get("cache"):
+            try:
+                dispatcher._cache = _code_cache()(function)
+            except RuntimeError:  # Numba finds no folder that it can write
+                if (folder := _code_folder()) is not None:
+                    numba.config.CACHE_DIR = str(folder)
+                    dispatcher._cache = _code_cache()(function)
+        return dispatcher
+
+    return compiled
+
+
+@cache
+def _code_cache() -> Any:
+    """Return Numba's cache, which here survives damaged files and full disks."""
+    from numba.core.caching import FunctionCache
+
+    class Cache(FunctionCache):  # type: ignore[misc,unused-ignore]
+        def load_overload(self, *args: Any) -> Any:
+            try:
+                return super().load_overload(*args)
+            except Exception:  # noqa: BLE001  (a damaged file raises anything)
+                with suppress(OSError):
+                    self.flush()
+                return None
+
+        def save_overload(self, *args: Any) -> None:
+            with suppress(OSError):
+                super().save_overload(*args)
+
+    return Cache
+
+
+@cache
+def _code_folder() -> Path | None:
+    """Return this user's temporary folder for compiled code, and note on stderr what it costs.
+
+    Code that is loaded could be anybody's, so the folder is private. None if there is none.
+    """
+    folder, known = None, False
+    with suppress(OSError):
+        place = Path(tempfile.gettempdir(), f"adaptive-qs-code-{getattr(os, 'getuid', str)()}")
+        try:
+            place.mkdir(mode=0o700)
+        except FileExistsError:
+            known = True
+        if is_private(place):
+            with tempfile.TemporaryFile(dir=place):
+                folder = place
+    if (folder is None or not known) and sys.stderr is not None:
+        cost = "every run compiles for some seconds"
+        if folder is not None:
+            cost = f"it is kept in {folder}, and this run compiles for some seconds"
+        sys.stderr.write(
+            "compiled code cannot be kept in the package or the home folder: "
+            f"{cost}; NUMBA_CACHE_DIR names another private folder\n"
+        )
+    return folder
+
+
+def is_private(folder: Path) -> bool:
+    """Whether it is a folder, no link, of this user and for this user only."""
+    found = os.lstat(folder)
+    if not hasattr(os, "getuid"):  # Windows: folders for temporary files are the user's own
+        return stat.S_ISDIR(found.st_mode)
+    mine = found.st_uid == os.getuid()
+    return mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
 # Named places at which a test may stop the program, as a power cut would.

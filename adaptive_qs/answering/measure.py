@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.machine import linear_algebra
+from adaptive_qs.machine import ThreadPool, linear_algebra
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, label_of
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
@@ -257,7 +257,7 @@ def answer_sets(
                 yield found
 
     # Products are small: several threads of the linear algebra would be in each other's way.
-    with linear_algebra().limit(limits=1), ThreadPoolExecutor(1) as pool:
+    with linear_algebra().limit(limits=1), ThreadPool(1) as pool:
         for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]

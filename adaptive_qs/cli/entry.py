@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
             if debug:
                 traceback.print_exc()
-            return _broken_off(error) or _failed(error, _bug_line(error), 1)
+            return _broken_off(error) or _failed(error, *_explain(error))
 
 
 def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
@@ -224,15 +224,20 @@ def _usage_line(error: Any) -> str:
     return f"{message.rstrip('.')}: see {command} --help"
 
 
-def _bug_line(error: Exception) -> str:
-    """Where it happened, without the message of the error."""
+def _explain(error: Exception) -> tuple[str, int]:
+    """Return a line and an exit code: of a bug, where it happened, without the error's message."""
+    try:
+        os.getcwd()
+    except OSError:
+        if isinstance(error, OSError):
+            return "the working folder is gone: change to a folder that exists", 2
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "adaptive_qs" in frame.filename]
     place = f" at {os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
     return (
         f"internal error ({type(error).__name__}{place}): this is a bug, please report it; "
         f"{DEBUG_VARIABLE}=1 shows a traceback, which may hold private values"
-    )
+    ), 1
 
 
 def _open_streams() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
@@ -28,7 +27,7 @@ from adaptive_qs.evaluation.tables import (
     row_numbers,
 )
 from adaptive_qs.evaluation.target import gradient_boosting, run_tasks
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.privacy.accounting import delta_of
 from adaptive_qs.table.coded import CodedTable
 
@@ -275,7 +274,7 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
     return np.asarray(synthetic - reference)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
     """How many rows differ from each target in d attributes, shape (targets, attributes + 1)."""
     attributes, count = rows.shape

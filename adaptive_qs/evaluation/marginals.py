@@ -11,13 +11,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, in_batches
-from adaptive_qs.machine import StepProgress, plan_workers
+from adaptive_qs.machine import StepProgress, njit, plan_workers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
-from adaptive_qs.machine import PhaseProgress, StepProgress
+from adaptive_qs.machine import PhaseProgress, StepProgress, ThreadPool, njit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
@@ -255,7 +253,7 @@ def in_batches(
         size: of a batch; by default ``BATCH``.
     """
     size, done = size or BATCH, 0
-    pool = ThreadPoolExecutor(workers)
+    pool = ThreadPool(workers)
     try:
         batches = [items[start : start + size] for start in range(0, len(items), size)]
         for found in pool.map(task, batches):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -281,7 +282,8 @@ def fit_weights(
     """
     domain, every = chains.model.domain, chains.rows
     most = settings.averaged / SHORTEST + 1
-    assert most * len(every) < 2**24, "sums of counts leave 32-bit floats"
+    if most * len(every) >= 2**24:
+        raise ResourceExceeded("sums of counts leave 32-bit floats: fit to fewer rows")
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
     follower = Follower(chains.model, targets, settings, workers)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.machine import njit
 
 # Two estimates of non-negative counts are averaged; both see released values only.
 #

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
@@ -17,7 +16,7 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import Rows, maximal_cliques, over_rows, uniform
 from adaptive_qs.generate.zeros import SCALINGS, Zeros
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.residual import ReferenceModel
 
 # Of all distributions p over the cells, the one that minimises

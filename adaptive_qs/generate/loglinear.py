@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.machine import ThreadPool, njit
 from adaptive_qs.residual import ReferenceModel, variance_weight
 
 Array = NDArray[np.float64]
@@ -265,7 +264,7 @@ def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) 
     if workers == 1:
         share(0)
         return
-    with ThreadPoolExecutor(workers - 1) as pool:
+    with ThreadPool(workers - 1) as pool:
         futures = [pool.submit(share, first) for first in range(1, workers)]
         share(0)
         for future in futures:

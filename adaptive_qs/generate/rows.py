@@ -16,7 +16,6 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
@@ -49,7 +48,7 @@ from adaptive_qs.generate.zeros import (
     ruled_model,
     settle,
 )
-from adaptive_qs.machine import PhaseProgress, StepProgress
+from adaptive_qs.machine import PhaseProgress, StepProgress, njit
 from adaptive_qs.residual import ReferenceModel
 
 ENTRY_STEPS = 16
@@ -143,7 +142,8 @@ class Fitted:
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
         """The model's marginal over a clique inside one of ``means``, as shares of the rows."""
         holding = [c for c in self.means if set(c).issuperset(clique)]
-        assert holding, "this marginal was not asked for when the model was fitted"
+        if not holding:
+            raise KeyError("this marginal was not requested when the model was fitted")
         source = min(holding, key=lambda c: (self.means[c].size, c))
         beyond = tuple(axis for axis, i in enumerate(source) if i not in clique)
         counts = self.means[source].astype(np.float64).sum(axis=beyond)

@@ -10,11 +10,11 @@ from itertools import combinations, pairwise
 
 import networkx as nx
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
+from adaptive_qs.machine import njit
 
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
 # spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can

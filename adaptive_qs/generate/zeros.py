@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
@@ -22,6 +21,7 @@ from adaptive_qs.generate.loglinear import (
     over_rows,
     uniform,
 )
+from adaptive_qs.machine import njit
 from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import over_items, project_to_simplex
+from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel
 
 Array = NDArray[np.float64]

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import batches
@@ -31,6 +30,7 @@ from adaptive_qs.loop.estimates import (
     form_estimates,
     form_listed,
 )
+from adaptive_qs.machine import njit
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
@@ -164,7 +164,8 @@ class Selector:
         offered: NDArray[np.bool_],
     ) -> Clique:
         """Choose a candidate by the exponential mechanism; costs ε²/8."""
-        assert not self._stale[offered].any(), "a candidate on offer was not rescored"
+        if self._stale[offered].any():
+            raise RuntimeError("a candidate on offer was not rescored")
         limited = np.minimum(expected_error, ERROR_LIMIT / 2**CELL_BITS)
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)

@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import natural_number
 from adaptive_qs.errors import InputError
+from adaptive_qs.machine import njit
 
 # Where random bits come from: the operating system, or a seed that forfeits privacy.
 

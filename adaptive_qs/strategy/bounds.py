@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from adaptive_qs.machine import njit
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     Factor,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import groupby
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.machine import StepProgress, linear_algebra
+from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import axis_gram, total_variance
 from adaptive_qs.strategy.fixed_basis import (
@@ -361,7 +360,7 @@ def smash(
     found: dict[int, Solution] = {}
     with (
         linear_algebra().limit(limits=limit),
-        ThreadPoolExecutor(min(jobs, len(subworkloads))) as pool,
+        ThreadPool(min(jobs, len(subworkloads))) as pool,
     ):
         solved = pool.map(solver, (subworkloads[k] for k in largest_first))
         for number, solution in zip(largest_first, solved):

@@ -266,7 +266,8 @@ class DirectMechanism:
     lower_bound: float
 
     def __post_init__(self) -> None:
-        assert self.noise_variance > 0  # every set is found measurable before anything is spent
+        if not self.noise_variance > 0:  # every set is found measurable before anything is spent
+            raise WorkloadError("the workload has no queries: give at least one")
 
     @cached_property
     def squared_sensitivities(self) -> Array:

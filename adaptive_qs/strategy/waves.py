@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import njit
 from adaptive_qs.strategy.solution import LongFactor
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import BLOCK, Queries

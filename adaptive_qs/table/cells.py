@@ -400,6 +400,8 @@ def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError])
         return action()
     except AdaptiveQsError:
         raise
+    except MemoryError:
+        refusal: Exception = MemoryError("no memory is left to read the table")
     except Exception as error:  # noqa: BLE001  (nothing that may quote a cell gets through)
         refusal = explain(error)
     raise refusal

@@ -6,14 +6,13 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import numpy as np
-from numba import njit
 
 from adaptive_qs.errors import DataError
+from adaptive_qs.machine import ThreadPool, njit
 
 # Blocks of whole CSV rows, cut where the parser would cut them.
 
@@ -54,7 +53,7 @@ def one_ahead(items: Iterator[T]) -> Generator[T]:
 
     The thread has ended when this generator has, at its end, by an error or closed.
     """
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPool(1) as pool:
         coming = pool.submit(lambda: next(items, None))
         while (item := coming.result()) is not None:
             coming = pool.submit(lambda: next(items, None))

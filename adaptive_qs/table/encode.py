@@ -6,7 +6,7 @@ import math
 import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
-from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool
 from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import inside
+from adaptive_qs.table.files import check_name, inside
 from adaptive_qs.table.read import (
     Cells,
     Chunk,
@@ -109,6 +109,7 @@ def _stamps(source: Any) -> dict[Path, Stamp]:
 
 
 def _stamp(file: Path) -> Stamp:
+    check_name(file)
     try:
         found = os.stat(inside(file)[0])
     except OSError as error:
@@ -227,7 +228,7 @@ def coded_chunks(
         )
 
     workers = min(workers, MOST_ENCODERS)
-    with open_source(source, schema.delimiter) as opened, ThreadPoolExecutor(workers) as pool:
+    with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
             for chunk in rows_of(opened, schema, progress, check_rows):

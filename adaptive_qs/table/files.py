@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
 from adaptive_qs.errors import InputError, reason
-from adaptive_qs.machine import Fault, reach
+from adaptive_qs.machine import Fault, is_private, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
 #
@@ -117,7 +118,8 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def _prefix(target: Path) -> str:
-    name = os.fsencode(target.name)[:_NAME_BYTES].decode(errors="ignore")
+    bytes_of = os.fsencode(target.name)[:_NAME_BYTES]
+    name = bytes_of.decode(sys.getfilesystemencoding(), errors="ignore")
     return f".{name}."
 
 
@@ -257,8 +259,24 @@ def check_new(path: str | Path, force: bool, option: str = "force=True") -> None
         )
 
 
+def check_name(path: str | Path) -> None:
+    """Refuse a path that no file of this system can have.
+
+    Raises:
+        InputError: it holds characters that the system or its locale cannot write.
+    """
+    with contextlib.suppress(UnicodeEncodeError):
+        if b"\0" not in os.fsencode(path):
+            return
+    raise InputError(
+        f"{str(path)!a}: this system or its locale has no such file names: rename the file, "
+        "or choose a UTF-8 locale"
+    )
+
+
 def _temporary(target: Path) -> tuple[int, Path]:
     """A new empty file beside the target and its handle, with the permissions of any new file."""
+    check_name(target)
     try:
         with contextlib.suppress(FileNotFoundError):
             mode = target.stat().st_mode
@@ -337,17 +355,10 @@ def _remove_dead(parent: Path) -> None:
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             locks = f"{_prefix(folder / _LOCK)}*{SUFFIX}"
-            if _is_private(folder) and any(folder.glob(locks)):
+            if is_private(folder) and any(folder.glob(locks)):
                 remove_stale(folder / _LOCK)
                 if not any(folder.glob(locks)):
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether it is a folder, no link, of this user and for this user only."""
-    found = os.lstat(folder)
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
 # Whether a file holds a table, told without reading it.

@@ -31,7 +31,7 @@ from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
-from adaptive_qs.table.files import is_table_file
+from adaptive_qs.table.files import check_name, is_table_file
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
@@ -76,7 +76,7 @@ def read_about(path: str | Path) -> dict[str, str]:
     """
     if is_table_file(path):
         raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
-    file = Path(path)
+    check_name(file := Path(path))
     if file.suffix.lower() == ".json":
         content = read_json(file, InputError)
         if not isinstance(content, dict):

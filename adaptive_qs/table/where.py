@@ -283,7 +283,8 @@ class Where:
             for axis, cases in enumerate(self.cases):
                 chances = cases.chances[:, codes[rows[0], axis]]
                 weights = weights * chances.reshape(_along(axis, len(self.cases)))
-            assert weights.any(), "a row has codes that cannot meet its condition"
+            if not weights.any():
+                raise RuntimeError("a row has codes that cannot meet its condition")
             cells = rng.choice(weights.size, size=len(rows), p=weights.ravel() / weights.sum())
             chosen[rows] = np.stack(np.unravel_index(cells, weights.shape), axis=1)
         return chosen

@@ -72,3 +72,13 @@ def test_words_are_names_and_whole_strings():
     tree = ast.parse("from a import B\n\nclass C:\n    'date'\n    d = x.E\n    f = 'no date'\n")
     assert {"B", "C", "E", '"date"'} <= set(house._words(tree))
     assert "date" not in set(house._words(tree))
+
+
+def test_asserts_narrow_types_and_check_nothing_else():
+    """Python -O drops them: a check that has to hold raises."""
+    for path in house.PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assert):
+                found = ast.unparse(node.test)
+                narrows = found.startswith("isinstance(") or found.endswith(" is not None")
+                assert narrows, f"{path.name}:{node.lineno}: raise an error instead: {found}"

@@ -342,7 +342,8 @@ class ColumnBase(BaseModel):
         while marker in labels:
             marker = f"({marker})"
         labels = [*labels, marker] if self.missing else labels
-        assert len(labels) == self.size
+        if len(labels) != self.size:
+            raise RuntimeError(f"a column has {self.size:,} codes and {len(labels):,} labels")
         return tuple(labels)
 
     def together(self, parts: list[pa.Array]) -> pa.Array:

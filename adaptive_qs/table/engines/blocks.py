@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.machine import ThreadPool, njit
 from adaptive_qs.table.engines import Occupied
 
 Codes = NDArray[np.unsignedinteger[Any]]
@@ -90,7 +90,7 @@ class BlockEngine:
         if workers < 2:
             return self._count(cliques, every)
         cells = sum(map(self.domain.size, cliques))
-        with ThreadPoolExecutor(workers) as pool:
+        with ThreadPool(workers) as pool:
             if workers * cells <= SHARED_CELLS:
                 shares = [every[k::workers] for k in range(workers)]
                 counted = pool.map(lambda share: self._count(cliques, share), shares)
@@ -161,7 +161,8 @@ def count_block(
         counts: the contiguous marginal, one axis per attribute, of at most 2³² cells.
         cells: room for as many integers as there are rows.
     """
-    assert counts.size <= 2**32, "more cells than memory can hold"
+    if counts.size > 2**32:
+        raise ResourceExceeded("a marginal has more cells than 2**32: ask for fewer ways")
     cells = cells[: len(columns[0])]
     cells[:] = columns[0]
     for codes, size in zip(columns[1:], counts.shape[1:]):
