@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.generate.blocks import BlockMoves, Sharing
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -47,6 +49,11 @@ class Chains:
         rng: randomness of the moves.
         coarse: the way from their states to rows of codes.
         pairs: of attributes that have to change together.
+        blocks: of more of them.
+        sharing: how their weights are moved.
+
+    Attributes:
+        ruled: whether zeros limit what moves can do.
     """
 
     def __init__(
@@ -57,15 +64,17 @@ class Chains:
         rng: np.random.Generator,
         coarse: CoarseDomain,
         pairs: PairMoves | None = None,
+        blocks: BlockMoves | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.model = model
         self.proposals = proposals
-        self._pairs = pairs
+        self._pairs, self.blocks, self.sharing = pairs, blocks, sharing
         self._moves: list[Callable[[Rows, int], None]] = [
             proposals, proposals.replace_wide, model.sweep,
         ]  # fmt: skip
-        if pairs is not None:
-            self._moves.append(pairs)
+        self._moves += [change for change in (pairs, blocks) if change is not None]
+        self.ruled = pairs is not None or blocks is not None
         self.rows = rows
         self.rng = rng
         self._coarse = coarse
@@ -137,8 +146,9 @@ class Chains:
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
         """Chains of another model of these attributes, and other rows."""
         pairs = self._pairs and self._pairs.towards(model)
+        blocks = self.blocks and self.blocks.towards(model)
         proposals = self.proposals.towards(model)
-        return Chains(model, proposals, rows, self.rng, self._coarse, pairs)
+        return Chains(model, proposals, rows, self.rng, self._coarse, pairs, blocks, self.sharing)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -192,6 +202,11 @@ SHORTEST = 0.75
 """Part of a step of the settings that is always taken, so that a fit ends."""
 
 
+FOLLOWED, REMEMBERED = 0.02, 4.0
+"""Part of the rows of a value that leave it in one move where its weights take whole steps, and the
+moves over which it is averaged."""
+
+
 class Follower:
     """Moves the weights of a model towards targets, by steps that do not overshoot.
 
@@ -211,8 +226,11 @@ class Follower:
         targets: Sequence[Target],
         settings: FitSettings,
         workers: int,
+        sharing: Sharing | None = None,
     ) -> None:
         self.pace = 1.0
+        self._leaving: dict[int, NDArray[np.float64]] = {}
+        self._sharing = sharing
         self._model = model
         self._settings = settings
         self._workers = workers
@@ -222,6 +240,27 @@ class Follower:
         self._misfits = {
             target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
         }
+
+    def watch(self, before: Rows, after: Rows) -> None:
+        """Note how fast rows leave each value, of a move at the weights of the last step."""
+        for i, size in enumerate(self._model.domain.sizes):
+            held, stayed = np.zeros((2, size), dtype=np.int64)
+            _count_stayed(before[:, i], after[:, i], held, stayed)
+            rate = 1 - stayed / (held + 1)
+            known = self._leaving.get(i)
+            self._leaving[i] = rate if known is None else known + (rate - known) / REMEMBERED
+
+    def _followed(self, columns: Clique, clique: Clique) -> Array | None:
+        """For each cell, the part of a step that rows can follow; None where they can."""
+        if columns != clique or not self._leaving:
+            return None
+        parts = [np.minimum(self._leaving[i] / FOLLOWED, 1.0).astype(np.float32) for i in columns]
+        if all((part == 1.0).all() for part in parts):
+            return None
+        found = parts[0]
+        for part in parts[1:]:
+            found = np.minimum(found[..., None], part)
+        return found
 
     def step(self, rows: Rows, exponent: float, share: float) -> None:
         """Move all weights, and shorten the next step if this one goes back on the last.
@@ -247,7 +286,11 @@ class Follower:
                 damping = settings.damping_rows + settings.damping_noise * target.noise_std
                 counts = domain.summed(codes, columns, target.clique)
                 wanted, counted = share * (target.counts + damping), counts + share * damping
-                ratios[target.clique] = (wanted / counted) ** eta
+                ratio = wanted / counted
+                if self._sharing is not None:
+                    ratio = self._sharing.ratio(target.clique, wanted, counted)
+                followed = self._followed(columns, target.clique)
+                ratios[target.clique] = ratio ** (eta if followed is None else eta * followed)
                 last, misfit = self._misfits[target.clique], wanted - counted
                 products[k] += (last * misfit / counted).sum()
                 squares[k] += (last * last / counted).sum()
@@ -257,6 +300,18 @@ class Follower:
         over_items(self._workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
             self.pace = max(self.pace * SHORTENED, SHORTEST)
+
+
+EXTENSIONS, CHECKED, DRIFT = 2, 6, 5.0
+"""Times that a fit is extended at most, moves without steps that show whether it has to be, and the
+standard deviations that a count may move in them."""
+
+
+@njit(cache=True, nogil=True)
+def _count_stayed(before, after, held, stayed):  # type: ignore[no-untyped-def]
+    for r in range(before.size):
+        held[before[r]] += 1
+        stayed[before[r]] += before[r] == after[r]
 
 
 def fit_weights(
@@ -285,11 +340,19 @@ def fit_weights(
     if most * len(every) >= 2**24:
         raise ResourceExceeded("sums of counts leave 32-bit floats: fit to fewer rows")
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
-    follower = Follower(chains.model, targets, settings, workers)
+    follower = Follower(chains.model, targets, settings, workers, chains.sharing)
 
     def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
         add_counts(mean, rows, domain, clique)
+
+    def moved() -> Rows:
+        before = np.asfortranarray(chains.rows) if chains.ruled else None
+        chains.move()
+        after = np.asfortranarray(chains.rows)
+        if before is not None:
+            follower.watch(before, after)
+        return after
 
     chains.rows = every[: settings.early_rows]
     measured_from = settings.sweeps - settings.averaged
@@ -298,8 +361,7 @@ def fit_weights(
         if done >= min(settings.sweeps / 2, measured_from) and len(chains.rows) < len(every):
             every[:] = np.resize(chains.rows, every.shape)
             chains.rows = every
-        chains.move()
-        rows = np.asfortranarray(chains.rows)
+        rows = moved()
         exponent = settings.step / (1 + settings.decay * done / settings.sweeps)
         before, done = done, round(done + follower.pace, 9)
         follower.step(rows, exponent, len(rows) / len(every))
@@ -308,9 +370,40 @@ def fit_weights(
             averaged += 1
         if progress and int(done) > int(before):
             progress(int(done), settings.sweeps)
+    singles = [target.clique for target in targets if len(target.clique) == 1]
+    for _ in range(EXTENSIONS if chains.ruled else 0):
+        if drift(chains, singles) < DRIFT:
+            break
+        for mean in means:
+            mean[...] = 0
+        averaged = settings.averaged
+        for _ in range(averaged):
+            rows = moved()
+            follower.step(rows, exponent, 1.0)
+            over_items(workers, accumulate, list(zip(means, watched)))
     for mean in means:
         mean /= averaged
     return means
+
+
+def drift(chains: Chains, singles: Sequence[Clique]) -> float:
+    """How far the counts of single values move while the weights stay, in standard deviations.
+
+    Rows that follow the weights leave a value as often as they come to it: of the rows that do
+    either, the difference is as large as the square root by chance (McNemar 1947). That tells of
+    slow moves as well: few rows change, and these one way.
+    """
+    before = np.asfortranarray(chains.rows)
+    for _ in range(CHECKED):
+        chains.move()
+    most = 0.0
+    for (i,) in singles:
+        size = chains.model.domain.sizes[i]
+        changed = before[:, i] != chains.rows[:, i]
+        left = np.bincount(before[changed, i], minlength=size)
+        came = np.bincount(chains.rows[changed, i], minlength=size)
+        most = max(most, float((np.abs(came - left) / np.sqrt(np.maximum(came + left, 1))).max()))
+    return most
 
 
 def settle_weights(
@@ -328,7 +421,10 @@ def settle_weights(
 
     def follow(target: Target) -> None:
         counts = count_rows(chains.rows, domain, target.clique)
-        ratio = (share * target.counts + 1) / (counts + 1)
+        wanted, counted = share * target.counts + 1, counts + 1
+        ratio = wanted / counted
+        if chains.sharing is not None:
+            ratio = chains.sharing.ratio(target.clique, wanted, counted)
         chains.model.scale(target.clique, ratio**SETTLING)
 
     for _ in range(SETTLED):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.blocks import BlockMoves, Sharing, blocks_of, plan_blocks
 from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
@@ -35,7 +36,13 @@ from adaptive_qs.generate.loglinear import (
     over_items,
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
-from adaptive_qs.generate.tree import Node, TreeMoves, dependence_tree, fill_from_tree
+from adaptive_qs.generate.tree import (
+    Node,
+    TreeMoves,
+    dependence_tree,
+    fill_from_tree,
+    pair_marginals,
+)
 from adaptive_qs.generate.zeros import (
     Guard,
     PairMoves,
@@ -245,9 +252,16 @@ def begin_chains(
     model = LogLinearModel(domain, held, counts, workers, masks, given)
     write_tree(model, tree, settings.fit.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given)
-    pairs = PairMoves(model, zeros, workers) if zeros else None
+    blocks = blocks_of(zeros, domain)
+    unblocked = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    pairs = PairMoves(model, unblocked, workers) if unblocked else None
+    redraws = sharing = None
+    if blocks:
+        sharing = Sharing(domain, blocks)
+        joints = pair_marginals(domain, [*targets, *linked], counts)
+        redraws = BlockMoves(model, *plan_blocks(model, blocks, joints, zeros), workers)
     proposals = TreeMoves(model, tree, counts, workers)
-    chains = Chains(model, proposals, rows, rng, coarse, pairs)
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, sharing)
     if zeros:
         settle_weights(chains, singles, settings.fit, workers)
     return chains
@@ -409,6 +423,11 @@ class Watch:
     ) -> None:
         self._domain = domain
         self._guard = Guard.of(zeros, domain)
+        blocks = [block.clique for block in blocks_of(zeros, domain)]
+        self._blocks = (
+            np.cumsum([0, *map(len, blocks)]),
+            np.array([i for block in blocks for i in block], dtype=np.int64),
+        )
         self._wanted = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
@@ -427,7 +446,7 @@ class Watch:
             attribute_order = page.rng.permutation(page.rows.shape[1])
             _descend(
                 page.rows, proposals, row_order, attribute_order, page.excess, self.adjacency,
-                self._guard,
+                self._guard, self._blocks,
             )  # fmt: skip
 
 
@@ -506,12 +525,40 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # type: ignore[no-untyped-def]
+def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, blocks):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
     first, second, beside, beyond, step, base, _, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
+    block_start, members = blocks
+    rank = np.full(rows.shape[1], -1)
+    kept = np.empty(rows.shape[1], dtype=rows.dtype)
     for r in row_order:
+        for b in range(block_start.size - 1):
+            block = members[block_start[b] : block_start[b + 1]]
+            changed = 0
+            for i in block:
+                if rows[r, i] != proposals[r, i]:
+                    rank[i] = changed
+                    changed += 1
+            if changed > 1:  # one alone is tried below
+                number = _cells_around(rows, r, block, rank, a, leave)
+                for i in block:
+                    kept[i], rows[r, i] = rows[r, i], proposals[r, i]
+                _cells_around(rows, r, block, rank, a, enter)
+                change = 0.0
+                for e in range(number):
+                    x, y = excess[leave[e]], excess[enter[e]]
+                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+                if change < 0.0:
+                    for e in range(number):
+                        excess[leave[e]] -= 1.0
+                        excess[enter[e]] += 1.0
+                else:
+                    for i in block:
+                        rows[r, i] = kept[i]
+            for i in block:
+                rank[i] = -1
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
             if old == new or _forbids(guard, rows, r, i, new):
@@ -560,6 +607,26 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard):  # 
                     excess[enter[e]] += 1.0
             else:
                 rows[r, i], rows[r, t] = old, old_t
+
+
+@njit(cache=True, nogil=True)
+def _cells_around(rows, r, block, rank, adjacency, out):  # type: ignore[no-untyped-def]
+    """The cells of a row in all tables around those attributes that have a rank, each table at the
+    first of them; how many these are."""
+    start, offset, other, stride, own_stride, _, _ = adjacency
+    number = 0
+    for own in block:
+        if rank[own] < 0:
+            continue
+        for e in range(start[own], start[own + 1]):
+            cell, again = offset[e] + rows[r, own] * own_stride[e], False
+            for k in range(other.shape[1]):
+                cell += rows[r, other[e, k]] * stride[e, k]
+                again = again or (stride[e, k] > 0 and -1 < rank[other[e, k]] < rank[own])
+            if not again:
+                out[number] = cell
+                number += 1
+    return number
 
 
 @njit(cache=True, nogil=True)
