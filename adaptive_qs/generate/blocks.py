@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
 from adaptive_qs.generate.tree import mutual_information
-from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells
+from adaptive_qs.generate.zeros import Pairs, Zero, Zeros, allowed_cells
+from adaptive_qs.machine import njit
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

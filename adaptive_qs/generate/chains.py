@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
@@ -23,7 +22,7 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.tree import TreeMoves
 from adaptive_qs.generate.zeros import PairMoves
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import StepProgress, njit
 
 Array = NDArray[np.float32]
 

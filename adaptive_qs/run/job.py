@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import one_of
@@ -22,10 +23,10 @@ from adaptive_qs.privacy.unit import DEFAULT_WEIGH, MOST_LEARNT, OpenUnit, Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
-from adaptive_qs.table.coded import MAX_ROWS, MarginalCounter
-from adaptive_qs.table.encode import table_bytes, unchanged
+from adaptive_qs.table.coded import MAX_ROWS, CodedTable, MarginalCounter
+from adaptive_qs.table.encode import coded_bytes
 from adaptive_qs.table.engines import ENGINES, SCHEDULED, EngineOptions, open_engine
-from adaptive_qs.table.engines.local import made_ready
+from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
@@ -130,6 +131,8 @@ class Limits:
 
 Begin = Callable[[], Mechanisms]
 """Reserves the budget; what is returned charges, then draws."""
+Digest = Callable[[], Iterable[bytes]]
+"""Returns what tells a private table from others, once that has been read."""
 
 
 class Work(Protocol):
@@ -252,12 +255,20 @@ class Job(Generic[W]):
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
 
-    def read(self, source: Any, clock: PhaseClock) -> tuple[Schema, MarginalCounter, Begin]:
+    def read(
+        self, source: Any, clock: PhaseClock, digest: Digest | None = None
+    ) -> tuple[Schema, MarginalCounter, Begin]:
         """The schema, what counts the table, to be closed, and how spending begins; inside
         ``session.working``.
 
         What the schema leaves open is learnt, which begins to spend. Bad cells are refused before
         anything is reserved.
+
+        Args:
+            source: the private table.
+            clock: reports the steps.
+            digest: by what a ledger recognises a source that gives the same rows at each reading;
+                without it, the source is read once.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -265,34 +276,62 @@ class Job(Generic[W]):
             LedgerError: the ledger cannot be written, or holds no such run to resume.
             BudgetExceeded: the ledger's total does not allow the budget.
         """
-        schema, begin = self.schema, self._begin
-        name, how = self.options.engine, self._engine_options
-        source = prepared(source, how)
-        check_held(source, self.work.limits.opened_bytes)
-        with ExitStack() as opened:
-            with unchanged(source):
-                self.session.recognise(table_bytes(source))
-                if schema.person is not None:
-                    source, begin, how = self._few_rows(source, clock, opened, how)
-                if schema.open_columns:
-                    from adaptive_qs.learn.schema import learn_schema
+        schema, name, how = self.schema, self.options.engine, self._engine_options
+        with ExitStack() as opened, ExitStack() as spooled:
+            if digest is None:
+                sums = self.options.ledger is not None
+                source, digest = spooled.enter_context(self.read_once(source, schema, sums))
+            begin: Begin = partial(self._begin, digest)
+            if schema.person is not None:
+                source, begin, how = self._few_rows(source, clock, opened, how, begin)
+            if schema.open_columns:
+                from adaptive_qs.learn.schema import learn_schema
 
-                    gathered, rows = self._gathered(source, clock)
-                    widest = schema.widest_domain()
-                    how = opened.enter_context(made_ready(name, source, rows, widest, how))
-                    mechanisms = begin()
-                    learning = mechanisms.ledger.unit.for_rows(self.learning.columns)
-                    schema = learn_schema(schema, gathered, mechanisms, learning)
-                    begin = _begun(mechanisms)
-                steps = clock.steps("read")
-                engine = opened.enter_context(open_engine(name, source, schema, how, steps))
-                counter = MarginalCounter(engine)
-            closing = opened.pop_all()
-        counter.owns(closing.close)
+                gathered, rows = self._gathered(source, clock)
+                widest = schema.widest_domain()
+                how = opened.enter_context(made_ready(name, source, rows, widest, how))
+                mechanisms = begin()
+                learning = mechanisms.ledger.unit.for_rows(self.learning.columns)
+                schema = learn_schema(schema, gathered, mechanisms, learning)
+                begin = _begun(mechanisms)
+            steps = clock.steps("read")
+            engine = opened.enter_context(open_engine(name, source, schema, how, steps))
+            counter = MarginalCounter(engine)
+            closing_engine = opened.pop_all()
+        counter.owns(closing_engine.close)
         return schema, counter, begin
 
+    @contextmanager
+    def read_once(self, table: Any, schema: Schema, sums: bool) -> Iterator[tuple[Any, Digest]]:
+        """Yield a private table with the same rows at each reading, and by what a ledger
+        recognises it.
+
+        Args:
+            table: any.
+            schema: of its files.
+            sums: whether there is a ledger.
+
+        Raises:
+            ResourceExceeded: its file takes too much memory while it is open.
+        """
+        how, learns = self._engine_options, bool(self.schema.open_columns)
+        table = prepared(table, how)
+        check_held(table, self.work.limits.opened_bytes)
+        if isinstance(table, CodedTable):
+            yield table, partial(coded_bytes, table)
+            return
+        by_workers = (
+            isinstance(table, str | Path)
+            and self.schema.person is None
+            and engine_for(self.options.engine, how) == "dask"
+        )
+        keeps = self.schema.person is not None or (learns and not by_workers)
+        sums = sums or (learns and by_workers)
+        with closing(Spool(table, schema, how, keeps, sums)) as spool:
+            yield spool, lambda: [spool.digest.encode()]
+
     def _few_rows(
-        self, source: Any, clock: PhaseClock, opened: ExitStack, how: EngineOptions
+        self, source: Any, clock: PhaseClock, opened: ExitStack, how: EngineOptions, begin: Begin
     ) -> tuple[FewRows, Begin, EngineOptions]:
         """The rows that count of every person, how spending begins, and what the engine is told;
         how many rows these are is learnt where that was left open, once all cells are known to be
@@ -300,7 +339,7 @@ class Job(Generic[W]):
         from adaptive_qs.table.persons import FewRows, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
-        steps, begin, most = clock.steps("persons"), self._begin, unit.rows
+        steps, most = clock.steps("persons"), unit.rows
         counted = count_persons(source, schema, most_bytes, steps, check_cells=unit.is_open)
         alike = unit.weigh != DEFAULT_WEIGH
         if alike:
@@ -314,7 +353,7 @@ class Job(Generic[W]):
             number = most * held.size if alike else int(held.sum())
             ready = made_ready(self.options.engine, all_rows, number, schema.widest_domain(), how)
             how = opened.enter_context(ready)
-            mechanisms = self._begin()
+            mechanisms = begin()
             left = self.target.left_of(self.target.budget - self.learning.cost)
             few = tolerated(schema.widest_domain().sizes, left.rho)
             cost, rows = unit.for_rows(self.learning.persons), counted["rows"].to_numpy()
@@ -349,11 +388,10 @@ class Job(Generic[W]):
             rows = number
             limits.check_countable(number)
 
-        with unchanged(source):
-            gathered = gather_private(
-                source, schema, self.learning.columns,
-                most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
-            )  # fmt: skip
+        gathered = gather_private(
+            source, schema, self.learning.columns,
+            most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
+        )  # fmt: skip
         return gathered, rows
 
     @property
@@ -392,7 +430,8 @@ class Job(Generic[W]):
             **self.beside,
         }
 
-    def _begin(self) -> Mechanisms:
+    def _begin(self, digest: Digest) -> Mechanisms:
+        self.session.recognise(digest())
         budget = self.session.begin(self.request, self.options.insecure)
         mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
         if self.before is not None:

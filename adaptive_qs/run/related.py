@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -156,12 +157,23 @@ def synthesize_related(
         ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
     """
     clock.start("read")
-    family = Family.of(parents, children, job.schema, job.parents.work.limits.rows_bytes)
+    schemas, most_bytes = job.schema.by_table.values(), job.parents.work.limits.rows_bytes
+    sums = job.parents.options.ledger is not None
     with ExitStack() as opened:
-        _, of_parents, begin = job.parents.read(FamilyRows(family, "parents"), clock)
-        opened.enter_context(closing(of_parents))
-        _, of_children, _ = job.children.read(FamilyRows(family, "children"), clock)
-        opened.enter_context(closing(of_children))
+        with ExitStack() as spooled:
+            once = [
+                spooled.enter_context(job.children.read_once(table, schema, sums))
+                for table, schema in zip((parents, children), schemas)
+            ]
+            family = Family.of(*(table for table, _ in once), job.schema, most_bytes)
+
+            def digest() -> Iterable[bytes]:
+                return [part for _, each in once for part in (*each(), b"\n")]
+
+            _, of_parents, begin = job.parents.read(FamilyRows(family, "parents"), clock, digest)
+            opened.enter_context(closing(of_parents))
+            _, of_children, _ = job.children.read(FamilyRows(family, "children"), clock, digest)
+            opened.enter_context(closing(of_children))
         mechanisms = begin()
         whole = mechanisms.ledger
         part = Cost(math.floor(whole.left.rho_units * Fraction(job.share)))

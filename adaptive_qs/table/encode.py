@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import narwhals as nw
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -22,14 +21,13 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool
 from adaptive_qs.table import cells
-from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
+from adaptive_qs.table.cells import MixedCells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
 from adaptive_qs.table.read import (
     Cells,
     Chunk,
-    Rows,
     Source,
     check_names,
     open_source,
@@ -41,38 +39,70 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
 
-# The private table as bytes, so that a ledger can tell by a keyed hash whether it has changed.
+# The private table as evidence, so that a ledger can tell by a keyed hash whether it has changed.
 
-CHUNK_BYTES = 2**20
 SLICE_ROWS = 2**18
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def table_bytes(source: Any) -> Iterator[bytes]:
-    """The bytes of a file, of all files of a table, or the contents of a data frame or coded table.
+def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a permutation that looks random."""
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))
+
+
+def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
+    """Return the sum of the hashes of some rows, modulo 2⁶⁴; private.
+
+    It depends neither on the order of the rows nor on that of the columns, so that the sums of
+    parts add up to that of the table.
 
     Raises:
-        DataError: the file cannot be read, or the table is of an unknown kind.
+        DataError: cells of such a type are not supported.
     """
-    if isinstance(source, str | Path):
-        files = table_files(source)
-        for file in files:
-            if files != [Path(source)]:  # where one file ends and the next begins
-                yield repr((file.name, _stamp(file).size)).encode()
-            try:
-                if (name := inside(file)[1]) is not None:
-                    yield repr(name).encode()
-                with open(inside(file)[0], "rb") as opened:
-                    yield from iter(partial(opened.read, CHUNK_BYTES), b"")
-            except OSError as error:
-                raise unreadable(file, error) from None
-    elif isinstance(source, Rows):
-        yield source.digest().encode()
-    elif isinstance(source, CodedTable):
-        yield repr((source.domain.names, source.domain.sizes)).encode()
-        for column in source.columns:
-            yield np.ascontiguousarray(column, dtype="<u4").tobytes()
-    else:
-        yield from _frame_bytes(source)
+    marks = np.zeros(len(columns[0]), dtype=np.uint64)
+    for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
+        parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        hashes = [_hash_cells(name, part, label) for part in parts]
+        marks = mix_bits(marks * _ODD + np.concatenate([np.zeros(0, np.uint64), *hashes]))
+    return int(marks.sum(dtype=np.uint64))
+
+
+def summed(source: Source, add: Callable[[int], None]) -> Source:
+    """Return the same source, which hands the sum of each chunk that is read to ``add``."""
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        for chunk in source.read(wanted):
+            add(sum_rows(wanted, chunk.columns, chunk.file or source.label))
+            yield chunk
+
+    return replace(source, read=read)
+
+
+def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray[np.uint64]:
+    """Return a hash of each cell, by its text; 0 where it is missing."""
+
+    def explain(_: Exception) -> DataError:
+        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
+
+    def hashed() -> NDArray[np.uint64]:
+        parts, rows = distinct_cells(name, values, label)
+        texts = pa.concat_arrays([cells.as_text(part) for part in parts])
+        found = pd.util.hash_array(
+            texts.fill_null("").to_numpy(zero_copy_only=False), categorize=False
+        )
+        return np.where(texts.is_valid().to_numpy(zero_copy_only=False), found, 0)[rows]
+
+    return redacted(hashed, explain)
+
+
+def coded_bytes(table: CodedTable) -> Iterator[bytes]:
+    """Yield the bytes of a coded table."""
+    yield repr((table.domain.names, table.domain.sizes)).encode()
+    for column in table.columns:
+        yield np.ascontiguousarray(column, dtype="<u4").tobytes()
 
 
 @contextmanager
@@ -100,9 +130,7 @@ class Stamp(NamedTuple):
 
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
-    """Those of a table's files; nothing of tables in memory."""
-    if isinstance(source, Rows):
-        return {file: _stamp(file) for file in source.files}
+    """Those of a table's files; nothing of other tables."""
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
@@ -115,39 +143,6 @@ def _stamp(file: Path) -> Stamp:
     except OSError as error:
         raise unreadable(file, error) from None
     return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _frame_bytes(source: Any) -> Iterator[bytes]:
-    """Names, types and values; not how the columns are cut into chunks."""
-
-    def unknown(_: Exception) -> DataError:
-        return DataError("the table cannot be recognised later: write it to a file and name that")
-
-    frame = redacted(lambda: nw.from_native(source, eager_only=True), unknown)
-    for place, name in enumerate(frame.columns):
-        yield repr((str(name), len(frame))).encode()
-        for start in range(0, len(frame), SLICE_ROWS):
-            series = frame[start : start + SLICE_ROWS, place]
-            yield from redacted(partial(_cell_bytes, series), unknown)
-
-
-def _cell_bytes(series: Any) -> list[bytes]:
-    """Values as text of their own kind, since what lies under missing ones is arbitrary."""
-    cells_of = frame_cells(series)
-    mixed = isinstance(cells_of, MixedCells)
-    pieces = [cells_of.indices.tobytes()] if mixed else []
-    for part in cells_of.parts if mixed else (cells_of,):
-        values = pa.chunked_array([part]) if isinstance(part, pa.Array) else part
-        pieces += [
-            repr((str(values.type), len(values))).encode(),
-            np.packbits(values.is_null().to_numpy()).tobytes(),
-        ]
-        values = values.drop_null().combine_chunks()
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        fresh = pa.concat_arrays([values.take(pa.array(np.arange(len(values))))])
-        pieces += [b"" if buffer is None else buffer.to_pybytes() for buffer in fresh.buffers()]
-    return pieces
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.

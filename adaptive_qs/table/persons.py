@@ -24,8 +24,8 @@ from adaptive_qs.table.cells import MixedCells, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.columns.spread import HeapedColumn
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, table_bytes
-from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, mix_bits
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
 # Which rows of a person are kept.
@@ -57,11 +57,10 @@ PERSON_BYTES = 200
 """Of each person, while rows are counted."""
 _WAITING = 1 << 17
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, repr=False)
-class FewRows:
+class FewRows(Rows):
     """A table with at most, or exactly, so many rows of each person, and without the column that
     tells whose they are; see :class:`~adaptive_qs.table.read.Rows`.
 
@@ -142,22 +141,6 @@ class FewRows:
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """What holds it, where that is known."""
-        if isinstance(self.source, Rows):
-            return self.source.files
-        is_path = isinstance(self.source, str | Path)
-        return tuple(table_files(self.source)) if is_path else ()
-
-    def digest(self) -> str:
-        """What tells these rows from others; private."""
-        found = hashlib.sha256()
-        for part in table_bytes(self.source):
-            found.update(part)
-        bound = f"{'exactly' if self.exactly else 'at most'} {self.kept.most}"
-        return f"{bound} rows of each {self.schema.person}: {found.hexdigest()}"
 
     @contextmanager
     def open(self) -> Iterator[Source]:
@@ -347,7 +330,7 @@ class Kept:
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
         equal = pd.MultiIndex.from_arrays([places[starts], marks[starts]])
-        own = _mixed(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
+        own = mix_bits(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
         order = np.lexsort((own, places))
         chosen = np.empty(places.size, dtype=np.int64)
         chosen[order] = _rank(_is_new(places[order])) < extra[places[order]]
@@ -400,7 +383,7 @@ def _marked(
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
         codes = _codes(column, _taken(cells, rows), chunk.file)
-        marks = _mixed(marks * _ODD + codes)
+        marks = mix_bits(marks * _ODD + codes)
     return places, marks
 
 
@@ -419,7 +402,7 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
             distinct, rows = distinct_cells(column.name, part, label)
             values = np.concatenate([column.numbers(each) for each in distinct])
             bits.append(values[rows].view(np.uint64))
-        values_of = _mixed(marks * _ODD + np.concatenate(bits))
+        values_of = mix_bits(marks * _ODD + np.concatenate(bits))
         marks = np.where(codes < column.num_values, values_of, marks)
     return marks
 
@@ -484,10 +467,3 @@ def _hashed(texts: pa.StringArray) -> Marks:
         for text in texts.to_pylist()
     )
     return np.array([int.from_bytes(each.digest()) for each in found], dtype=np.uint64)
-
-
-def _mixed(values: Marks) -> Marks:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a permutation that looks random."""
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import narwhals as nw
 import pyarrow as pa
@@ -113,6 +113,8 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
 FRAME_ROWS = 1 << 18
+FRAME = "table"
+"""What a data frame is called."""
 SEPARATORS = {COMMA: "commas", ";": "';'", "\t": "tabs", "|": "'|'"}
 """What may separate the cells of CSV, in words."""
 _ZIP_MAGIC = b"PK\x03\x04"
@@ -376,22 +378,15 @@ def frame_source(table: Any) -> Source:
             )
             yield Chunk(columns, start + len(part), rows)
 
-    return Source("table", names, read)
+    return Source(FRAME, names, read)
 
 
-@runtime_checkable
-class Rows(Protocol):
+class Rows:
     """A table that is neither a file nor a data frame."""
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """What holds it, where that is known."""
-
     def open(self) -> AbstractContextManager[Source]:
-        """Its rows as a source."""
-
-    def digest(self) -> str:
-        """What tells these rows from others, in whatever order they come; private."""
+        """Return its rows as a source."""
+        raise NotImplementedError
 
 
 @contextmanager

@@ -23,10 +23,10 @@ from adaptive_qs.jsonfile import first_complaint, read_json
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.encode import joined, table_bytes
+from adaptive_qs.table.encode import joined
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.persons import PERSON_BYTES, Whose
-from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source, table_files
+from adaptive_qs.table.read import FRAME, Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
 MOST_CHILDREN = 2**12
@@ -314,20 +314,6 @@ class Family:
         counts = _children_of(known, tables, schema, label)
         return cls(tables, schema, known, np.minimum(counts, schema.most_children), whole)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """What holds the tables, where that is known."""
-        return tuple(file for table in self.tables.values() for file in _files_of(table))
-
-    def digest(self) -> str:
-        """What tells these tables from others; private."""
-        found = hashlib.sha256()
-        for name, table in self.tables.items():
-            found.update(name.encode())
-            for part in table_bytes(table):
-                found.update(part)
-        return found.hexdigest()
-
     def columns_of(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
         """Cells of the parents in these places, and the numbers of their children."""
         found: dict[str, Cells] = {
@@ -337,7 +323,7 @@ class Family:
 
 
 @dataclass(frozen=True, repr=False)
-class FamilyRows:
+class FamilyRows(Rows):
     """One of the tables of a family as it is measured; see :class:`~adaptive_qs.table.read.Rows`.
 
     Attributes:
@@ -350,15 +336,6 @@ class FamilyRows:
 
     def __str__(self) -> str:
         return self.table
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """What holds both tables, where that is known."""
-        return self.family.files
-
-    def digest(self) -> str:
-        """What tells both tables from others; private."""
-        return f"{self.table}: {self.family.digest()}"
 
     @contextmanager
     def open(self) -> Iterator[Source]:
@@ -391,7 +368,7 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
     with open_source(tables[table], own.delimiter) as source:
         source = joined(source, own)
-        if not isinstance(tables[table], str | Path | Rows):
+        if source.label == FRAME:
             source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)
         yield source
@@ -424,12 +401,6 @@ def _children_of(
                 )
             counts += np.bincount(rows, minlength=len(keys))
     return counts
-
-
-def _files_of(table: Any) -> tuple[Path, ...]:
-    if isinstance(table, Rows):
-        return table.files
-    return tuple(table_files(table)) if isinstance(table, str | Path) else ()
 
 
 def _joined(parts: Sequence[Cells]) -> MixedCells:

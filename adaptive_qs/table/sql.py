@@ -28,7 +28,7 @@ import pyarrow as pa
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
-from adaptive_qs.table.read import BATCH_ROWS, Chunk, Source
+from adaptive_qs.table.read import BATCH_ROWS, Chunk, Rows, Source
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ LEAST_BYTES = 2**27
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(Rows):
     """The rows of a query in a database file, which is opened for reading only.
 
     Attributes:
@@ -56,30 +56,18 @@ class Query:
     def __str__(self) -> str:
         return str(self.database)
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The database and its log, if there is one; see :class:`~adaptive_qs.table.read.Rows`."""
-        log = self.database.with_name(f"{self.database.name}.wal")
-        return (self.database, log) if log.exists() else (self.database,)
-
     @contextmanager
     def open(self) -> Iterator[Source]:
         """Its rows as a source; raises as :func:`_opened` does."""
         with _opened(self) as relation:
             yield _relation_source(relation, self.label)
 
-    def digest(self) -> str:
-        """See :class:`~adaptive_qs.table.read.Rows`; raises as :func:`_opened` does."""
-        with _opened(self) as relation:
-            return repr((self.sql, _digest(relation, self.label)))
-
 
 @dataclass(frozen=True)
-class Relation:
+class Relation(Rows):
     """The rows of a relation of DuckDB, whose connection stays its caller's."""
 
     relation: Any
-    files = ()
 
     def __str__(self) -> str:
         return "the relation"
@@ -87,10 +75,6 @@ class Relation:
     def open(self) -> AbstractContextManager[Source]:
         """Its rows as a source."""
         return nullcontext(_relation_source(self.relation, str(self)))
-
-    def digest(self) -> str:
-        """See :class:`~adaptive_qs.table.read.Rows`."""
-        return _digest(self.relation, str(self))
 
 
 def prepared(table: Any, options: EngineOptions) -> Any:
@@ -195,18 +179,6 @@ def _opened(query: Query) -> Iterator[Any]:
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{query.label} is not one SELECT: give one")
         yield said(lambda: connection.sql(query.sql), query.label)
-
-
-def _digest(relation: Any, label: str) -> str:
-    """Names, types, the number of rows and the sum of their hashes: DuckDB promises no order of
-    rows, and a query may give others from the same database."""
-
-    def summed() -> Any:
-        hashes = relation.project("hash(*COLUMNS(*)) AS h")
-        return hashes.aggregate("count(*) AS n, sum(h) AS h").fetchall()
-
-    columns = list(zip(relation.columns, map(str, relation.types)))
-    return repr((columns, said(summed, label)))
 
 
 def _relation_source(relation: Any, label: str) -> Source:

@@ -2,9 +2,10 @@
 
 A part is a file, some row groups of a Parquet file, or some whole rows of a CSV file. One task
 encodes it as any other engine would, and the codes stay with the worker that did. A marginal is
-counted part by part, and summed on the workers. Tasks are pure: Dask repeats those of a lost worker
-elsewhere. They never raise, since Dask writes what is raised to logs, with the arguments; they
-return a :class:`Refusal` in words that are safe to print. Their names are numbers.
+counted part by part, and summed on the workers. Dask repeats the tasks of a lost worker elsewhere,
+where a part that is read again must give the same codes. Tasks never raise, since Dask writes what
+is raised to logs, with the arguments; they return a :class:`Refusal` in words that are safe to
+print. Their names are numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from hashlib import blake2b
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -37,9 +39,10 @@ from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceE
 from adaptive_qs.machine import CheckRows, StepProgress, version_of
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
-from adaptive_qs.table.encode import encode_chunk, joined, read_table
+from adaptive_qs.table.encode import encode_chunk, joined, read_table, summed
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
+from adaptive_qs.table.engines.local import Spool, files_of
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
 from adaptive_qs.table.schema import Schema
@@ -92,10 +95,16 @@ class Part:
 
 @dataclass(frozen=True, repr=False)
 class Reader:
-    """What a worker has to know: the schema, and the versions that the coordinator runs."""
+    """What a worker has to know.
+
+    Attributes:
+        schema, versions: of the table, and what the coordinator runs.
+        sums: whether the cells of each part are summed.
+    """
 
     schema: Schema
     versions: dict[str, str]
+    sums: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,16 +114,35 @@ class Asked:
     cliques: Sequence[Clique]
 
 
+@dataclass(frozen=True, repr=False)
+class PartFacts:
+    """What the coordinator keeps of a part.
+
+    Attributes:
+        rows, row_sum: their number, and the sum of their cells where it is needed.
+        digest: of the codes, which must be the same however often a part is read.
+    """
+
+    rows: int
+    row_sum: int
+    digest: bytes
+
+
 class Codes:
     """The coded rows of a part, as a worker keeps them.
 
     Args:
         columns: one contiguous array for each attribute.
+        row_sum: as above.
     """
 
-    def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]]) -> None:
+    def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]], row_sum: int = 0) -> None:
         self.domain = domain
         self.columns = columns
+        found = blake2b(str(row_sum).encode(), digest_size=16)
+        for column in columns:
+            found.update(np.ascontiguousarray(column))
+        self.facts = PartFacts(len(columns[0]), row_sum, found.digest())
 
     def __sizeof__(self) -> int:
         return sum(column.nbytes for column in self.columns)
@@ -174,26 +202,37 @@ def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
 def _encode(part: Part, reader: Reader) -> Codes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
+    sums: list[int] = []
     with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
-        source = joined(source, reader.schema)
+        source = joined(summed(source, sums.append) if reader.sums else source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
                 kept.extend(encode_chunk(column, cells, source.label))
     none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
     whole = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
-    return Codes(reader.schema.domain(), whole)
+    return Codes(reader.schema.domain(), whole, sum(sums))
 
 
 @_safely
-def _number_of_rows(codes: Codes) -> int:
-    return len(codes.columns[0])
+def _facts(codes: Codes) -> PartFacts:
+    return codes.facts
+
+
+def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
+    """Return what counts a part; refuse one that was read again and has other rows."""
+    if codes.facts != facts:
+        raise DataError(
+            "the table changed before a worker read a part of it again, in place of a worker that "
+            "was lost: repeat the command"
+        )
+    return BlockEngine(codes.domain, HeldBlocks(codes.columns))
 
 
 @_safely
-def _count(codes: Codes, asked: Asked) -> NDArray[np.int64]:
+def _count(codes: Codes, asked: Asked, facts: PartFacts) -> NDArray[np.int64]:
     """The marginals of a part, one after the other in one array."""
-    engine = BlockEngine(codes.domain, HeldBlocks(codes.columns))
+    engine = _engine(codes, facts)
     return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
 
 
@@ -206,9 +245,9 @@ def _add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @_safely
-def _list(codes: Codes, asked: Asked) -> list[Occupied]:
+def _list(codes: Codes, asked: Asked, facts: PartFacts) -> list[Occupied]:
     """The occupied cells of the marginals of a part."""
-    return BlockEngine(codes.domain, HeldBlocks(codes.columns)).occupied(asked.cliques)
+    return _engine(codes, facts).occupied(asked.cliques)
 
 
 @_safely
@@ -454,16 +493,21 @@ class DaskEngine:
         cluster: that has them.
         domain: the attributes.
         parts: the :class:`Codes` of each.
-        rows: of all together.
+        facts: of each.
     """
 
     def __init__(
-        self, cluster: Cluster, domain: Domain, parts: Sequence[Future], rows: int
+        self,
+        cluster: Cluster,
+        domain: Domain,
+        parts: Sequence[Future],
+        facts: Sequence[PartFacts],
     ) -> None:
         self.domain: Domain = domain
         self._cluster = cluster
         self._parts = parts
-        self._rows = rows
+        self._facts = facts
+        self._rows = sum(each.rows for each in facts)
 
     def count_rows(self) -> int:
         """The number of rows; private."""
@@ -485,7 +529,7 @@ class DaskEngine:
     ) -> Any:
         """What a task finds in all parts, added up by another one on the workers."""
         start, asked = self._cluster.submit_all, Asked(run)
-        found = start(task, self._parts, [asked] * len(self._parts))
+        found = start(task, self._parts, [asked] * len(self._parts), self._facts)
         while len(found) > 1:
             groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
             found = start(add, groups, first=True)
@@ -511,10 +555,12 @@ def open_dask(
     with ExitStack() as stack:
         cluster = stack.enter_context(_connected(options))
         threads = cluster.start()
-        reader = cluster.submit(_same, Reader(schema, own_versions()))
+        files = files_of(source)
+        sums = isinstance(source, Spool) and source.sums
+        reader = cluster.submit(_same, Reader(schema, own_versions(), sums))
         cluster.everywhere(_load, reader)
-        if isinstance(source, str | Path):
-            parts = _file_parts(cluster, reader, source, threads)
+        if files is not None:
+            parts = _file_parts(cluster, reader, files, threads)
             readers, dealt = [reader] * len(parts), cluster.deal([part.size for part in parts])
             tasks = cluster.submit_all(_encode, parts, readers, workers=dealt)
         else:
@@ -522,10 +568,12 @@ def open_dask(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that a task is large
                 tasks = _sent(cluster, table)
-        rows = _number_encoded(cluster, tasks, options.check_rows, progress)
-        if not rows:
+        facts = _facts_of_parts(cluster, tasks, options.check_rows, progress)
+        if not any(each.rows for each in facts):
             raise DataError(f"{source}: no rows: give a table with at least one")
-        yield DaskEngine(cluster, schema.domain(), tasks, rows)
+        if files is not None and isinstance(source, Spool) and sums:
+            source.note_sum(sum(each.row_sum for each in facts) % 2**64)
+        yield DaskEngine(cluster, schema.domain(), tasks, facts)
 
 
 @contextmanager
@@ -542,13 +590,13 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
             not see a file.
         ResourceExceeded: the table is no file, and too large for the coordinator's memory.
     """
-    is_file = isinstance(source, str | Path)
-    if not is_file and options.check_held is not None:
+    files = files_of(source)
+    if files is None and options.check_held is not None:
         options.check_held(rows)
     with _connected(options) as cluster:
         cluster.start()
-        if is_file:
-            cluster.everywhere(_see, _whole_files(source))
+        if files is not None:
+            cluster.everywhere(_see, _whole_files(files))
         yield replace(options, scheduler=cluster)
 
 
@@ -580,25 +628,24 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
     return cluster.submit_all(_same, parts, workers=dealt)
 
 
-def _number_encoded(
+def _facts_of_parts(
     cluster: Cluster,
     parts: Sequence[Future],
     check_rows: CheckRows | None,
     progress: StepProgress | None,
-) -> int:
-    """Wait until all parts are encoded, and count the rows."""
+) -> list[PartFacts]:
+    """Wait until all parts are encoded."""
     rows = done = 0
 
-    def seen(more: int) -> None:
+    def seen(facts: PartFacts) -> None:
         nonlocal rows, done
-        rows, done = rows + more, done + 1
+        rows, done = rows + facts.rows, done + 1
         if check_rows is not None:
             check_rows(rows)
         if progress is not None:
             progress(done, len(parts))
 
-    cluster.results(cluster.submit_all(_number_of_rows, parts), seen)
-    return rows
+    return cluster.results(cluster.submit_all(_facts, parts), seen)
 
 
 @contextmanager

@@ -6,17 +6,21 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.table.cells import MixedCells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
-from adaptive_qs.table.encode import coded_chunks
+from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
     DEFAULT_ENGINE,
     CountingEngine,
@@ -26,10 +30,13 @@ from adaptive_qs.table.engines import (
 )
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, open_source
 from adaptive_qs.table.schema import Schema
 
 SPARE_BYTES = 2**26
 """Of the folder for temporary files, left free."""
+SPOOL_BYTES = 2**24
+"""Of private rows that are read again, in memory."""
 
 
 @contextmanager
@@ -53,7 +60,7 @@ def made_ready(
             do not see the table.
         ResourceExceeded: there is no room.
     """
-    name = _resolve_name(name, options)
+    name = engine_for(name, options)
     if name == "memory" and options.check_held is not None:
         options.check_held(rows)
     if options.scheduler is None:
@@ -78,15 +85,236 @@ def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) ->
         return
     folder = temporary_folder(options.temp_folder)
     if shutil.disk_usage(folder).free < rows * row_bytes + SPARE_BYTES:
-        raise _no_room(folder, row_bytes, OSError())
+        raise _no_room(folder, _codes_of(row_bytes), OSError())
 
 
-def _no_room(folder: Path | None, row_bytes: int, error: OSError) -> ResourceExceeded:
+def _codes_of(row_bytes: int) -> str:
+    return f"the codes of the table, {row_bytes:,} bytes for each row"
+
+
+def _no_room(folder: Path | None, what: str, error: OSError) -> ResourceExceeded:
     return ResourceExceeded(
-        f"temp-folder {folder}: no room for the codes of the table, {row_bytes:,} bytes for each "
-        f"row ({reason(error, 'disk full')}): free some space, or name another folder with "
-        "--temp-folder"
+        f"temp-folder {folder}: no room for {what} ({reason(error, 'disk full')}): free some "
+        "space, or name another folder with --temp-folder"
     )
+
+
+class Spool(Rows):
+    """A private table that is read from its source once, whatever a run needs its rows for.
+
+    Of a source that gives other rows each time (a query with a sample, a file that is rewritten,
+    a frame that changes), a run sees those of one reading: the cells that were checked, and the
+    rows of a person that were counted, are those that are measured.
+
+    Args:
+        table: the private table; no coded one.
+        schema: names the delimiter of its files, and the columns that are left out.
+        options: say where rows go that do not stay in memory.
+        keeps: whether rows are kept to be read again, in memory and then in a file without a name.
+        sums: whether ``digest`` is needed.
+    """
+
+    def __init__(
+        self, table: Any, schema: Schema, options: EngineOptions, keeps: bool, sums: bool
+    ) -> None:
+        self.table = table
+        self.keeps, self.sums = keeps, sums
+        self._schema = schema
+        self._folder = temporary_folder(options.temp_folder) if keeps else None
+        self._file: Any = None
+        if keeps:
+            self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES, dir=self._folder)  # noqa: SIM115
+        self._kept: list[_Kept] = []
+        self._source: Source | None = None  # once all of it is kept
+        self._begun = False
+        self._sum: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.table) if isinstance(self.table, str | Path | Rows) else "table"
+
+    @property
+    def digest(self) -> str:
+        """What tells these rows from others, in whatever order they come; private."""
+        return str(self._sum)
+
+    def note_sum(self, found: int) -> None:
+        """Take the sum of :func:`~adaptive_qs.table.encode.sum_rows` over a whole reading.
+
+        Raises:
+            DataError: another reading had another one.
+        """
+        if self._sum not in (None, found):
+            raise DataError(f"{self}: changed while it was read: repeat the command")
+        self._sum = found
+
+    def close(self) -> None:
+        """Free memory and disk."""
+        self._kept.clear()
+        if self._file is not None:
+            self._file.close()
+
+    @contextmanager
+    def open(self) -> Iterator[Source]:
+        """Return the rows as a source, whose first reading is the only one of the table."""
+        if self._source is not None:
+            yield replace(self._source, read=self._read_again)
+            return
+        with unchanged(self.table), open_source(self.table, self._schema.delimiter) as source:
+            yield replace(source, read=partial(self._read, source))
+
+    def _read(self, source: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+        if self._begun:
+            raise AdaptiveQsError(f"{self}: would be read again: this is a bug, please report it")
+        self._begun, names, total = True, tuple(wanted), 0
+        if self.keeps:
+            names = tuple(name for name in source.names if name not in self._schema.ignore)
+        for chunk in source.read(names):
+            label = chunk.file or source.label
+            if self.keeps:  # what is handed on is what is kept: nobody can change it
+                chunk = replace(chunk, columns=self._keep(chunk, names, label))
+            if self.sums:
+                total += sum_rows(names, chunk.columns, label)
+            yield _select(chunk, names, wanted)
+        if self.sums:
+            self.note_sum(total % 2**64)
+        if self.keeps:
+            self._source = replace(source, names=names)
+
+    def _keep(self, chunk: Chunk, names: Sequence[str], label: str) -> tuple[Cells, ...]:
+        """Store a chunk, and return its cells as they are read back."""
+        arrays: list[pa.Array] = []
+        kinds = []
+        for name, values in zip(names, chunk.columns):
+            bad = DataError(f"{label}: column {name!r} cannot be read: write it as text")
+            found = redacted(partial(_to_arrays, values), lambda _, bad=bad: bad)
+            arrays += found
+            kinds.append((type(values), len(found)))
+        bad = DataError(f"{label}: a column cannot be read: write it as text")
+        stored = redacted(partial(_to_buffer, arrays), lambda _: bad)
+        before = self._kept[-1].end if self._kept else 0
+        kept = _Kept(before, before + stored.size, kinds, replace(chunk, columns=()))
+        self._kept.append(kept)
+        _write_all(self._file, stored, self._folder, "the rows of the table")
+        return kept.cells(stored)
+
+    def _read_again(self, wanted: Sequence[str]) -> Iterator[Chunk]:
+        assert self._source is not None, "the first reading is over"
+        for kept in self._kept:
+            stored = bytearray(kept.end - kept.start)
+            _read_all(self._file, kept.start, stored, self._folder)
+            chunk = replace(kept.chunk, columns=kept.cells(pa.py_buffer(stored)))
+            yield _select(chunk, self._source.names, wanted)
+
+
+def files_of(source: Any) -> str | Path | None:
+    """Return the files that workers may read, each row once; None where this process reads."""
+    if isinstance(source, Spool) and not source.keeps:
+        source = source.table
+    return source if isinstance(source, str | Path) else None
+
+
+def _select(chunk: Chunk, names: Sequence[str], wanted: Sequence[str]) -> Chunk:
+    return replace(chunk, columns=tuple(chunk.columns[names.index(name)] for name in wanted))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A chunk in a spool.
+
+    Attributes:
+        start, end: of its bytes.
+        kinds: for each column its kind of cells, and how many arrays it has.
+        chunk: all else.
+    """
+
+    start: int
+    end: int
+    kinds: Sequence[tuple[type, int]]
+    chunk: Chunk
+
+    def cells(self, stored: pa.Buffer) -> tuple[Cells, ...]:
+        """Return the cells in the bytes."""
+        (row,) = pa.ipc.open_stream(stored)
+        arrays = iter([column.values for column in row.columns])
+        columns: list[Cells] = []
+        for kind, number in self.kinds:
+            first, *others = [next(arrays) for _ in range(number)]
+            if issubclass(kind, MixedCells):
+                columns.append(MixedCells(tuple(others), first.to_numpy().astype(np.int64)))
+            else:
+                whole = issubclass(kind, pa.ChunkedArray)
+                columns.append(pa.chunked_array([first, *others]) if whole else first)
+        return tuple(columns)
+
+
+def _to_arrays(values: Cells) -> list[pa.Array]:
+    """Return the arrays that make up some cells."""
+    if isinstance(values, MixedCells):
+        least = np.min_scalar_type(-int(values.indices.max(initial=0)) - 1)
+        return [pa.array(values.indices.astype(least)), *map(_narrow, values.parts)]
+    parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    return [_narrow(part) for part in parts] or [pa.array([], values.type)]
+
+
+def _narrow(values: pa.Array) -> pa.Array:
+    """Return the same cells, those with a dictionary with the smallest places in it, and without
+    entries of it that no row has if these are many."""
+    if not pa.types.is_dictionary(values.type):
+        return values
+    if len(values.dictionary) > len(values):
+        values = values.dictionary_decode().dictionary_encode()
+    least = pa.from_numpy_dtype(np.min_scalar_type(len(values.dictionary)))
+    return pa.DictionaryArray.from_arrays(values.indices.cast(least), values.dictionary)
+
+
+def _to_buffer(arrays: Sequence[pa.Array]) -> pa.Buffer:
+    """Return arrays of any lengths as a stream of Arrow with one row, in which each is a list."""
+    ends = [pa.array([0, len(array)], pa.int64()) for array in arrays]
+    lists = [pa.LargeListArray.from_arrays(*each) for each in zip(ends, arrays)]
+    row = pa.RecordBatch.from_arrays(lists, names=[*map(str, range(len(lists)))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema) as stream:
+        stream.write_batch(row)
+    return sink.getvalue()
+
+
+# Temporary files, of rows and of codes.
+
+
+def _read_all(file: Any, first: int, room: bytearray, folder: Path | None) -> None:
+    """Fill some room from a temporary file.
+
+    Raises:
+        AdaptiveQsError: the bytes are not there any more.
+    """
+    view = memoryview(room)
+    try:
+        file.seek(first)
+        while view and (got := file.readinto(view)):
+            view = view[got:]
+        if view:
+            raise OSError
+    except OSError as error:
+        raise AdaptiveQsError(
+            f"temporary codes cannot be read back ({reason(error, 'cut short')}): check the disk "
+            f"of {folder}"
+        ) from None
+
+
+def _write_all(file: Any, content: Any, folder: Path | None, what: str) -> None:
+    """Append to a temporary file.
+
+    Raises:
+        ResourceExceeded: there is no room for ``what``.
+    """
+    view, error = memoryview(content), OSError()
+    try:
+        while view and shutil.disk_usage(folder or ".").free > SPARE_BYTES:
+            view = view[file.write(view) :]
+    except OSError as caught:
+        error = caught
+    if view:
+        raise _no_room(folder, what, error)
 
 
 class StoredBlocks:
@@ -160,19 +388,8 @@ class StoredBlocks:
 
     def _from_disk(self, first: int, rows: int, attribute: int) -> Codes:
         room = bytearray(rows * self._types[attribute].itemsize)
-        view = memoryview(room)
-        try:
-            with self._reading:
-                self._file.seek(first + rows * self._place[attribute])
-                while view and (got := self._file.readinto(view)):
-                    view = view[got:]
-            if view:
-                raise OSError
-        except OSError as error:
-            raise AdaptiveQsError(
-                f"temporary codes cannot be read back ({reason(error, 'cut short')}): check the "
-                f"disk of {self._folder}"
-            ) from None
+        with self._reading:
+            _read_all(self._file, first + rows * self._place[attribute], room, self._folder)
         return self._codes(room, rows, attribute, 0)
 
     def _store(self, rows: int) -> None:
@@ -210,14 +427,7 @@ class StoredBlocks:
         self._held.clear()
 
     def _write(self, block: bytearray) -> None:
-        view, error = memoryview(block), OSError()
-        try:
-            while view and shutil.disk_usage(self._folder or ".").free > SPARE_BYTES:
-                view = view[self._file.write(view) :]
-        except OSError as caught:
-            error = caught
-        if view:
-            raise _no_room(self._folder, self.row_bytes, error)
+        _write_all(self._file, block, self._folder, _codes_of(self.row_bytes))
 
 
 @contextmanager
@@ -260,13 +470,13 @@ def open_auto(
 
     Where a scheduler is given, its workers count.
     """
-    name = _resolve_name(DEFAULT_ENGINE, options)
+    name = engine_for(DEFAULT_ENGINE, options)
     if name != DEFAULT_ENGINE:
         return open_engine(name, source, schema, options, progress)
     return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
 
 
-def _resolve_name(name: str, options: EngineOptions) -> str:
+def engine_for(name: str, options: EngineOptions) -> str:
     """Return "dask" for the default engine if a scheduler is given."""
     if name == DEFAULT_ENGINE and options.scheduler is not None:
         return "dask"
