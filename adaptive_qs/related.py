@@ -10,7 +10,6 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from adaptive_qs.loop import DEFAULT_RULE
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
@@ -36,7 +35,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
     :class:`~adaptive_qs.synthesizer.Synthesizer`, whose parameters those below are.
 
     Args:
-        epsilon, delta, rho, reference, rule, neighbours, max_memory, workers, engine,
+        epsilon, delta, rho, reference, neighbours, max_memory, workers, engine,
             insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, about,
             progress: as there. A ledger for it is created with ``--person KEY --related``.
         workload: which marginals matter, over the columns of both tables and the number of
@@ -65,7 +64,6 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         workload: WorkloadSpec = None,
         parents_share: float = DEFAULT_PARENTS_SHARE,
         reference: str = "product",
-        rule: str = DEFAULT_RULE,
         neighbours: str = DEFAULT_NEIGHBOURS,
         max_memory: int | str | None = None,
         workers: int | None = None,
@@ -86,7 +84,6 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.workload = workload
         self.parents_share = parents_share
         self.reference = reference
-        self.rule = rule
         self.neighbours = neighbours
         self.max_memory = max_memory
         self.workers = workers
@@ -124,14 +121,13 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         described = RelatedSchema.of(schema)
         if self.about is not None:
             described = described.with_about(*about_of(self.about))
-        own = ("workload", "parents_share", "reference", "rule", "about", "progress")
+        own = ("workload", "parents_share", "reference", "about", "progress")
         job = RelatedJob.of(
             described,
             self.workload,
             RunOptions.among(self.get_params(), *own),
             self.parents_share,
             self.reference,
-            self.rule,
         )
         job.parents.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:

@@ -16,8 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from adaptive_qs.arguments import DEFAULT_SHARE
-from adaptive_qs.generate import DEFAULT_GENERATOR
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
@@ -196,8 +195,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             a :class:`Workload`; by default all 2-way marginals. Where a file asks for ranges or
             other queries, single columns are measured for these as well.
         reference: "product" (default) or "uniform", the AIM+GReM of the paper.
-        rule: how the next marginal is chosen, a name of ``adaptive_qs.loop.SELECTION_RULES``.
-        generator: how rows are made, a name of ``adaptive_qs.generate.GENERATORS``.
         levels: "auto" (default) measures marginals over groups of codes too, where that may pay,
             "off" over codes alone; see the guide to levels.
         target: name of the column that models trained on the tables are to predict: the
@@ -268,8 +265,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         rho: float | None = None,
         workload: WorkloadSpec = None,
         reference: str = "product",
-        rule: str = DEFAULT_RULE,
-        generator: str = DEFAULT_GENERATOR,
         levels: str = LEVELS[0],
         learning_share: float = DEFAULT_SHARE,
         rows_per_person: RowsPerPerson | None = None,
@@ -298,8 +293,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.rho = rho
         self.workload = workload
         self.reference = reference
-        self.rule = rule
-        self.generator = generator
         self.levels = levels
         self.learning_share = learning_share
         self.rows_per_person = rows_per_person
@@ -348,14 +341,12 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         described = resolve_schema(schema, table, self.max_memory)
         if self.about is not None:
             described = described.with_about(*about_of(self.about))
-        own = ("workload", "reference", "rule", "generator", "levels", "about", "progress")
+        own = ("workload", "reference", "levels", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
         job = tables_job(
             described,
             self.workload,
             self.reference,
-            self.rule,
-            self.generator,
             self.levels,
             options,
         )
@@ -465,8 +456,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             workload=replace(release.workload, target=target),
             target=target,
             reference=str(settings.get("reference", "product")),
-            rule=str(settings.get("rule", DEFAULT_RULE)),
-            generator=str(settings.get("generator", DEFAULT_GENERATOR)),
             levels=str(settings.get("levels", LEVELS[0])),
             max_memory=max_memory,
         )

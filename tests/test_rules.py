@@ -97,18 +97,6 @@ def test_every_synthetic_row_meets_every_rule(epsilon, tmp_path):
         assert table["total"].mean() == pytest.approx(private()["total"].mean(), abs=0.15)
 
 
-def test_a_generator_that_knows_no_rules_is_mended(monkeypatch):
-    from adaptive_qs.generate import GENERATORS
-
-    def careless(residuals, measured, workload, num_rows, seed, *_, **__):
-        rng = np.random.default_rng(seed)
-        sizes = residuals.domain.sizes
-        yield np.stack([rng.integers(0, n, num_rows) for n in sizes], axis=1).astype(np.int32)
-
-    monkeypatch.setitem(GENERATORS, "careless", careless)
-    assert not broken(fitted(1, generator="careless").sample(2_000, seed=1)).any()
-
-
 def test_fitted_marginals_have_nothing_in_forbidden_cells():
     model = fitted(1)
     (marginal,) = model.release_.fitted_marginals([["a", "b"]])

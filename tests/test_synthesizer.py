@@ -195,8 +195,6 @@ BAD = {
     "rho 0": ({"rho": 0.0}, "rho is 0.0"),
     "rho inf": ({"rho": float("inf")}, "rho is inf"),
     "reference": ({"rho": 1, "reference": "best"}, "reference is 'best'"),
-    "rule": ({"rho": 1, "rule": "best"}, "rule is 'best': give one of aim"),
-    "generator": ({"rho": 1, "generator": None}, "generator is None: give one of loglinear"),
     "workers": ({"rho": 1, "workers": 0}, "workers is 0"),
     "seed": ({"rho": 1, "insecure_seed": -1}, "seed is -1"),
     "memory": ({"rho": 1, "max_memory": "much"}, "max-memory is 'much'"),

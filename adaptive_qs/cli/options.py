@@ -14,8 +14,7 @@ import typer
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, MOST_LEARNT
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
@@ -108,18 +107,6 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "KIND",
             "How unmeasured interactions are filled: product (independence) or uniform "
             "(AIM+GReM as published). (Default: product.)",
-        ),
-        _Entry(
-            "rule",
-            "NAME",
-            "How the loop selects the next marginal to measure: "
-            f"{SELECTION_RULES.listed()}. (Default: {DEFAULT_RULE}.)",
-        ),
-        _Entry(
-            "generator",
-            "NAME",
-            "How rows are made from what was measured: "
-            f"{GENERATORS.listed()}. (Default: {DEFAULT_GENERATOR}.)",
         ),
         _Entry(
             "levels",

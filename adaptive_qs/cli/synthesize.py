@@ -14,8 +14,7 @@ import typer
 from adaptive_qs.cli import io, related_tables
 from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_spec
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate import DEFAULT_GENERATOR
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run import RunOptions
 from adaptive_qs.table.text import Formulas, check_formulas
@@ -199,8 +198,6 @@ def synthesize(
     workload: Path | None = None,
     ways: str | None = None,
     reference: str = "product",
-    rule: str = DEFAULT_RULE,
-    generator: str = DEFAULT_GENERATOR,
     levels: str = LEVELS[0],
     demo: bool = False,
     related: related_tables.Children = None,
@@ -226,16 +223,13 @@ def synthesize(
     if related is None and not related_tables.describes_both(data, schema):
         related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
     else:
-        related_tables.refuse_beside(
-            sql=sql, database=database, demo=demo or None,
-            generator=None if generator == DEFAULT_GENERATOR else generator,
-        )  # fmt: skip
+        related_tables.refuse_beside(sql=sql, database=database, demo=demo or None)
         inputs = related_tables.Inputs.of(data, related, schema)
         outputs = related_tables.Outputs(
             out, related_out, release, force, check_formulas(formulas), write_stamped
         )
         related_tables.synthesize(
-            inputs, outputs, workload_spec(workload, ways), (reference, rule), parents_share, run,
+            inputs, outputs, workload_spec(workload, ways), reference, parents_share, run,
             about, rows, seed, as_json,
         )  # fmt: skip
         return
@@ -275,7 +269,7 @@ def synthesize(
     if about is not None:
         described = described.with_about(*about_of(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(described, spec, reference, rule, generator, levels, run)
+    job = tables_job(described, spec, reference, levels, run)
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)

@@ -60,8 +60,10 @@ class Block:
             return [1] * len(self.clique)
         told = [self.sides(axis) for axis in range(len(self.clique))]
         each = np.column_stack(
-            [side[np.unique(c, return_index=True)[1]][self.patterns[:, axis]]
-             for axis, (side, c) in enumerate(zip(told, self.classes))]
+            [
+                side[np.unique(c, return_index=True)[1]][self.patterns[:, axis]]
+                for axis, (side, c) in enumerate(zip(told, self.classes))
+            ]
         )
         found = []
         for axis in range(len(self.clique)):
@@ -481,7 +483,9 @@ def _move_blocks(rows, begin, end, blocks, hopes, factors, adjacency, key):  # t
         for b in range(blocks.start.size - 1):
             lo, hi = blocks.start[b], blocks.start[b + 1]
             dead = False
-            for v in range(blocks.place[hi - 1] - blocks.place[lo] + sizes[blocks.attribute[hi - 1]]):
+            for v in range(
+                blocks.place[hi - 1] - blocks.place[lo] + sizes[blocks.attribute[hi - 1]]
+            ):
                 promised[blocks.place[lo] + v] = hopes[blocks.place[lo] + v]
             for k in range(hi - 1, lo - 1, -1):  # up the tree
                 i, at, parent = blocks.attribute[k], blocks.place[k], blocks.parent[k]
@@ -490,7 +494,13 @@ def _move_blocks(rows, begin, end, blocks, hopes, factors, adjacency, key):  # t
                 for v in range(size):
                     g[v] = singles[single_start[i] + v]
                 _weigh(
-                    g, size, row, adjacency, packed, blocks.outside, blocks.outside_start[k],
+                    g,
+                    size,
+                    row,
+                    adjacency,
+                    packed,
+                    blocks.outside,
+                    blocks.outside_start[k],
                     blocks.outside_start[k + 1],
                 )
                 for v in range(size):

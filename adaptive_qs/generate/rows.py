@@ -284,11 +284,6 @@ def fill_rows(
     rows[:, given] = kept
 
 
-Generator = Callable[..., Iterator[Rows]]
-"""From what was released to rows: what :data:`adaptive_qs.generate.GENERATORS` holds; called as
-:func:`synthesize_rows`."""
-
-
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
     """Rows of the chains, within the settings' limit on work, whatever the rows of the table.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import positive_shares, single_targets
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
 from adaptive_qs.loop.levels import (
     LEAST_ERROR,
@@ -32,7 +32,7 @@ from adaptive_qs.loop.measure import (
 )
 from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
-from adaptive_qs.loop.select import Members, RuleMaker
+from adaptive_qs.loop.select import Members, Selector
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
@@ -216,8 +216,6 @@ class LoopSettings:
         levels: "auto" offers marginals over groups of codes too, where that may pay, "off" never.
         opening: whether marginals are measured together before the first choice, where that pays
             (with the product reference).
-        rule: how the next marginal is chosen, a name of
-            :data:`adaptive_qs.loop.SELECTION_RULES`.
     """
 
     reference: Literal["product", "uniform"] = "product"
@@ -226,7 +224,6 @@ class LoopSettings:
     measured_cells: int = 2**28
     levels: str = LEVELS[0]
     opening: bool = True
-    rule: str = DEFAULT_RULE
 
     def __post_init__(self) -> None:
         if self.reference not in ("product", "uniform"):
@@ -237,7 +234,6 @@ class LoopSettings:
             most = f"a part in (0, {MOST_SELECTING:g}]"
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
         one_of("levels", self.levels, LEVELS)
-        one_of("rule", self.rule, SELECTION_RULES)
 
 
 @dataclass(frozen=True)
@@ -339,8 +335,7 @@ def run_loop(
     costs = [measurement_cost(domain, residual, strategies, replaced) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     priorities = workload.priorities([domain.columns(clique) for clique in candidates])
-    make: RuleMaker = SELECTION_RULES[settings.rule]
-    rule = make(counted, candidates, priorities.tolist(), workers)
+    selector = Selector(counted, candidates, priorities.tolist(), workers)
     rounding = (planner.most_residuals + 4) / UNITS_PER_RHO
     offer = Offer(domain, candidates, settings.measured_cells)
     for past in rounds:
@@ -361,8 +356,8 @@ def run_loop(
         estimates.refresh(model, stale)
         prices.refresh(estimates.curves.at, precision, stale)
         choice = schedule.choice(max(model.total, 1.0))
-        rescored = rule.refresh(estimates, changed, choice.offered)
-        clique = rule.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
+        rescored = selector.refresh(estimates, changed, choice.offered)
+        clique = selector.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
         budget = schedule.take(clique, choice)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)

@@ -12,7 +12,6 @@ Proof: docs/proofs.md, section 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,47 +44,6 @@ ERROR_LIMIT = 2**51
 Saturation moves no score further than the error itself, so the sensitivity still holds."""
 CELL_LIMIT = 2.0**40
 """Estimates saturate at this many rows, the most a table may have."""
-
-
-class SelectionRule(Protocol):
-    """Chooses the marginal of each round; made as a :data:`RuleMaker` is called.
-
-    Whatever a rule knows of the private counts leaves it through ``mechanisms`` only, which charges
-    before it draws; the loop has set ε²/8 aside for that.
-    """
-
-    def refresh(
-        self,
-        estimates: ProjectedEstimates,
-        changed: Iterable[Clique] | None,
-        offered: NDArray[np.bool_],
-    ) -> int:
-        """Learn what changed before a choice, and bring the scores of those on offer up to date.
-
-        Args:
-            estimates: of all candidates, as they are now.
-            changed: residuals that changed since the last call; None at first.
-            offered: which candidates :meth:`select` will be asked to choose from; public.
-
-        Returns:
-            How many candidates were rescored, a public number.
-        """
-
-    def select(
-        self,
-        mechanisms: Mechanisms,
-        expected_error: NDArray[np.float64],
-        epsilon: float,
-        offered: NDArray[np.bool_],
-    ) -> Clique:
-        """One of the candidates on offer, at a cost of at most ε²/8.
-
-        Args:
-            mechanisms: charges, then draws.
-            expected_error: L1 error (rows) each candidate would have once measured; public.
-            epsilon: ε of the exponential mechanism.
-            offered: which candidates may be chosen; public.
-        """
 
 
 class Selector:
@@ -203,10 +161,6 @@ class Members:
                 rows = np.intersect1d(rows, other, assume_unique=True)
             hit[rows] = True
         return hit
-
-
-RuleMaker = Callable[[Counter, Sequence[Clique], Sequence[float], int], SelectionRule]
-"""What :data:`adaptive_qs.loop.SELECTION_RULES` holds; called as :class:`Selector`."""
 
 
 Score = Callable[

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import natural_number, one_of, positive_integer, shown
+from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Fitted, Generator, SynthesisSettings, fit_model
+from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values, settle
 from adaptive_qs.loop.loop import LoopResult, Round
@@ -279,9 +278,8 @@ class Release(Bundle):
                 within one; missing values aside.
 
         Raises:
-            InputError: num_rows or workers is not positive, the seed is negative, the release
-                names a generator that this version does not have, or the condition or the column
-                asks for what there is not.
+            InputError: num_rows or workers is not positive, the seed is negative, or the condition
+                or the column names something that does not exist.
         """
         if num_rows is not None:
             num_rows = check_rows(num_rows)
@@ -356,7 +354,7 @@ class Release(Bundle):
 
         Raises:
             SchemaError: a column that the schema lacks, or that is named twice.
-            InputError: the seed is negative, or the release names a generator without such a model.
+            InputError: the seed is negative.
             ResourceExceeded: more than ``MOST_CELLS`` cells in all.
         """
         asked = self._asked(columns)
@@ -376,12 +374,6 @@ class Release(Bundle):
         kept: Iterable[int] = (),
     ) -> Fitted:
         """The model that tables follow."""
-        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
-        if name != DEFAULT_GENERATOR:
-            raise InputError(
-                f"the release was made for generator {shown(name)}, which fits no model that is "
-                "known here: sample a table and take from that"
-            )
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
@@ -454,11 +446,9 @@ class Release(Bundle):
     ) -> Iterator[Rows]:
         """What the generator makes."""
         threads = plan_workers(workers)
-        name = self.manifest.settings.get("generator", DEFAULT_GENERATOR)
-        generate: Generator = GENERATORS[one_of("generator", name, GENERATORS)]
         model = self.model()
         singles = [np.maximum(model.marginal((i,)), 0.0) for i in range(len(model.domain))]
-        pages = generate(
+        pages = synthesize_rows(
             model,
             self._measured_cliques,
             self.workload.cliques,

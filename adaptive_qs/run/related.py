@@ -12,8 +12,7 @@ from typing import Any, Self
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate import DEFAULT_GENERATOR
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import Part
 from adaptive_qs.privacy.events import Cost
@@ -60,7 +59,6 @@ class RelatedJob:
         options: RunOptions,
         parents_share: Any = DEFAULT_PARENTS_SHARE,
         reference: str = "product",
-        rule: str = DEFAULT_RULE,
     ) -> Self:
         """Check the parameters.
 
@@ -71,7 +69,7 @@ class RelatedJob:
                 others of the children's.
             options: as their user gave them.
             parents_share: part of the budget for the parents.
-            reference, rule: as for :func:`~adaptive_qs.run.tables.tables_job`.
+            reference: as for :func:`~adaptive_qs.run.tables.tables_job`.
 
         Raises:
             InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
@@ -95,7 +93,7 @@ class RelatedJob:
         most_bytes = int(memory_bytes(options.max_memory) * ONE_TABLE)
         options = replace(options, max_memory=most_bytes)
         unit = Unit.of(schema.key, 1, options.neighbours)
-        words = reference, rule, DEFAULT_GENERATOR, LEVELS[0]
+        words = reference, LEVELS[0]
         # Only the parents' job opens the ledger: the budget is one.
         alone = replace(options, ledger=None, anchor=None, resume=False, public_rows=None)
         children = tables_job(

@@ -11,8 +11,7 @@ from typing import Any, Literal, Self, cast, get_args
 from adaptive_qs.arguments import one_of, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
-from adaptive_qs.generate import DEFAULT_GENERATOR, GENERATORS
-from adaptive_qs.loop import DEFAULT_RULE, LEVELS, SELECTION_RULES
+from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
     LoopForecast,
@@ -98,8 +97,6 @@ class Tables:
         reference: "product" or "uniform"; see :class:`LoopSettings`.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
-        rule: how the loop selects, a name of :data:`~adaptive_qs.loop.SELECTION_RULES`.
-        generator: what makes rows, a name of :data:`~adaptive_qs.generate.GENERATORS`.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
         left_out: what was asked for and is not looked at.
         served: what was asked for beside the cells of marginals; None where nothing was.
@@ -109,8 +106,6 @@ class Tables:
     reference: Reference
     limits: Limits
     rho: float
-    rule: str = DEFAULT_RULE
-    generator: str = DEFAULT_GENERATOR
     levels: str = LEVELS[0]
     left_out: LeftOut | None = None
     served: Served | None = None
@@ -119,9 +114,7 @@ class Tables:
     def loop(self) -> LoopSettings:
         """How the loop spends it."""
         cells = self.limits.measured_cells
-        return LoopSettings(
-            self.reference, measured_cells=cells, levels=self.levels, rule=self.rule
-        )
+        return LoopSettings(self.reference, measured_cells=cells, levels=self.levels)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,7 +123,6 @@ class Tables:
         names = self.workload.domain.clique_names(tuple(sorted(self.strategies)))
         return {
             **asdict(self.loop),
-            "generator": self.generator,
             **({} if target is None else {"target": target}),
             **({} if left_out is None else {"left_out": str(left_out)}),
             **({"measured_by_queries": list(names)} if names else {}),
@@ -175,8 +167,6 @@ class Tables:
             "workload": workload_digest(self.workload),
             **({} if self.served is None else {"queries": workload_digest(self.served.queries)}),
             "reference": self.reference,
-            "rule": self.rule,
-            "generator": self.generator,
             "levels": self.levels,
             "target": self.workload.target or "none",
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
@@ -188,8 +178,6 @@ def tables_job(
     schema: Schema,
     workload: WorkloadSpec,
     reference: str,
-    rule: str,
-    generator: str,
     levels: str,
     options: RunOptions,
     unit: Unit | None = None,
@@ -209,8 +197,6 @@ def tables_job(
     if not (isinstance(reference, str) and reference in get_args(Reference)):
         raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
     fill = cast(Reference, reference)
-    one_of("rule", rule, SELECTION_RULES)
-    one_of("generator", generator, GENERATORS)
     one_of("levels", levels, LEVELS)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
@@ -220,7 +206,7 @@ def tables_job(
         if served is not None:
             check_learnable(served.queries, schema)
         rho = share * left.rho_of_published
-        return Tables(marginals, fill, limits, rho, rule, generator, levels, left_out, served)
+        return Tables(marginals, fill, limits, rho, levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
 

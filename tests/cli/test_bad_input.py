@@ -104,8 +104,6 @@ ARGUMENTS = {
     "insecure seed": ([*GOOD, "--insecure-seed", "-1"], "seed is -1"),
     "workers": ([*GOOD, "--workers", "0"], "workers is 0"),
     "reference": ([*GOOD, "--reference", "best"], "reference is 'best'"),
-    "rule": ([*GOOD, "--rule", "best"], "rule is 'best': give one of aim"),
-    "generator": ([*GOOD, "--generator", "best"], "generator is 'best': give one of loglinear"),
     "memory": ([*GOOD, "--max-memory", "lots"], "max-memory is 'lots'"),
     "ways text": ([*GOOD, "--ways", "two"], "--ways is 'two'"),
     "ways 0": ([*GOOD, "--ways", "0"], "ways is 0"),

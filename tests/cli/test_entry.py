@@ -56,7 +56,7 @@ def command(run, monkeypatch):
 
 OPTIONS = {
     "synthesize": ["delta", "ways", "rows", "seed", "max-memory", "workers", "reference",
-                   "rule", "generator", "insecure-seed"],
+                   "insecure-seed"],
     "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
                "max-memory", "insecure-seed"],
 }  # fmt: skip

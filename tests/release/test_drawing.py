@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -192,14 +191,6 @@ def test_too_many_kinds_are_refused(model, monkeypatch):
     monkeypatch.setattr("adaptive_qs.generate.conditional.MOST_BOXES", 9)
     with pytest.raises(InputError, match="10 parts, and 9 is the most"):
         model.sample(10, balance="age")
-
-
-def test_another_generator_fits_no_model(model):
-    manifest = model.release_.manifest
-    settings = {**manifest.settings, "generator": "copies"}
-    release = replace(model.release_, manifest=manifest.model_copy(update={"settings": settings}))
-    with pytest.raises(InputError, match="generator 'copies', which fits no model"):
-        release.sample(10, where=OLD)
 
 
 @pytest.mark.usefixtures("by_chains")
