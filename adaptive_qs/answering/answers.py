@@ -26,7 +26,7 @@ from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, re
 from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
-from adaptive_qs.privacy.events import BATCH, Cost, Event, GaussianEvent
+from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     digest_of_statement,
@@ -355,7 +355,9 @@ def statement_of_answers(
     Raises:
         ValueError: the charges exceed the target, or do not imply its (ε, δ).
     """
-    gaussian = all(isinstance(event, GaussianEvent) and event.purpose in BATCH for event in events)
+    gaussian = all(
+        isinstance(event, GaussianEvent) and event.purpose is Purpose.STRATEGY for event in events
+    )
     return AnswersManifest(
         **stated(events, schema, ANSWERS, stamp, target.unit),
         rho=target.rho,

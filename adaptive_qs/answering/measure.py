@@ -15,20 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, label_of
+from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.strategy.integer import (
     GridFactor,
-    answer_scale,
     integer_answers,
-    integer_queries,
     squared_sensitivity,
     table_estimate,
 )
-from adaptive_qs.strategy.mechanism import Measurement, Mechanism, QueryMeasurement
+from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.solution import LongFactor
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
@@ -65,33 +63,10 @@ def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
     return min(MOST_GRID_BITS, rows, MOST_NOISE_BITS + math.floor(math.log2(least) / 2))
 
 
-def check_noise(mechanism: Mechanism, units: int) -> None:
-    """Refuse queries whose noise is too large to draw, before anything is spent.
-
-    Strategies need no check: ``grid_bits`` leaves room for their noise.
-
-    Raises:
-        ResourceExceeded: coefficients of too many sizes, or a budget too small for them.
-    """
-    seen: set[object] = set()
-    for number in range(mechanism.num_measurements):
-        measurement = mechanism.measurement(number)
-        if isinstance(measurement, QueryMeasurement) and measurement.queries not in seen:
-            seen.add(measurement.queries)
-            share = measurement.share * 2 * units / UNITS_PER_RHO
-            std = math.sqrt(measurement.squared_sensitivity / share)
-            if std * answer_scale(measurement.queries) > 2**MOST_NOISE_BITS:
-                measured = label_of(*_subject(mechanism.workload.domain, measurement))
-                raise ResourceExceeded(
-                    f"noise on {measured} is too large for exact integers: scale the custom "
-                    "matrices alike, or raise the budget"
-                )
-
-
 def measure(
     counter: MarginalCounter,
     mechanisms: Mechanisms,
-    measurements: Sequence[Measurement],
+    measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
 ) -> list[Array]:
     """Release some measurements of a plan, charged all or none.
@@ -103,7 +78,7 @@ def measure(
         units: the exact cost of each.
 
     Returns:
-        Noisy answers to each integer strategy or its queries, one axis for each of their factors.
+        Noisy answers to each integer strategy, one axis for each of its factors.
     """
     counter.prepare(measurement.clique for measurement in measurements)
     made = list(map(partial(_request, counter), measurements, units))
@@ -111,33 +86,14 @@ def measure(
     return [noisy / 2.0**shift for noisy, (_, shift) in zip(released, made)]
 
 
-def estimate(measurement: Measurement, noisy: Array) -> Array:
-    """What the mechanism's answers need of a release; post-processing.
-
-    Returns:
-        The estimated table of a strategy (rows; one axis per attribute), or noisy answers to
-        queries (rows).
-    """
-    if isinstance(measurement, QueryMeasurement):
-        return noisy / answer_scale(measurement.queries)
-    return table_estimate(measurement.strategy.factors, noisy)
-
-
 def _request(
-    counter: MarginalCounter, measurement: Measurement, units: int
+    counter: MarginalCounter, measurement: StrategyMeasurement, units: int
 ) -> tuple[CountsRequest, int]:
     """What to release at a cost of exactly ``units``, and by how many bits it is shifted."""
     counts = counter.count(measurement.clique)
-    if isinstance(measurement, QueryMeasurement):
-        queries = integer_queries(measurement.queries)
-        squared = math.prod(factor.squared_norm for factor in queries)
-        values = counts
-        for factor in queries:
-            values = np.moveaxis(factor.answer(values), 0, -1)
-    else:
-        factors = measurement.strategy.factors
-        squared = squared_sensitivity(factors)
-        values = integer_answers(factors, counts)
+    factors = measurement.strategy.factors
+    squared = squared_sensitivity(factors)
+    values = integer_answers(factors, counts)
     variance = Fraction(squared * UNITS_PER_RHO, 2 * units)
     shift = 0
     while variance * 4**shift < FINE_NOISE**2:
@@ -147,19 +103,15 @@ def _request(
     return CountsRequest(event, values << shift, _definition(measurement)), shift
 
 
-def _definition(measurement: Measurement) -> str:
-    """Digest of the integers that are measured; queries follow from the workload alone."""
-    if isinstance(measurement, QueryMeasurement):
-        return ""
+def _definition(measurement: StrategyMeasurement) -> str:
+    """Return the digest of the integers that are measured."""
     factors = measurement.strategy.factors
     parts = [f.digest if isinstance(f, GridFactor | LongFactor) else repr(f) for f in factors]
     return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 
-def _subject(domain: Domain, measurement: Measurement) -> tuple[Purpose, tuple[str, ...]]:
-    direct = isinstance(measurement, QueryMeasurement)
-    purpose = Purpose.QUERIES if direct else Purpose.STRATEGY
-    return purpose, domain.clique_names(measurement.clique)
+def _subject(domain: Domain, measurement: StrategyMeasurement) -> tuple[Purpose, tuple[str, ...]]:
+    return Purpose.STRATEGY, domain.clique_names(measurement.clique)
 
 
 # From a plan and private counts to answers, one attribute set at a time.
@@ -221,10 +173,8 @@ def answer_sets(
 
     Raises:
         InputError: the budget is too small for so many measurements; nothing is spent.
-        ResourceExceeded: the noise on some queries is too large; nothing is spent.
     """
     costs = divide_units(mechanism, units)
-    check_noise(mechanism, units)
     parts = mechanism.workload.parts
     sets = [(part, index) for part, some in enumerate(parts) for index in range(len(some))]
     uses = Counter(k for part, index in sets for k in mechanism.needed(part, index))
@@ -233,7 +183,7 @@ def answer_sets(
     def answered(part: int, index: int, fresh: dict[int, Array]) -> Iterator[SetAnswers]:
         """The answers of one set, given the releases that no earlier set needed."""
         for number, noisy in fresh.items():
-            kept[number] = estimate(mechanism.measurement(number), noisy)
+            kept[number] = table_estimate(mechanism.measurement(number).strategy.factors, noisy)
         clique, queries = tuple(parts[part].cliques[index].tolist()), parts[part].queries(index)
         first = 0
         for estimates, variances in _runs(mechanism, part, index, kept):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from adaptive_qs.answering.measure import MAX_ROWS, check_noise, divide_units, grid_bits
+from adaptive_qs.answering.measure import MAX_ROWS, divide_units, grid_bits
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
@@ -21,7 +21,7 @@ from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
-from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism, StrategyMeasurement
+from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
 from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
@@ -88,12 +88,9 @@ def forecast(mechanism: Mechanism) -> Forecast:
     deepest = max((part.degree for part in mechanism.workload.parts), default=0)
     for number in range(mechanism.num_measurements):
         measurement = mechanism.measurement(number)
-        if isinstance(measurement, StrategyMeasurement):
-            cells = math.prod(measurement.strategy.shape)
-            for factor in measurement.strategy.factors:
-                strategies[id(factor)] = _entries(factor)
-        else:
-            cells = count_queries(measurement.queries)
+        cells = math.prod(measurement.strategy.shape)
+        for factor in measurement.strategy.factors:
+            strategies[id(factor)] = _entries(factor)
         draws += cells
         largest = max(largest, cells)
         if len(measurement.clique) < deepest:
@@ -318,14 +315,13 @@ class Batch:
 
         Raises:
             InputError: as for :meth:`plan`, or the budget is too small for the measurements.
-            ResourceExceeded: as for :meth:`plan`, or the noise is too large for exact integers.
+            ResourceExceeded: as for :meth:`plan`.
         """
         planned, units = self.plan(), self.target.units
         check_forecast(planned.forecast, self.limits)
         bits = grid_bits(planned.mechanism, units, self.limits.countable_rows)
         choice = replace(planned.choice, mechanism=planned.mechanism.on_grid(bits))
         divide_units(choice.mechanism, units)
-        check_noise(choice.mechanism, units)
         return replace(planned, choice=choice)
 
     def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:

@@ -30,7 +30,7 @@ from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Ledger, Output, Place, float_above
-from adaptive_qs.privacy.events import BATCH, Cost, Event, GaussianEvent, Transcript
+from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
 
@@ -255,7 +255,7 @@ class RunState:
         fine = FINE_NOISE**2
         if not self.events or not all(
             isinstance(event, GaussianEvent)
-            and event.purpose in BATCH
+            and event.purpose is Purpose.STRATEGY
             and event.noise_variance >= fine
             for event in self.events
         ):

@@ -34,12 +34,7 @@ class Purpose(StrEnum):
     """The part of a marginal that smaller ones do not tell."""
     STRATEGY = "strategy"
     """Answers to a strategy, from which the workload's follow."""
-    QUERIES = "queries"
-    """Answers to the workload's own queries."""
 
-
-BATCH = (Purpose.STRATEGY, Purpose.QUERIES)
-"""What a batch of answers is charged for: parameters of such charges are fixed before the first."""
 
 _WORDS = {
     Purpose.PERSONS: "rows per ",
@@ -50,7 +45,6 @@ _WORDS = {
     Purpose.SELECTION: "select",
     Purpose.RESIDUAL: "residual ",
     Purpose.STRATEGY: "strategy ",
-    Purpose.QUERIES: "queries ",
 }
 _COLUMNS = {
     Purpose.PERSONS: range(1, 2),

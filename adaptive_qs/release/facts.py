@@ -203,7 +203,6 @@ _KINDS: dict[Purpose, Kind] = {
     Purpose.SELECTION: "selections",
     Purpose.RESIDUAL: "combinations",
     Purpose.STRATEGY: "answers",
-    Purpose.QUERIES: "answers",
 }
 
 

@@ -17,7 +17,6 @@ MECHANISMS: Registry[Any] = Registry(
         "hdmm": f"{_CHOOSE}:plan_hdmm",
         "eigen": f"{_CHOOSE}:plan_eigen",
         "identity": f"{_CHOOSE}:plan_identity",
-        "gaussian": f"{_CHOOSE}:plan_gaussian",
     }
 )
 """The mechanisms that ``--mechanism`` can name, each with its

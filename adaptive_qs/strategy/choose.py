@@ -43,7 +43,6 @@ from adaptive_qs.strategy.solution import (
     Strategy,
 )
 from adaptive_qs.strategy.table_mechanism import (
-    DirectMechanism,
     TableMechanism,
     any_mechanism_bound,
     of_products,
@@ -376,12 +375,6 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     bound = any_mechanism_bound(request.decomposition, request.settings)
     found = TableMechanism.single(workload, clique, strategy, bound)
     return MechanismChoice("identity", found, 1, 0)
-
-
-def plan_gaussian(request: PlanRequest) -> MechanismChoice:
-    """Noise on every answer."""
-    bound = any_mechanism_bound(request.decomposition, request.settings)
-    return MechanismChoice("gaussian", DirectMechanism(request.workload, bound), 1, 0)
 
 
 def _smashed(

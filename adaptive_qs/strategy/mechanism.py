@@ -52,26 +52,6 @@ class StrategyMeasurement:
     share: float
 
 
-@dataclass(frozen=True, eq=False)
-class QueryMeasurement:
-    """Noise on the queries themselves; kept are the noisy answers.
-
-    Attributes:
-        clique: the attributes of the table measured.
-        queries: a product of families, or one joint family.
-        squared_sensitivity: a bound on the squared norm of every column of the query matrix.
-        share: part of the budget; noise of variance squared_sensitivity/(β · share) is added.
-    """
-
-    clique: Clique
-    queries: tuple[Queries, ...]
-    squared_sensitivity: float
-    share: float
-
-
-Measurement = StrategyMeasurement | QueryMeasurement
-
-
 class Mechanism(Protocol):
     """Measurements whose shares add up to 1, and the answers that follow from them."""
 
@@ -95,7 +75,7 @@ class Mechanism(Protocol):
     def num_measurements(self) -> int:
         """How many measurements there are."""
 
-    def measurement(self, index: int) -> Measurement:
+    def measurement(self, index: int) -> StrategyMeasurement:
         """One measurement."""
 
     def needed(self, part: int, index: int) -> Sequence[int]:

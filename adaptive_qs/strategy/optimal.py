@@ -267,7 +267,7 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
     needed = max(map(_query_bytes, parts), default=0)
     if needed > settings.max_bytes:
         needs = f"{_bytes(needed)} to be looked at, above the ceiling of "
-        advice = "raise --max-memory, use fewer values, or --mechanism gaussian"
+        advice = "raise --max-memory, or use fewer values"
         raise _refused(subworkload.shape, needs + _bytes(settings.max_bytes), advice)
 
 

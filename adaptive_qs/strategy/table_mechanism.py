@@ -1,4 +1,4 @@
-"""Mechanisms that measure the table over all attributes in use, or the queries themselves."""
+"""Mechanisms that measure the table over all attributes in use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import ResourceExceeded, WorkloadError
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy.bounds import (
     DENSE_CELLS,
@@ -33,11 +33,10 @@ from adaptive_qs.strategy.hdmm import (
     product_workload,
     residual_bound,
 )
-from adaptive_qs.strategy.integer import integer_queries, on_grid
+from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
     Mechanism,
-    QueryMeasurement,
     Run,
     StrategyMeasurement,
     answer_in_runs,
@@ -53,7 +52,7 @@ from adaptive_qs.strategy.solution import Factor, LongFactor, SolverSettings, St
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
-from adaptive_qs.workload.matrices import MatrixQueries, Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -251,132 +250,11 @@ class TableMechanism:
         return self._cache.get(key, lambda: joint_squares(asked, axes, factors))
 
 
-# The Gaussian mechanism: the same noise on every query of the workload, nothing shared.
-
-
-@dataclass(frozen=True, eq=False)
-class DirectMechanism:
-    """Every attribute set's queries, measured as they are, with integer coefficients.
-
-    Refused where the queries of a set are all zero (WorkloadError) or their coefficients too large
-    to be measured exactly (ResourceExceeded).
-    """
-
-    workload: QueryWorkload
-    lower_bound: float
-
-    def __post_init__(self) -> None:
-        if not self.noise_variance > 0:  # every set is found measurable before anything is spent
-            raise WorkloadError("the workload has no queries: give at least one")
-
-    @cached_property
-    def squared_sensitivities(self) -> Array:
-        """Shape (sets,): a bound on one row's squared effect on a set's queries."""
-        known: dict[object, float] = {}
-        values = []
-        for part, index, _ in self._sets:
-            queries = self.workload.parts[part].queries(index)
-            if queries not in known:
-                of_factors = (f.squared_norm / f.scale**2 for f in integer_queries(queries))
-                known[queries] = math.prod(of_factors)
-            if not known[queries]:
-                clique = tuple(self.workload.parts[part].cliques[index].tolist())
-                names = ", ".join(self.workload.domain.clique_names(clique))
-                raise WorkloadError(f"the queries on {names} are all zero: leave them out")
-            values.append(known[queries])
-        return np.array(values)
-
-    @cached_property
-    def _sets(self) -> list[tuple[int, int, float]]:
-        return list(self.workload.sets())
-
-    @cached_property
-    def noise_variance(self) -> float:
-        """Variance of every answer at privacy cost 1: the sum of all squared sensitivities."""
-        return float(self.squared_sensitivities.sum())
-
-    @property
-    def total_error(self) -> float:
-        """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
-        return self.noise_variance * sum(
-            weight * math.prod(map(_count_asked, self.workload.parts[part].queries(index)))
-            for part, index, weight in self._sets
-        )
-
-    @property
-    def statuses(self) -> Counter[Status]:
-        """There is nothing to solve."""
-        return Counter([Status.RESTRICTED])
-
-    @property
-    def num_measurements(self) -> int:
-        """One for each attribute set of each part."""
-        return self.workload.num_sets
-
-    def measurement(self, index: int) -> QueryMeasurement:
-        """One attribute set's queries; its share makes the noise equal for all."""
-        part, position, _ = self._sets[index]
-        queries, sensitivity = self.workload.parts[part], float(self.squared_sensitivities[index])
-        clique, share = queries.cliques[position].tolist(), sensitivity / self.noise_variance
-        return QueryMeasurement(tuple(clique), queries.queries(position), sensitivity, share)
-
-    def needed(self, part: int, index: int) -> Sequence[int]:
-        """The measurement of the attribute set itself."""
-        return [sum(map(len, self.workload.parts[:part])) + index]
-
-    def on_grid(self, grid_bits: int) -> DirectMechanism:
-        """Itself: queries have integer coefficients of their own."""
-        return self
-
-    def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """The noisy answers as they are, shape (m,); that to a query of zeros is 0."""
-        noisy = kept[self.needed(part, index)[0]].reshape(-1)
-        return np.where(self._asked(part, index), noisy, 0.0)
-
-    def variances(self, part: int, index: int) -> Array:
-        """The same variance (rows²) for every answer at privacy cost 1, (m,); of zeros none."""
-        return np.where(self._asked(part, index), self.noise_variance, 0.0)
-
-    def streams(self, part: int, index: int) -> bool:
-        """Never: what is measured is as large."""
-        return False
-
-    def answer_runs(
-        self, part: int, index: int, kept: Mapping[int, Array]
-    ) -> Iterator[tuple[Array, Array]]:
-        """All at once."""
-        yield self.answers(part, index, kept), self.variances(part, index)
-
-    def largest_variance(self) -> tuple[float, bool]:
-        """The variance of every answer that is not 0 for sure."""
-        return self.noise_variance, True
-
-    def _asked(self, part: int, index: int) -> NDArray[np.bool_]:
-        """Which queries are not zero, shape (m,)."""
-        queries = self.workload.parts[part].queries(index)
-        return np.ravel(reduce(np.logical_and.outer, map(_rows_asked, queries)))
-
-
 def _prefixes(queries: Queries) -> Queries:
     """Prefixes of the cells that queries are about."""
     if isinstance(queries, FirstCells):
         return FirstCells(queries.size, Prefix(queries.queries.size))
     return Prefix(queries.size)
-
-
-def _rows_asked(queries: Queries) -> NDArray[np.bool_]:
-    """Which rows have a coefficient that is not zero, shape (m,)."""
-    if isinstance(queries, MatrixQueries):
-        return np.asarray(queries.coefficients.any(axis=1), dtype=np.bool_)
-    return np.ones(queries.num_queries, dtype=np.bool_)
-
-
-def _count_asked(queries: Queries) -> int:
-    known = isinstance(queries, MatrixQueries)
-    return int(_rows_asked(queries).sum()) if known else queries.num_queries
-
-
-# What no matrix mechanism can beat on a whole workload, whatever it measures.
 
 
 def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) -> float:

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from adaptive_qs.answering.measure import answer_sets, divide_units, estimate, grid_bits, measure
+from adaptive_qs.answering.measure import answer_sets, divide_units, grid_bits, measure
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -16,6 +16,7 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
+from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
@@ -140,7 +141,7 @@ class Batch:
         measurement = self.mechanism.measurement(number)
         script = Scripted(unlimited(), output)
         (noisy,) = measure(counter, script, [measurement], [self.costs[number]])
-        return script.calls[0], estimate(measurement, noisy)
+        return script.calls[0], table_estimate(measurement.strategy.factors, noisy)
 
     @cached_property
     def order(self):

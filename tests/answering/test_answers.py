@@ -42,7 +42,7 @@ SCHEMA = Schema.parse(
         ],
     }
 )
-MECHANISMS = ("querysmasher", "residualplanner", "gaussian", "identity", "hdmm")
+MECHANISMS = ("querysmasher", "residualplanner", "identity", "hdmm")
 
 
 def run(mechanism="querysmasher", **target):

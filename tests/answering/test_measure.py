@@ -19,7 +19,6 @@ from adaptive_qs.answering.measure import (
     MAX_ROWS,
     SETS_AHEAD,
     answer_sets,
-    check_noise,
     divide_units,
     grid_bits,
     measure,
@@ -32,12 +31,10 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
 from adaptive_qs.run.budget import MAX_COST, PrivacyTarget
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.mechanism import QueryMeasurement
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-from adaptive_qs.strategy.table_mechanism import DirectMechanism
 from adaptive_qs.table.coded import MarginalCounter
-from adaptive_qs.workload.axes import Marginal, Prefix
-from adaptive_qs.workload.matrices import Custom, CustomAxis
+from adaptive_qs.workload.axes import Marginal
+from adaptive_qs.workload.matrices import CustomAxis
 
 from .batches import (
     CELLS,
@@ -71,7 +68,7 @@ def test_rows_change_a_release_by_as_much_as_is_declared_and_no_more(asked, name
 
 
 @pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("name", ["querysmasher", "wff", "eigen", "identity", "gaussian", "auto"])
+@pytest.mark.parametrize("name", ["querysmasher", "wff", "eigen", "identity", "auto"])
 @pytest.mark.parametrize("asked", ["several", "few queries"])
 def test_the_whole_budget_is_spent_and_no_more(asked, name, cost):
     found = batch(asked, name, cost)
@@ -104,11 +101,13 @@ def test_noise_is_as_wide_as_declared():
     asked = workload(
         part(Marginal, *[(i,) for i in range(4)], sizes=(4000,) * 4), sizes=(4000,) * 4
     )
-    mechanism = choose_mechanism(asked, "gaussian").mechanism
+    mechanism = choose_mechanism(asked, "residualplanner").mechanism.on_grid(20)
     units = PrivacyTarget.of_answers(cost=1.0).units
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(units, UNITS_PER_RHO)), InsecureSeed(3), calls.append)
     list(answer_sets(mechanism, MarginalCounter(table((4000,) * 4)), mechanisms, units))
+    calls = [call for call in calls if call.output.size == 4000]
+    assert len(calls) == 4
     noise = np.array([(call.output - call.inputs).astype(float) for call in calls])
     noise /= np.sqrt([[float(call.event.noise_variance)] for call in calls])
     # A mean of 4,000 squares has standard error √(2/4000); 7.5 of them are passed once in 10¹².
@@ -139,7 +138,7 @@ class FullCells:
 def test_the_most_rows_in_one_cell_stay_exact(asked, name, cost):
     """Near 2⁶¹ at the largest tables and costs, against Python's integers."""
     units = PrivacyTarget.of_answers(cost=cost).units
-    small = batch(asked, name).mechanism if name == "gaussian" else choose(asked, name)
+    small = choose(asked, name)
     mechanism = small.on_grid(grid_bits(small, units, MAX_ROWS))
     costs = divide_units(mechanism, units)
     for cell in [(0, 0, 0), (2, 3, 1)]:
@@ -182,27 +181,12 @@ def test_fine_noise_leaves_room_for_the_largest_table_and_cost():
     assert MAX_ROWS * 2 * FINE_NOISE * math.sqrt(MAX_COST) < 2**61
 
 
-def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_spent():
-    tiny, large = Custom([[0.01] * 3], (3,)), CustomAxis([[1e3, 0, 0, 0]])
-    asked = workload(part(lambda _: tiny, (0,)), part({1: large}, (1,)))
-    mechanism = choose_mechanism(asked, "gaussian").mechanism
-    units = PrivacyTarget.of_answers(cost=1.0).units
-    ledger = Budget(Fraction(units, UNITS_PER_RHO))
-    mechanisms = Mechanisms(ledger, InsecureSeed(0))
-    with pytest.raises(ResourceExceeded, match="noise on queries a0 is too large"):
-        next(answer_sets(mechanism, MarginalCounter(table()), mechanisms, units))
-    assert not ledger.events
-    check_noise(choose_mechanism(workload(part(Prefix, (0,))), "gaussian").mechanism, units)
-
-
 def test_no_private_count_is_in_any_refusal():
     """Queries that refuse a table say so without a figure; measuring never asks them to."""
     huge = CustomAxis([[10**9, 10**9]])
     with pytest.raises(ResourceExceeded) as caught:
         huge.answer(np.array([2**40 + 12345, 7]))
     assert not any(char.isdigit() for char in str(caught.value).replace("int64", ""))
-    with pytest.raises(ResourceExceeded, match="too large for exact integers"):
-        DirectMechanism(workload(part({1: CustomAxis([[10**9] * 4]), 2: huge}, (1, 2))), 1.0)
 
 
 def test_labels_are_public_words():
@@ -212,9 +196,6 @@ def test_labels_are_public_words():
         label = label_of(*module._subject(WORKLOADS["several"].domain, measurement))
         names = [f"a{i}" for i in measurement.clique]
         assert label == f"strategy {' x '.join(names) or 'total'}"
-    direct = choose("several", "gaussian").measurement(0)
-    assert isinstance(direct, QueryMeasurement)
-    assert label_of(*module._subject(WORKLOADS["several"].domain, direct)) == "queries a0"
 
 
 # Running a plan: order, determinism, memory, and what happens when something goes wrong.
@@ -263,17 +244,17 @@ def test_a_seed_gives_the_same_answers_to_the_last_bit(asked, name, counter):
 
 def test_releases_are_forgotten_after_their_last_use(counter, monkeypatch):
     found, alive = batch("range", "querysmasher"), []
-    estimate = module.estimate
+    estimate = module.table_estimate
 
     class Table(np.ndarray):
         """An array that can be referred to weakly."""
 
-    def watched(measurement, noisy):
-        kept = np.asarray(estimate(measurement, noisy)).view(Table)
+    def watched(factors, noisy):
+        kept = np.asarray(estimate(factors, noisy)).view(Table)
         alive.append((len(alive), weakref.ref(kept)))
         return kept
 
-    monkeypatch.setattr(module, "estimate", watched)
+    monkeypatch.setattr(module, "table_estimate", watched)
     last = {
         k: max(n for n, s in enumerate(found.sets) if k in found.mechanism.needed(*s))
         for k in found.order
@@ -307,7 +288,7 @@ def needed_by(found, sets):
 
 
 def test_an_error_while_answering_reaches_the_caller_and_stops_the_spending(counter):
-    found = batch("range", "gaussian")
+    found = batch("range", "querysmasher")
     ledger = ledger_of(found)
     broken = Failing(found.mechanism, found.sets[1])
     run = answer_sets(broken, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
@@ -323,7 +304,7 @@ def test_an_error_while_answering_reaches_the_caller_and_stops_the_spending(coun
 
 def test_closing_early_stops_the_spending(counter, monkeypatch):
     monkeypatch.setattr(module, "GROUP_MEASUREMENTS", 1)
-    found = batch("marginal", "gaussian")
+    found = batch("marginal", "querysmasher")
     ledger = ledger_of(found)
     run = answer_sets(found.mechanism, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
     next(run)
@@ -334,18 +315,16 @@ def test_closing_early_stops_the_spending(counter, monkeypatch):
     assert len(ledger.events) == charged
 
 
-@pytest.mark.parametrize(("group", "left_out"), [(1, 1), (256, 4)])
-def test_a_budget_that_is_too_small_ends_the_run_without_a_draw(
-    counter, group, left_out, monkeypatch
-):
+@pytest.mark.parametrize("group", [1, 256])
+def test_a_budget_that_is_too_small_ends_the_run_without_a_draw(counter, group, monkeypatch):
     monkeypatch.setattr(module, "GROUP_MEASUREMENTS", group)
-    found = batch("range", "gaussian")
+    found = batch("range", "querysmasher")
     calls = []
     ledger = Budget(Fraction(found.units - 1, UNITS_PER_RHO))
     with pytest.raises(BudgetExceeded):
         found.run(Mechanisms(ledger, InsecureSeed(0), calls.append), counter)
-    assert len(found.order) == 4
-    assert len(calls) == len(ledger.events) == 4 - left_out
+    before = needed_by(found, found.sets[:-1]) if group == 1 else set()
+    assert len(calls) == len(ledger.events) == len(before) < len(found.order)
 
 
 # Every solver and family on small domains: 2,000 runs against the reported answers and variances.
@@ -427,7 +406,7 @@ def test_any_table_is_answered_without_bias_and_with_the_variances_of_the_noise(
     assert is_exact
     assert top == pytest.approx(exact.max(), rel=ROUNDING)
 
-    if name in ("gaussian", "hdmm"):
+    if name == "hdmm":
         return
     information = sum(columns.T @ columns / variance for variance, columns in inputs.values())
     # Completed rows have an information of 2⁻²⁴ of the others, and rounding one of 2⁻⁵⁰.

@@ -54,7 +54,7 @@ from .schemas import schemas
 
 
 def counting(name, squared_sensitivity):
-    return GaussianEvent(Purpose.QUERIES, (name,), squared_sensitivity, 100)
+    return GaussianEvent(Purpose.STRATEGY, (name,), squared_sensitivity, 100)
 
 
 def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=None):
@@ -164,7 +164,7 @@ def test_a_recorder_keeps_inputs_and_outputs():
     (call,) = mechanisms.calls
     assert call.inputs.tolist() == [3, 4]
     assert call.output.tolist() == noisy.tolist()
-    assert call.event == GaussianEvent(Purpose.QUERIES, ("counts",), 1, 100)
+    assert call.event == GaussianEvent(Purpose.STRATEGY, ("counts",), 1, 100)
 
 
 # Neighbouring tables of any schema write the same bytes when the noise is the same.

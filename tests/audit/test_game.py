@@ -89,7 +89,7 @@ def test_chances_of_a_selection_are_those_of_the_mechanism():
 def test_the_ratio_is_that_of_two_normal_densities():
     here, there = Recorder(Budget(10), InsecureSeed(0)), Recorder(Budget(10), InsecureSeed(0))
     for recorder, values in ((here, [10, 20]), (there, [11, 20])):
-        event = GaussianEvent(Purpose.QUERIES, ("counts",), 1, 4)
+        event = GaussianEvent(Purpose.STRATEGY, ("counts",), 1, 4)
         recorder.release_counts(event, np.array(values))
     noise = here.calls[0].output[0] - 10
     assert log_ratio(here.calls, there.calls) == pytest.approx((2 * noise - 1) / 8)

@@ -190,7 +190,7 @@ def batch_manifest():
     """As little of it as the recomputation reads."""
     counts = {
         "mechanism": "discrete gaussian",
-        "purpose": "queries",
+        "purpose": "strategy",
         "columns": ["counts"],
         "squared_sensitivity": "1/1",
         "noise_variance": "3/1",

@@ -17,7 +17,7 @@ from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purp
 from . import recompute_ledger
 
 EVENTS = (
-    GaussianEvent(Purpose.QUERIES, ("counts é",), 1, 3),
+    GaussianEvent(Purpose.STRATEGY, ("counts é",), 1, 3),
     SelectionEvent(Purpose.SELECTION, (), 0.1),
     PartitionEvent(Purpose.VALUES, ("a",), Fraction(4), 20, Fraction(1, 10**9)),
 )

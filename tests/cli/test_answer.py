@@ -101,7 +101,6 @@ def test_plans_of_other_workloads(arguments, queries, run):
     [
         *((name, "mechanism that measures residual spaces separately") for name in SPLIT),
         ("identity", "matrix mechanism"),
-        ("gaussian", "matrix mechanism"),
     ],
 )
 def test_mechanisms_by_name_say_for_which_ones_their_bounds_hold(mechanism, kind, run):

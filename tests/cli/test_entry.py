@@ -244,7 +244,7 @@ def size(path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_leave_no_answers_and_say_what_was_spent(number, tmp_path):
-    process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "gaussian")
+    process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "residualplanner")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not any(map(size, tmp_path.glob(".*.part"))):
         time.sleep(0.02)

@@ -29,7 +29,7 @@ def reserve(book, units, request=REQUEST) -> LedgerRun:
 
 def costing(units, column="counts"):
     """An event of exactly so many units."""
-    return GaussianEvent(Purpose.QUERIES, (column,), 1, Fraction(UNITS_PER_RHO, 2 * units))
+    return GaussianEvent(Purpose.STRATEGY, (column,), 1, Fraction(UNITS_PER_RHO, 2 * units))
 
 
 def choice():

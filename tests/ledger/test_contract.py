@@ -31,7 +31,7 @@ fractions = st.fractions(min_value=Fraction(1, 10**4), max_value=10**4)
 shares = st.fractions(min_value=DELTA / 1_000, max_value=DELTA)
 gaussians = st.builds(
     GaussianEvent,
-    st.just(Purpose.QUERIES),
+    st.just(Purpose.STRATEGY),
     st.tuples(st.sampled_from(["a", "ü", "x" * 300])),
     fractions,
     fractions,
@@ -124,8 +124,8 @@ def test_all_events_of_a_release_are_charged_or_none(ledger, attempts):
 
 @LEDGERS
 def test_the_last_unit_can_be_spent_and_not_one_more(ledger):
-    part = GaussianEvent(Purpose.QUERIES, ("everything",), RHO / 2, 1)
-    least = GaussianEvent(Purpose.QUERIES, ("one unit",), 1, Fraction(UNITS_PER_RHO, 2))
+    part = GaussianEvent(Purpose.STRATEGY, ("everything",), RHO / 2, 1)
+    least = GaussianEvent(Purpose.STRATEGY, ("one unit",), 1, Fraction(UNITS_PER_RHO, 2))
     with ledger() as budget:
         for _ in range(4):
             budget.release([part], lambda: [1])
@@ -153,7 +153,7 @@ class CheaperEvent(GaussianEvent):
 
 @LEDGERS
 @pytest.mark.parametrize(
-    "event", [Guess(), "counts", None, CheaperEvent(Purpose.QUERIES, ("counts",), 1, 1)]
+    "event", [Guess(), "counts", None, CheaperEvent(Purpose.STRATEGY, ("counts",), 1, 1)]
 )
 def test_events_of_unknown_kind_are_refused_before_the_draw(ledger, event):
     with ledger() as budget:
@@ -164,7 +164,7 @@ def test_events_of_unknown_kind_are_refused_before_the_draw(ledger, event):
 
 @LEDGERS
 def test_what_a_failed_draw_leaves_never_exceeds_the_budget(ledger):
-    half = GaussianEvent(Purpose.QUERIES, ("half",), RHO, 1)
+    half = GaussianEvent(Purpose.STRATEGY, ("half",), RHO, 1)
 
     def fail():
         raise RuntimeError

@@ -229,17 +229,17 @@ def budget() -> list[str]:
             return ledger
         return None
 
-    whole = GaussianEvent(Purpose.QUERIES, ("counts",), 1, Fraction(1, 2))
+    whole = GaussianEvent(Purpose.STRATEGY, ("counts",), 1, Fraction(1, 2))
     above = GaussianEvent(
-        Purpose.QUERIES, ("counts",), 1 + Fraction(1, UNITS_PER_RHO), Fraction(1, 2)
+        Purpose.STRATEGY, ("counts",), 1 + Fraction(1, UNITS_PER_RHO), Fraction(1, 2)
     )
-    third = GaussianEvent(Purpose.QUERIES, ("counts",), 1, Fraction(3, 2))
+    third = GaussianEvent(Purpose.STRATEGY, ("counts",), 1, Fraction(3, 2))
     wrong = []
     if attempt(1.0, whole) is None:
         wrong.append("the whole budget is refused")
     drawn.clear()
     if attempt(1.0, above) or attempt(
-        0.1, *[GaussianEvent(Purpose.QUERIES, ("c",), Fraction(1, 10), 1)] * 3
+        0.1, *[GaussianEvent(Purpose.STRATEGY, ("c",), Fraction(1, 10), 1)] * 3
     ):
         wrong.append("more than the budget is granted")
     if drawn:

@@ -38,7 +38,7 @@ __all__ = ["faults", "paths"]
 
 
 def counting(sigma, name="counts"):
-    return GaussianEvent(Purpose.QUERIES, (name,), 1, sigma**2)
+    return GaussianEvent(Purpose.STRATEGY, (name,), 1, sigma**2)
 
 
 def paths() -> dict[str, Callable[[int], Noise | Selections | Discoveries]]:

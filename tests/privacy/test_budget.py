@@ -13,7 +13,7 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpo
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
 gaussians = st.builds(
-    GaussianEvent, st.just(Purpose.QUERIES), st.just(("counts",)), positive, positive
+    GaussianEvent, st.just(Purpose.STRATEGY), st.just(("counts",)), positive, positive
 )
 selections = st.builds(
     SelectionEvent,
@@ -69,7 +69,7 @@ def test_transcript_never_exceeds_the_budget(rho, attempts):
 def test_ten_tenths_of_a_float_do_not_fit():
     """0.1 is a little above a tenth as a float; nothing is forgiven."""
     budget = Budget(1.0)
-    tenth = GaussianEvent(Purpose.QUERIES, ("counts",), Fraction(0.1), Fraction(1, 2))
+    tenth = GaussianEvent(Purpose.STRATEGY, ("counts",), Fraction(0.1), Fraction(1, 2))
     for _ in range(9):
         charge(budget, tenth)
     with pytest.raises(BudgetExceeded):
@@ -78,7 +78,7 @@ def test_ten_tenths_of_a_float_do_not_fit():
 
 def test_threads_cannot_overspend_together():
     budget = Budget(1)
-    event = GaussianEvent(Purpose.QUERIES, ("counts",), 1, 50)  # 1/100 each
+    event = GaussianEvent(Purpose.STRATEGY, ("counts",), 1, 50)  # 1/100 each
 
     def attempt(_):
         try:
@@ -106,7 +106,7 @@ def test_impossible_budgets_are_refused(rho):
 )
 def test_impossible_gaussian_events_are_refused(squared_sensitivity, noise_variance):
     with pytest.raises(InputError, match="positive int or Fraction"):
-        GaussianEvent(Purpose.QUERIES, ("counts",), squared_sensitivity, noise_variance)
+        GaussianEvent(Purpose.STRATEGY, ("counts",), squared_sensitivity, noise_variance)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.inf, math.nan])
@@ -124,10 +124,10 @@ def test_events_need_a_purpose(purpose):
 @pytest.mark.parametrize(
     ("purpose", "columns"),
     [
-        (Purpose.QUERIES, "age"),
-        (Purpose.QUERIES, ["age"]),
-        (Purpose.QUERIES, ("",)),
-        (Purpose.QUERIES, (3,)),
+        (Purpose.STRATEGY, "age"),
+        (Purpose.STRATEGY, ["age"]),
+        (Purpose.STRATEGY, ("",)),
+        (Purpose.STRATEGY, (3,)),
         (Purpose.ROWS, ("age",)),
         (Purpose.SELECTION, ("age",)),
         (Purpose.BINS, ()),

@@ -158,7 +158,7 @@ def true_discrete_gaussian(sigma, sensitivity, count):
 def test_discrete_noise_costs_no_more_than_is_charged(sigma, sensitivity, count, delta):
     true = true_discrete_gaussian(sigma, sensitivity, count)
     rho = (
-        float(GaussianEvent(Purpose.QUERIES, ("x",), sensitivity**2, Fraction(sigma) ** 2).rho)
+        float(GaussianEvent(Purpose.STRATEGY, ("x",), sensitivity**2, Fraction(sigma) ** 2).rho)
         * count
     )
     epsilon = epsilon_of(rho, delta)
@@ -202,7 +202,7 @@ def test_charges_are_those_of_opendp(sigma, sensitivity):
     epsilon = 2 * sensitivity / Fraction(sigma)  # scale = 2Δ/ε
     for event, cost in (
         (
-            GaussianEvent(Purpose.QUERIES, ("x",), sensitivity**2, Fraction(sigma) ** 2),
+            GaussianEvent(Purpose.STRATEGY, ("x",), sensitivity**2, Fraction(sigma) ** 2),
             gaussian.map(float(sensitivity)),
         ),
         (SelectionEvent(Purpose.SELECTION, (), epsilon), selection.map(sensitivity)),

@@ -25,7 +25,8 @@ MEASURED = st.one_of(
     st.tuples(st.sampled_from([Purpose.BINS, Purpose.VALUES]), ONE),
     st.tuples(st.just(Purpose.RESIDUAL), st.lists(NAMES, min_size=1, max_size=3).map(tuple)),
     st.tuples(
-        st.sampled_from([Purpose.STRATEGY, Purpose.QUERIES]), st.lists(NAMES, max_size=3).map(tuple)
+        st.sampled_from([Purpose.STRATEGY, Purpose.STRATEGY]),
+        st.lists(NAMES, max_size=3).map(tuple),
     ),
 )
 EVENTS = st.one_of(
@@ -92,7 +93,6 @@ def test_records_that_say_something_unknown_are_refused(change):
         (Purpose.ROWS, (), "total"),
         (Purpose.RESIDUAL, ("a", "b"), "residual a x b"),
         (Purpose.STRATEGY, (), "strategy total"),
-        (Purpose.QUERIES, ("a",), "queries a"),
         (Purpose.BINS, ("a",), "bins of a"),
         (Purpose.VALUES, ("a",), "values of a"),
     ],

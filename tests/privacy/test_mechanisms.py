@@ -15,7 +15,7 @@ from adaptive_qs.privacy.unit import ROWS
 
 
 def counting(squared_sensitivity, noise_variance, column="a"):
-    return GaussianEvent(Purpose.QUERIES, (column,), squared_sensitivity, noise_variance)
+    return GaussianEvent(Purpose.STRATEGY, (column,), squared_sensitivity, noise_variance)
 
 
 def choosing(epsilon):
@@ -118,7 +118,7 @@ def test_events_state_the_parameters_used():
     mechanisms.release_counts(counting(Fraction(3, 2), 100, "age"), np.arange(4))
     mechanisms.select(choosing(0.25), [1, 2], 1)
     assert budget.events == (
-        GaussianEvent(Purpose.QUERIES, ("age",), Fraction(3, 2), 100),
+        GaussianEvent(Purpose.STRATEGY, ("age",), Fraction(3, 2), 100),
         SelectionEvent(Purpose.SELECTION, (), 0.25),
     )
 

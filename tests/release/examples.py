@@ -72,7 +72,7 @@ def charges(draw, schema):
     measuring = st.one_of(
         st.just((Purpose.ROWS, ())),
         st.tuples(st.just(Purpose.RESIDUAL), some.filter(bool)),
-        st.tuples(st.sampled_from([Purpose.STRATEGY, Purpose.QUERIES]), some),
+        st.tuples(st.just(Purpose.STRATEGY), some),
     )
     free = st.one_of(
         st.builds(lambda about, *more: GaussianEvent(*about, *more), learning, ratios, ratios),

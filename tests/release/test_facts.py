@@ -113,7 +113,7 @@ def test_charges_are_grouped_by_what_they_paid_for():
         gaussian(Purpose.BINS, half, "b"),
         gaussian(Purpose.RESIDUAL, quarter, "a x b"),
         gaussian(Purpose.STRATEGY, half),
-        gaussian(Purpose.QUERIES, half, "a"),
+        gaussian(Purpose.STRATEGY, half, "a"),
     ) == [
         ("rows", (), units(half + quarter)),
         ("values", ("b",), units(half + quarter)),
@@ -148,7 +148,7 @@ def test_every_charge_is_in_exactly_one_fact(run):
 
 
 @pytest.mark.parametrize(
-    "purpose", [Purpose.BINS, Purpose.VALUES, Purpose.RESIDUAL, Purpose.QUERIES]
+    "purpose", [Purpose.BINS, Purpose.VALUES, Purpose.RESIDUAL, Purpose.STRATEGY]
 )
 def test_charges_about_unknown_columns_are_refused(purpose):
     with pytest.raises(ValueError, match="a column that the schema does not have"):

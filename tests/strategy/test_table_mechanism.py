@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -121,7 +120,7 @@ def test_no_mechanism_is_below_the_bound_for_all(asked):
             continue
         found = choose_mechanism(WORKLOADS[asked], name).mechanism
         assert found.total_error >= optimum.lower_bound * (1 - 1e-9)
-        if name in ("identity", "gaussian", "hdmm"):
+        if name in ("identity", "hdmm"):
             assert found.lower_bound <= optimum.total_error * (1 + 1e-9)
 
 
@@ -141,43 +140,12 @@ def test_bounds_on_large_domains_hold(family, ways, monkeypatch):
         assert exact == pytest.approx(roots**2 / 60, rel=1e-6)
 
 
-@pytest.mark.parametrize("asked", WORKLOADS)
-def test_measured_queries_have_equal_noise(asked):
-    choice = choose_mechanism(WORKLOADS[asked], "gaussian")
-    mechanism = choice.mechanism
-    assert choice.name == "gaussian"
-    total = sum(mechanism.measurement(k).share for k in range(mechanism.num_measurements))
-    assert total == pytest.approx(1, rel=1e-12)
-    assert mechanism.total_error == pytest.approx(summed_variances(mechanism), rel=1e-12)
-    sensitivity = 0.0
-    for number, (p, i, _) in enumerate(WORKLOADS[asked].sets()):
-        part, measurement = WORKLOADS[asked].parts[p], mechanism.measurement(number)
-        matrix = reduce(np.kron, [q.matrix() for q in part.queries(i)])
-        norm = (matrix * matrix).sum(axis=0).max()
-        assert mechanism.needed(p, i) == [number]
-        assert measurement.squared_sensitivity == pytest.approx(norm, rel=1e-12)
-        assert measurement.clique == tuple(part.cliques[i].tolist())
-        sensitivity += norm
-    assert mechanism.noise_variance == pytest.approx(sensitivity, rel=1e-12)
-    with pytest.raises(IndexError):
-        mechanism.measurement(number + 1)
-
-
-def test_queries_that_are_all_zero_cannot_be_measured():
+def test_queries_that_are_all_zero_need_no_measurement():
     axis = {0: CustomAxis([[0, 0, 0]]), 1: Prefix(4)}
     part = QueryPart(np.array([[0], [1]], np.int32), axis, None, np.ones(2))
-    with pytest.raises(WorkloadError, match="queries on a0 are all zero: leave them out"):
-        choose_mechanism(QueryWorkload(DOMAIN, (part,)), "gaussian")
     found = choose_mechanism(QueryWorkload(DOMAIN, (part,)), "querysmasher").mechanism
     assert found.needed(0, 0) == []
     assert found.answers(0, 0, {}).tolist() == found.variances(0, 0).tolist() == [0.0]
-
-
-def test_rounded_queries_report_the_noise_of_what_is_measured():
-    axis = {0: CustomAxis([[1e-7, 3e-7, 0]])}
-    part = QueryPart(np.array([[0]], np.int32), axis, None, np.ones(1))
-    found = choose_mechanism(QueryWorkload(DOMAIN, (part,)), "gaussian").mechanism
-    assert found.noise_variance == pytest.approx(9e-14, rel=1e-8)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
