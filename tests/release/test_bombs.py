@@ -6,6 +6,7 @@ import threading
 import time
 import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -314,14 +315,14 @@ def test_the_bounds_leave_room_for_the_largest_honest_release():
 
 
 def test_a_large_honest_release_is_read(folder):
-    """Equal charges compress well; the ratio is bounded far above."""
+    """Equal charges compress well, as earlier versions did; the ratio is bounded far above."""
     columns = [{"name": f"c{i}", "type": "integer", "min": 0, "max": 1} for i in range(120)]
     table = {f"c{i}": [j % 2 for j in range(50)] for i in range(120)}
     model = Synthesizer(rho=0.5).fit(pd.DataFrame(table), schema={"version": 1, "columns": columns})
     model.save("large.zip")
     with zipfile.ZipFile("large.zip") as archive:
-        texts = [m for m in archive.infolist() if m.filename.endswith("json")]
-        assert max(m.file_size / m.compress_size for m in texts) < archives.MOST_RATIO
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith("json")]
+    assert max(len(text) / len(zlib.compress(text)) for text in texts) < archives.MOST_RATIO
     assert len(Bundle.load("large.zip").events) > 120
 
 
