@@ -352,8 +352,8 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 
 # Files, checked before anything is spent.
 
-claims = ExitStack()
-"""Keeps other processes from the outputs of a command until it ends."""
+at_end = ExitStack()
+"""What is let go of when a command ends: its claims on outputs, and ledgers."""
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
@@ -380,7 +380,7 @@ def check_file(path: Path, force: bool) -> None:
     """Refuse a path at which no file can or may be written."""
     from adaptive_qs.table.files import check_new, claimed
 
-    claims.enter_context(claimed(path))
+    at_end.enter_context(claimed(path))
     check_new(path, force, "--force")
 
 
