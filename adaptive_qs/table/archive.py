@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -88,9 +87,13 @@ def write_archive(path: str | Path, members: Members, replace: bool = True) -> N
 
 
 def is_packed(path: str | Path, members: Members) -> bool:
-    """Whether the file is, byte for byte, the archive that is written of these members."""
-    with tempfile.TemporaryFile() as fresh, open(path, "rb") as file:
-        _pack(fresh, members)
+    """Whether the file is, byte for byte, the archive that is written of these members.
+
+    The fresh one is held in memory: readers of the file claimed its arrays twice.
+    """
+    fresh = io.BytesIO()
+    _pack(fresh, members)
+    with open(path, "rb") as file:
         return sealed_digest(fresh) == sealed_digest(file)
 
 
