@@ -53,6 +53,7 @@ from adaptive_qs.table.text import Formulas, check_formulas
 from adaptive_qs.table.write import (
     CSV,
     check_table_path,
+    escaped_names,
     escapes_of,
     table_format,
     write_batches,
@@ -74,18 +75,19 @@ class QueryTexts:
 
     Args:
         schema: names the attributes and their codes.
-        formulas: which values are escaped, for spreadsheet programs.
+        formulas: which texts are escaped, for spreadsheet programs.
     """
 
     def __init__(self, schema: Schema, formulas: Formulas = "keep") -> None:
         self._schema = schema
         self._formulas = formulas
+        self._names = escaped_names(schema.names, formulas)
         self._codes: dict[int, tuple[str, ...]] = {}
         self._kept: dict[tuple[int, Queries], pa.Array] = {}
 
     def attributes(self, clique: Clique) -> str:
         """The set of attributes, such as "age x sex"."""
-        return " x ".join(self._schema.names[attribute] for attribute in clique)
+        return " x ".join(self._names[attribute] for attribute in clique)
 
     def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
         """The queries on a set of attributes, such as "age <= 39 and sex = Female".
@@ -115,7 +117,7 @@ class QueryTexts:
         return self._kept[key]
 
     def _labels(self, clique: Clique, queries: Queries) -> Iterator[str]:
-        names = tuple(self._schema.names[attribute] for attribute in clique)
+        names = tuple(self._names[attribute] for attribute in clique)
         return queries.labels(names, tuple(map(self._values, clique)))
 
     def _values(self, attribute: int) -> tuple[str, ...]:
@@ -573,7 +575,8 @@ class Answers:
             path: of the file; its suffix tells the format.
             confidence: as for :meth:`batches`.
             formulas: which values that a spreadsheet program would run as formulas are escaped in
-                CSV: "escape-learnt" those that were learnt, "escape" all, "keep" none.
+                CSV: "escape-learnt" those that were learnt, "escape" all and the names of columns,
+                "keep" none.
             force: replace files that exist; a resumed run replaces what it had written itself.
 
         Returns:

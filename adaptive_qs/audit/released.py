@@ -9,7 +9,6 @@ are the hashes of its entries in other hands, and copies of it.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import ne
@@ -36,13 +35,14 @@ from adaptive_qs.release.bundle import (
     digest_of_statement,
     manifest_path,
     read_sidecar,
+    sidecar_text,
     table_path,
 )
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
-from adaptive_qs.table.archive import ArchiveReader, open_archive
+from adaptive_qs.table.archive import ArchiveReader, Members, is_packed, open_archive
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.text import Formulas
 
@@ -173,7 +173,8 @@ def _bundle(path: Path, max_memory: int | str | None) -> Released:
         if RELATION in archive.names:
             return _pair(archive, path)
         bundle = Bundle.read(archive, path)
-        digests, faults = _members(archive, bundle)
+        digests, faults, members = _members(archive, bundle)
+        faults = faults or _repacked(path, members.items())
     return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
 
 
@@ -182,18 +183,35 @@ def _pair(archive: ArchiveReader, path: Path) -> Released:
     release = RelatedRelease.read(archive, path)
     digests, faults = {RELATION: archive.sha256(RELATION)}, []
     for table, bundle in release.by_table.items():
-        found, wrong = _members(archive.within(table), bundle)
+        found, wrong, _ = _members(archive.within(table), bundle)
         digests |= {f"{table}/{name}": digest for name, digest in found.items()}
         faults += [f"{table}: {fault}" for fault in wrong]
     known = (RELATION, *(f"{table}/" for table in release.by_table))
     more = sorted(name for name in archive.names if not name.startswith(known))
     faults += [f"{more[0]!a} is no part of a release"] if more else []
+    faults = faults or _repacked(path, release.members())
     price = Cost.of(release.events)
     return Released(path, release.manifest, digests, release.events, tuple(faults), price=price)
 
 
-def _members(archive: ArchiveReader, bundle: Bundle) -> tuple[dict[str, str], list[str]]:
-    """SHA-256 of the members of a bundle that a program reads, and what does not fit the rest."""
+def _repacked(path: Path, members: Members) -> list[str]:
+    """Compare every byte of a bundle with a fresh one of the same members."""
+    if is_packed(path, members):
+        return []
+    return [
+        "it has bytes that are no part of a release, or another version packed it (save it anew "
+        "with Synthesizer.load(FILE).save(NEW), and verify that)"
+    ]
+
+
+def _members(
+    archive: ArchiveReader, bundle: Bundle
+) -> tuple[dict[str, str], list[str], dict[str, Any]]:
+    """Compare the members of a bundle with what they follow from.
+
+    Returns SHA-256 of those that a program reads, what does not fit the rest, and the members as
+    they are written.
+    """
     digests = {name: archive.sha256(name) for name in MEMBERS}
     faults = []
     pages = pages_of(bundle)
@@ -204,7 +222,7 @@ def _members(archive: ArchiveReader, bundle: Bundle) -> tuple[dict[str, str], li
             faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
     more = sorted(set(archive.names) - {*MEMBERS, *pages})
     faults += [f"{more[0]!a} is no part of a release"] if more else []
-    return digests, faults
+    return digests, faults, {**pages, **bundle.texts(), **bundle.arrays()}
 
 
 def _sidecar(
@@ -216,16 +234,19 @@ def _sidecar(
     differs = found not in (None, sha256)
     try:
         if content.get("kind") == "answers":
-            released = _answers(named, content, str(sha256))
+            released, more = _answers(named, content, str(sha256)), {}
             what, fault = "answers", "the answers beside it are others"
         else:
-            released = _table(named, content)
+            released, more = _table(named, content)
             what, fault = "table", "its table differs"
     except (ValidationError, InputError, ArithmeticError):
         raise InputError(
             f"{manifest}: is no statement of a release: it is damaged or was edited"
         ) from None
     faults = (fault, *released.faults) if differs else released.faults
+    text = sidecar_text(released.statement, **more, sha256=sha256)
+    if _sha256(manifest) != sha256_of([text.encode()]):
+        faults += ("its statement is not as it was written, byte for byte",)
     unchecked = () if found else (f"the {what} beside it: no such file",)
     return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
 
@@ -233,7 +254,7 @@ def _sidecar(
 def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
     answers = AnswersManifest.model_validate(content)
     digests = {MANIFEST: digest_of_statement(answers), ANSWERS_MEMBER: sha256}
-    return Released(named, answers, digests, answers.charges, _rewritten(answers, content))
+    return Released(named, answers, digests, answers.charges)
 
 
 class _Sampling(BaseModel):
@@ -250,7 +271,8 @@ class _Sampling(BaseModel):
     """Rows of the parents' table that children were drawn for."""
 
 
-def _table(named: Path, content: dict[str, Any]) -> Released:
+def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, Any]]:
+    """Check the sidecar of a table, and return what it adds to its statement as well."""
     events = Transcript.model_validate({"events": content.pop("charges", ())}).events
     sampling = content.pop("sampling", None)
     statement = Manifest.model_validate(content)
@@ -269,14 +291,9 @@ def _table(named: Path, content: dict[str, Any]) -> Released:
         folder + CHARGES: sha256_of([charges_text(events).encode()]),
     }
     redrawn = "that the table was drawn from the release: draw it again with its seed"
-    found = (*faults, *_rewritten(statement, content))
-    return Released(named, statement, digests, events, found, (redrawn,))
-
-
-def _rewritten(statement: Statement, content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whether the fields of a statement were written otherwise than this program writes them."""
-    same = json.loads(statement.to_json()) == content
-    return () if same else ("its fields are not as they were written",)
+    released = Released(named, statement, digests, events, tuple(faults), (redrawn,))
+    charges = Transcript(events=events).model_dump(mode="json")["events"]
+    return released, {"sampling": sampling, "charges": charges}
 
 
 def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -> list[str]:

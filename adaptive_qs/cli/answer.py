@@ -19,7 +19,6 @@ from adaptive_qs.cli.options import (
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import at_resolution, counted, first_of, short
 from adaptive_qs.run import RunOptions
-from adaptive_qs.table.text import check_formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
@@ -454,7 +453,7 @@ def answer(
     run: Annotated[RunOptions, OF_ANSWERS],
     out: Path | None = None,
     confidence: float = 0.95,
-    formulas: str = "escape-learnt",
+    formulas: str | None = None,
     force: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -472,7 +471,7 @@ def answer(
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = workload_spec(workload, ways, queries)
-    check_formulas(formulas)
+    kind = io.chosen_formulas(formulas, schema)
     io.check_standard_output(out, run.insecure_seed is not None, as_json)
     io.check_distinct(
         io.with_sidecar(out),
@@ -501,9 +500,9 @@ def answer(
         answers = answers_of(job, table, clock)
         tell_limits(answers.plan, mechanism, wanted)
         if out == io.STANDARD:
-            rows = answers.write_csv(io.Stdout(), confidence, formulas)  # type: ignore[arg-type]
+            rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]
         else:
-            rows = answers.write(out, confidence, formulas, replacing)
+            rows = answers.write(out, confidence, kind, replacing)
     if as_json:
         io.emit_json(_json(answers, out, rows, confidence))
     else:

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     _open_streams()
-    with _signals(), warnings.catch_warnings(), io.claims:
+    with _signals(), warnings.catch_warnings(), io.at_end:
         if not debug:
             warnings.simplefilter("ignore")
         try:

@@ -14,6 +14,7 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.job import Job
     from adaptive_qs.table.sql import Query
+    from adaptive_qs.table.text import Formulas
 
 PROGRAM = "adaptive-qs"
 
@@ -350,8 +352,8 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 
 # Files, checked before anything is spent.
 
-claims = ExitStack()
-"""Keeps other processes from the outputs of a command until it ends."""
+at_end = ExitStack()
+"""What is let go of when a command ends: its claims on outputs, and ledgers."""
 
 
 def with_sidecar(table: Path | None) -> list[Path]:
@@ -378,8 +380,18 @@ def check_file(path: Path, force: bool) -> None:
     """Refuse a path at which no file can or may be written."""
     from adaptive_qs.table.files import check_new, claimed
 
-    claims.enter_context(claimed(path))
+    at_end.enter_context(claimed(path))
     check_new(path, force, "--force")
+
+
+def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
+    """Return which texts are escaped: by default all where the schema is that of a release, which
+    somebody else may have made."""
+    from adaptive_qs.table.text import check_formulas
+
+    if kind is None:
+        kind = "escape" if schema is not None and is_zipfile(schema) else "escape-learnt"
+    return check_formulas(kind)
 
 
 def check_release(path: Path, force: bool) -> None:

@@ -121,10 +121,14 @@ def _named(ledger: Path | None) -> Path:
     return ledger
 
 
-def _opened(ledger: Path | None, anchor: str | None = None, restoring: bool = False) -> LedgerBook:
+def _opened(
+    ledger: Path | None, anchor: str | None = None, restoring: bool = False, reading: bool = False
+) -> LedgerBook:
     from adaptive_qs.ledger.book import LedgerBook
 
-    return LedgerBook(_named(ledger), anchor, restoring)
+    book = LedgerBook(_named(ledger), anchor, restoring, reading)
+    io.at_end.callback(book.close)
+    return book
 
 
 Related = Annotated[
@@ -180,7 +184,7 @@ def create(
 
 def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = False) -> None:
     """Show the total, what is left, what each run spent, and the newest entry (head)."""
-    book = _opened(ledger, anchor)
+    book = _opened(ledger, anchor, reading=True)
     runs = book.runs()
     if as_json:
         io.emit_json(_ledger_json(book, runs))
@@ -217,7 +221,7 @@ def verify(
     """
     from adaptive_qs.audit.released import read_released
 
-    book = _opened(ledger, anchor)
+    book = _opened(ledger, anchor, reading=True)
     entries = book.verify()
     unchecked: tuple[str, ...] = ()
     if release is not None:
@@ -249,7 +253,7 @@ def export(
     if out is not None:
         io.check_distinct([out], io.companions(path, anchor))
         io.check_file(out, force)
-    text = exported(_opened(path, anchor))
+    text = exported(_opened(path, anchor, reading=True))
     if out is None:
         io.emit(text)
         return

@@ -293,9 +293,10 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         _Entry(
             "formulas",
             "KIND",
-            "Values in CSV that a spreadsheet program would run as formulas get an apostrophe: "
-            "those that were learnt (escape-learnt), declared ones as well (escape), or none "
-            "(keep). (Default: escape-learnt.)",
+            "Texts in CSV that a spreadsheet program would run as formulas get an apostrophe: "
+            "values that were learnt (escape-learnt), declared values and names of columns as well "
+            "(escape), or none (keep). (Default: escape if the schema is that of a release, "
+            "otherwise escape-learnt.)",
         ),
         _Entry("force", "", "Replace existing files, which are refused otherwise."),
         _Entry("as_json", "", "Print one JSON object instead of a summary."),

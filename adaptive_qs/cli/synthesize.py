@@ -17,7 +17,7 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run import RunOptions
-from adaptive_qs.table.text import Formulas, check_formulas
+from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.domain import Clique
@@ -209,7 +209,7 @@ def synthesize(
     about: About = None,
     rows: int | None = None,
     seed: int | None = None,
-    formulas: str = "escape-learnt",
+    formulas: str | None = None,
     force: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -226,7 +226,7 @@ def synthesize(
         related_tables.refuse_beside(sql=sql, database=database, demo=demo or None)
         inputs = related_tables.Inputs.of(data, related, schema)
         outputs = related_tables.Outputs(
-            out, related_out, release, force, check_formulas(formulas), write_stamped
+            out, related_out, release, force, io.chosen_formulas(formulas, schema), write_stamped
         )
         related_tables.synthesize(
             inputs, outputs, workload_spec(workload, ways), reference, parents_share, run,
@@ -241,7 +241,7 @@ def synthesize(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     spec = workload_spec(workload, ways)
-    kind = check_formulas(formulas)
+    kind = io.chosen_formulas(formulas, schema)
     io.check_standard_output(out, run.insecure_seed is not None, as_json)
     io.check_distinct(
         [*io.with_sidecar(out), release],
@@ -377,7 +377,7 @@ def sample(
     balance: str | None = None,
     rows: int | None = None,
     seed: int | None = None,
-    formulas: str = "escape-learnt",
+    formulas: str | None = None,
     force: bool = False,
     as_json: bool = False,
     max_memory: str | None = None,
@@ -389,7 +389,7 @@ def sample(
     The noise was drawn when the release was made: sampling spends no budget. Rows that meet a
     condition are drawn as such, not searched for among others.
     """
-    kind = check_formulas(formulas)
+    kind = io.chosen_formulas(formulas, release)
     if related_out is not None or related_tables.holds_both(out, release):
         outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
         steered = {"where": where, "balance": balance}
@@ -466,7 +466,7 @@ def marginals(
     out: Path,
     fitted: bool = False,
     seed: int = 0,
-    formulas: str = "escape-learnt",
+    formulas: str | None = None,
     force: bool = False,
     as_json: bool = False,
     max_memory: str | None = None,
@@ -477,7 +477,7 @@ def marginals(
     As they were measured, with their standard error; or those of the fitted model, which are closer
     on average and have none.
     """
-    kind = check_formulas(formulas)
+    kind = io.chosen_formulas(formulas, release)
     io.check_distinct(io.with_sidecar(out), [release])
     io.check_table(out, force)
 

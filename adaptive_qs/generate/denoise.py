@@ -29,6 +29,8 @@ LEVELS = 41
 """Levels of the grid, from 0 to somewhat more than ``CLEAR`` standard deviations."""
 ROUNDS = 60
 """Rounds of expectation-maximisation: the estimates hardly move after a few dozen."""
+FARTHEST = 1e6
+"""Standard deviations below 0 that no honest count is, beyond which squares would overflow."""
 
 
 def denoised_counts(
@@ -70,7 +72,8 @@ def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool)
     unclear = np.flatnonzero(noisy < CLEAR * noise_std)
     if unclear.size:
         grid = np.linspace(0.0, 1.25 * CLEAR * noise_std, LEVELS)
-        likelihood = np.subtract.outer(noisy[unclear], grid).astype(np.float32)
+        bounded = np.maximum(noisy[unclear], -FARTHEST * noise_std)
+        likelihood = np.subtract.outer(bounded, grid).astype(np.float32)
         likelihood /= noise_std
         np.square(likelihood, out=likelihood)
         likelihood -= likelihood.min(axis=1, keepdims=True)

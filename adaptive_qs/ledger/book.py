@@ -140,6 +140,7 @@ class LedgerBook(Store):
         anchor: how far it must have come, as for :class:`~adaptive_qs.ledger.files.Anchor`; a file
             is brought forward with the ledger.
         restoring: take a copy that does not reach its mark or anchor, to :meth:`restore` it.
+        reading: open it also where it cannot be written, and write nothing then.
 
     Attributes:
         identity: 32 hexadecimal digits that name this ledger.
@@ -154,9 +155,13 @@ class LedgerBook(Store):
     """
 
     def __init__(
-        self, path: str | Path, anchor: str | Path | None = None, restoring: bool = False
+        self,
+        path: str | Path,
+        anchor: str | Path | None = None,
+        restoring: bool = False,
+        reading: bool = False,
     ) -> None:
-        super().__init__(path, None if anchor is None else Anchor(anchor), restoring)
+        super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
         first = next(self.bodies(Opened))
         self.identity = first.ledger
         self.limit = first.total

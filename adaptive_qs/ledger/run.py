@@ -29,7 +29,7 @@ from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import Ledger, Output, Place, float_above
+from adaptive_qs.privacy.budget import Ledger, Output, Place, check_process, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -94,8 +94,7 @@ class LedgerRun(Ledger):
             LedgerError: the ledger holds another release at this position, or an earlier call
                 failed half way.
         """
-        if not self._lock.mine:
-            raise LedgerError("a run does not follow a fork: begin another one in the new process")
+        check_process(self._process)
         if self._broken:
             raise LedgerError("the ledger refused an earlier release of this run: resume it anew")
         cost = Cost.of(events)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
@@ -33,6 +34,7 @@ from adaptive_qs.ledger.entries import (
 from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, owners_file
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.events import Cost
+from adaptive_qs.table.files import private_folder
 
 FORMAT_VERSION = 2
 APPLICATION_ID = 0x61715F73
@@ -87,6 +89,7 @@ class Store:
         anchor: records how far it had come, as its mark does; None for no anchor.
         restoring: take a copy that does not reach its mark or anchor. The next entry makes both
             begin anew.
+        reading: open it also where it cannot be written, and write nothing then.
 
     Attributes:
         reached: newest entry that it had come to, as mark and anchor say; 0 where neither does.
@@ -97,10 +100,15 @@ class Store:
     """
 
     def __init__(
-        self, path: str | Path, anchor: Anchor | None = None, restoring: bool = False
+        self,
+        path: str | Path,
+        anchor: Anchor | None = None,
+        restoring: bool = False,
+        reading: bool = False,
     ) -> None:
         self.path = Path(path)
         self._restoring = restoring
+        self._cleanup = ExitStack()
         self._appended: Mark | None = None  # in the transaction at hand
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
             if os.path.isdir(self.path):
@@ -115,8 +123,12 @@ class Store:
             anchor.check_apart(self.path)
             if restoring:
                 anchor.check_replaceable()
+        writable = os.access(self.path, os.W_OK) and os.access(self.path.resolve().parent, os.W_OK)
         with self._explained():
-            self._connection = _connect(self.path)
+            if reading and not writable:
+                self._connection = _connect_to_read(self.path, self._cleanup)
+            else:
+                self._connection = _connect(self.path)
             try:
                 marks = self._read_marks()
                 self.reached = max((mark.number for mark in marks), default=0)
@@ -161,6 +173,7 @@ class Store:
         """Close the file."""
         with suppress(sqlite3.Error):
             self._connection.close()
+        self._cleanup.close()
 
     # Writing.
 
@@ -388,6 +401,31 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _connect_to_read(path: Path, cleanup: ExitStack) -> sqlite3.Connection:
+    """Open a ledger that cannot be written, or a private copy of it until the cleanup.
+
+    SQLite reads a log only where its index can be made beside it, or another process has made it.
+    """
+    real = os.path.realpath(path)
+    try:
+        place = f"{Path(real).as_uri()}?mode=ro"
+        connection = sqlite3.connect(place, uri=True, timeout=0, isolation_level=None)
+        cleanup.callback(connection.close)
+        _check_kind(connection, path)
+        return connection
+    except sqlite3.OperationalError:
+        copy = cleanup.enter_context(private_folder(None)) / "ledger"
+        try:
+            for end in ("", "-wal"):
+                if os.path.exists(f"{real}{end}"):
+                    shutil.copyfile(f"{real}{end}", f"{copy}{end}")
+        except OSError as error:
+            raise LedgerError(
+                f"{path}: cannot be copied to be read ({reason(error)}): make it readable"
+            ) from None
+        return _connect(copy)
 
 
 def _opened(path: Path) -> sqlite3.Connection:

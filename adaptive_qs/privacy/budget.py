@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -45,6 +46,17 @@ class Place:
     hash: Hex
 
 
+def check_process(process: int) -> None:
+    """Refuse to spend in another process than the one that opened a budget: after a fork each would
+    spend all of it.
+
+    Raises:
+        InputError: the number is not that of this process.
+    """
+    if os.getpid() != process:
+        raise InputError("a run does not follow a fork: begin another one in the new process")
+
+
 class Ledger(ABC):
     """A privacy budget through which every release passes.
 
@@ -62,6 +74,7 @@ class Ledger(ABC):
 
     def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
         self.limit, self.filtered, self.unit = limit, filtered, unit
+        self._process = os.getpid()
         self._spent = Cost()
         self._filter_left = limit.rho_units
         self._events: list[Event] = []
@@ -113,6 +126,7 @@ class Ledger(ABC):
 
     def _check(self, events: Sequence[Event], cost: Cost) -> None:
         """Refuse events that do not fit, with their cost in zCDP."""
+        check_process(self._process)
         check_fits(events, cost, self.limit - self._spent)
         if self.filtered:
             left_after(self._filter_left, events)

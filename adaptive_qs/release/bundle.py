@@ -31,7 +31,6 @@ from adaptive_qs.release.statement import (
     MANIFEST,
     Manifest,
     Names,
-    Positive,
     Resolution,
     RoundRecord,
     Sizes,
@@ -41,6 +40,7 @@ from adaptive_qs.release.statement import (
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_of
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
+from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
@@ -69,7 +69,7 @@ class _Measured(BaseModel):
     attributes: Names
     groups: Sizes
     """Codes of each, or groups of them."""
-    precision: Positive
+    precision: Annotated[float, Field(ge=2.0**-100, le=2.0**100)]
 
 
 class _Level(BaseModel):
@@ -106,6 +106,8 @@ class _Record(BaseModel):
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
 
+MOST_DEVIATIONS = 64
+"""Standard deviations of noise that no release ever has: a chance of exp(-2048)."""
 _NAMED = 6
 """Columns that a summary names."""
 
@@ -301,6 +303,10 @@ class Bundle:
         reference = archive.arrays("reference.npy", [(size,) for size in domain.sizes])
         if any(q.min() <= 0 or abs(math.fsum(q) - 1) > 1e-9 for q in reference):
             raise ValueError("a reference is no strictly positive distribution")
+        for array, measured in zip(values, record.residuals):
+            most = MAX_ROWS + MOST_DEVIATIONS * math.sqrt(array.size / measured.precision)
+            if not -most <= array.min() <= array.max() <= most:
+                raise ValueError("a residual is larger than any that is measured")
         estimates = {
             clique: ResidualEstimate(array, measured.precision)
             for clique, array, measured in zip(cliques, values, record.residuals)

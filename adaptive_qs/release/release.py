@@ -37,7 +37,7 @@ from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
-from adaptive_qs.table.write import escapes_of
+from adaptive_qs.table.write import escaped_names, escapes_of
 from adaptive_qs.workload.workload import Workload
 
 COUNTED = 4
@@ -77,15 +77,16 @@ class Marginal:
 
         Args:
             schema: of the release.
-            formulas: which labels are escaped that a spreadsheet program would run.
+            formulas: which labels and names are escaped that a spreadsheet program would run.
         """
         indices = np.indices(self.counts.shape).reshape(len(self.columns), -1)
         parts: dict[str, pa.Array] = {}
-        for name, codes in zip(self.columns, indices):
+        written = escaped_names(self.columns, formulas)
+        for name, safe, codes in zip(self.columns, written, indices):
             column = schema.column(name)
             escapes = escapes_of(column, schema, formulas)
             labels = [escapes.get(label, label) for label in column.labels_of_codes()]
-            parts[name] = pa.array(labels, pa.string()).take(pa.array(codes))
+            parts[safe] = pa.array(labels, pa.string()).take(pa.array(codes))
         count = "fitted_count" if self.basis == "model" else "count"
         parts[_apart(count, parts)] = pa.array(self.counts.ravel())
         if self.basis != "model":

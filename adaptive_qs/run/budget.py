@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from adaptive_qs.privacy.accounting import (
 from adaptive_qs.privacy.budget import (
     Budget,
     Ledger,
+    check_process,
     chosen_delta,
     delta_left,
     float_below,
@@ -348,6 +350,7 @@ class Session:
 
             self._book = LedgerBook(path, anchor)
         self._resume = resume
+        self._process = os.getpid()
         self._inputs = ""
         self._cost, self._filtered, self._unit = cost, filtered, unit
         self.closed: Closing | None = None
@@ -384,8 +387,10 @@ class Session:
 
         Raises:
             BudgetExceeded: the total does not allow the budget.
+            InputError: this process was forked from the one that was to spend the budget.
             LedgerError: the ledger cannot be written, or there is no such run to resume.
         """
+        check_process(self._process)
         if self._book is None:
             self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, self._unit)
             return self._budget

@@ -27,6 +27,7 @@ from adaptive_qs.table.coded import MAX_ROWS, CodedTable, MarginalCounter
 from adaptive_qs.table.encode import coded_bytes
 from adaptive_qs.table.engines import ENGINES, SCHEDULED, EngineOptions, open_engine
 from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
+from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import prepared
@@ -421,7 +422,7 @@ class Job(Generic[W]):
         budget = f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}"
         return {
             "version": package_version(),
-            "schema": self.schema.fingerprint,
+            "schema": sha256_of([self.schema.to_json().encode()]),
             "budget": budget,
             "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning.cost),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,6 +46,13 @@ _HEADER_BYTES = 30
 """Before the name of a member."""
 
 
+_NPY, _NPY_BYTES = b"\x93NUMPY\x01\x00", 10
+"""Begins an npy member, and the bytes before its header, of which the last two tell the length."""
+_NPY_HEADER = re.compile(
+    rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
+)
+
+
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
     """These arrays, flattened and joined, as the bytes of one npy vector of float64."""
     header = io.BytesIO()
@@ -81,9 +87,13 @@ def write_archive(path: str | Path, members: Members, replace: bool = True) -> N
 
 
 def is_packed(path: str | Path, members: Members) -> bool:
-    """Whether the file is, byte for byte, the archive that is written of these members."""
-    with tempfile.TemporaryFile() as fresh, open(path, "rb") as file:
-        _pack(fresh, members)
+    """Whether the file is, byte for byte, the archive that is written of these members.
+
+    The fresh one is held in memory: readers of the file claimed its arrays twice.
+    """
+    fresh = io.BytesIO()
+    _pack(fresh, members)
+    with open(path, "rb") as file:
         return sealed_digest(fresh) == sealed_digest(file)
 
 
@@ -149,11 +159,11 @@ class ArchiveReader:
             raise ValueError(f"{name} has an unexpected size")
         self._claim(2 * member.file_size)
         with self._zip.open(member) as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError(f"{name} has an unexpected version")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            if shape != (total,) or fortran or dtype != np.dtype("<f8"):
-                raise ValueError(f"{name} has an unexpected shape")
+            start = file.read(_NPY_BYTES)
+            header = file.read(int.from_bytes(start[len(_NPY) :], "little"))
+            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse whatever stands there
+            if not start.startswith(_NPY) or found is None or int(found[1]) != total:
+                raise ValueError(f"{name} has an unexpected header")
             values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)
         if values.size != total or not np.isfinite(values).all():
             raise ValueError(f"{name} does not hold finite numbers")

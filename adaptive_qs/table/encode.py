@@ -35,6 +35,7 @@ from adaptive_qs.table.read import (
     unreadable,
 )
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.text import escapes
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
@@ -306,8 +307,12 @@ def rows_of(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def joined(source: Source, schema: Schema) -> Source:
-    """A table with one column in the place of those that the schema declares to be one."""
+def joined(source: Source, schema: Schema, key: str | None = None) -> Source:
+    """Return a table with one column in the place of those that the schema declares to be one.
+
+    Names that CSV has in their escaped form are read as the names of the schema, and ``key``.
+    """
+    source = _unescaped(source, (*schema.written, *schema.names, *schema.set_aside, key or ""))
     wholes = {
         column.name: column
         for column in schema.columns
@@ -343,6 +348,23 @@ def joined(source: Source, schema: Schema) -> Source:
 
     files = {file: names_of(names) for file, names in source.files.items()}
     return replace(source, names=names_of(source.names), read=read, files=files)
+
+
+def _unescaped(source: Source, names: Sequence[str]) -> Source:
+    written = escapes(tuple(dict.fromkeys(names)))
+    found = set(source.names)
+    there = {n: safe for n, safe in written.items() if n not in found and safe in found}
+    if not there:
+        return source
+    back = {safe: name for name, safe in there.items()}
+
+    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        return source.read([there.get(name, name) for name in wanted])
+
+    files = {f: tuple(back.get(n, n) for n in names) for f, names in source.files.items()}
+    return replace(
+        source, names=tuple(back.get(n, n) for n in source.names), read=read, files=files
+    )
 
 
 def _texts(name: str, values: Cells, label: str) -> pa.Array:

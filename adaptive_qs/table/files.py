@@ -178,7 +178,7 @@ def give_name(temporary: Path, target: Path, replace: bool) -> None:
             temporary.replace(target)
     except FileExistsError:
         raise NameTaken(
-            f"{target}: exists already and is replaced by force only: give another path"
+            f"{target}: exists already: replace it with --force (force=True), or give another path"
         ) from None
 
 

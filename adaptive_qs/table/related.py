@@ -367,7 +367,7 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
     if isinstance(tables[table], CodedTable):
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
     with open_source(tables[table], own.delimiter) as source:
-        source = joined(source, own)
+        source = joined(source, own, key)
         if source.label == FRAME:
             source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)

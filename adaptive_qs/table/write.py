@@ -23,7 +23,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
-from adaptive_qs.table.text import Formulas
+from adaptive_qs.table.text import Formulas, escapes
 
 _ROWS = 1 << 16
 
@@ -190,7 +190,7 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format that the path's suffix tells.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's format, and texts that a spreadsheet program would run are escaped as asked for:
+    column's format, and texts that a spreadsheet program would run are escaped as requested:
     reading the file under the schema gives the texts back. In Parquet a missing value is null and
     every text is as it is. The same table gives the same bytes. ``replace_file`` is as for
     :func:`atomic_writer`.
@@ -219,10 +219,18 @@ def write_pages(
     """
     pages = iter(tables)
     first = next(pages)
+    names = escaped_names(first.column_names, formulas if kind.is_text else "keep")
     written = schema.written
     columns = [written.get(name) or schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
-    kind.declared(schema).write(chain([first], pages), texts, file)
+    renamed = (page.rename_columns(names) for page in chain([first], pages))
+    kind.declared(schema).write(renamed, texts, file)
+
+
+def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
+    """Return the names of columns as CSV has them."""
+    written = escapes(names) if formulas == "escape" else {}
+    return [written.get(name, name) for name in names]
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:

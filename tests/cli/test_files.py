@@ -223,7 +223,7 @@ def test_a_file_that_appears_during_a_run_is_not_replaced(run, ledger, monkeypat
         during.setattr("adaptive_qs.machine._handlers", [appear])
         outcome = run(*command)
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"{name}: exists already and is replaced by force only" in outcome.err
+    assert f"{name}: exists already: replace it with --force" in outcome.err
     assert "--resume continues it and spends nothing twice" in outcome.err
     assert Path(name).read_text() == "theirs"
     own = {"t.csv", "s.json", "w.json", "l", "l.key", "l.mark"}
@@ -243,7 +243,7 @@ def test_python_replaces_nothing_that_appeared_meanwhile(folder, monkeypatch):
 
     with monkeypatch.context() as during:
         during.setattr("adaptive_qs.machine._handlers", [appear])
-        with pytest.raises(InputError, match="replaced by force only"):
+        with pytest.raises(InputError, match="exists already"):
             release.save("r.zip")
         assert Path("r.zip").read_text() == "theirs"
         release.save("r.zip", force=True)

@@ -1,8 +1,12 @@
 """Full disks, read-only folders, signals, closed pipes, locks: exit code, ledger, resume."""
 
+import codecs
+import os
 import shutil
 import signal
+import sqlite3
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +16,11 @@ import pytest
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 
-from .children import at
+from .children import Child, at
 from .jobs import JOBS, LEDGER, Stage
 from .kills import Story, check, finish, is_over, kill
 from .preparations import (
+    NOBODY,
     full,
     full_from,
     locked_from,
@@ -140,6 +145,67 @@ def test_a_read_only_folder(stage, job):
     assert KEPT in error
     folder.chmod(0o755)
     finish(story, stage)
+
+
+def unwritable(folder: Path, temporary: Path) -> None:
+    """A medium that is only read, for somebody who is not its owner."""
+    tempfile.tempdir = str(temporary)
+    codecs.lookup("cp437")  # of names in archives; the library may be out of reach later
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+@pytest.mark.parametrize("log", ["checkpointed", "with its log", "with log and index"])
+def test_a_ledger_that_cannot_be_written_is_verified_shown_and_exported(stage, log):
+    """Also one with the log of a process that was killed; and no copy of it is left."""
+    scene = stage.scene(PRIVATE[0])
+    assert scene.run().code == 0
+    expected = len(scene.rows())
+    if log != "checkpointed":  # as if a process that had it open had been killed
+        kept = {}
+        with closing(sqlite3.connect(scene.folder / LEDGER, isolation_level=None)) as open_one:
+            with scene.book() as book:
+                book.anchor(scene.folder / "anchor")
+            open_one.execute("BEGIN IMMEDIATE")
+            open_one.execute("INSERT INTO inputs VALUES (99, '', '')")
+            open_one.execute("COMMIT")
+            for end in ("-wal", "-shm") if "index" in log else ("-wal",):
+                path = scene.folder / f"{LEDGER}{end}"
+                kept[path] = path.read_bytes()
+                assert kept[path]
+            kept[scene.folder / LEDGER] = (scene.folder / LEDGER).read_bytes()
+        for path, content in kept.items():
+            path.write_bytes(content)
+    before = {path.name: path.read_bytes() for path in scene.folder.iterdir()}
+    temporary = Path(tempfile.mkdtemp())
+    temporary.chmod(0o777)
+    logs = scene.logs / "reading"
+    logs.mkdir()
+    unable = partial(unwritable, scene.folder, temporary)
+    for words, said in (
+        (["verify", "--release", "r.zip"], f"{expected} entries, all sound; r.zip is recorded"),
+        (["verify", "--anchor", "anchor"] if log != "checkpointed" else ["verify"], "all sound"),
+        (["show"], "run"),
+        (["export"], '"format": "adaptive-qs ledger"'),
+    ):
+        child = Child(
+            ["ledger", words[0], "--ledger", LEDGER, *words[1:]], scene.folder, logs, unable
+        )
+        ended = child.ended()
+        assert (ended.code, ended.err) == (0, ""), ended
+        assert said in ended.out
+        assert not any(temporary.iterdir())
+    child = Child([*scene.job.arguments, "--force"], scene.folder, logs, unable)
+    ended = child.ended()
+    assert ended.code == 2, "a run needs the ledger itself"
+    assert {path.name: path.read_bytes() for path in scene.folder.iterdir()} == before
+    scene.folder.chmod(0o755)
+    temporary.rmdir()
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

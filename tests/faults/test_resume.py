@@ -79,6 +79,16 @@ def test_another_table_parameter_verb_version_or_key_is_refused_by_its_name(stag
         "noise seed": ["--insecure-seed", "3"],
     }
     another = "error: ledger: run 1 was started with another "
+    for edit in (
+        lambda content: content.update(description="words only"),
+        lambda content: content["columns"][0].update(description="words only"),
+        lambda content: content.update(about={"title": "words only"}),
+    ):  # what the statement and the page would say of it
+        worded = json.loads(schema.read_text())
+        edit(worded)
+        other.write_text(json.dumps(worded))
+        assert refused(scene, *resumed, "--schema", "other.json").startswith(f"{another}schema: ")
+    other.write_text(json.dumps(described))
     for name, arguments in changes.items():
         ended = attempt(scene, *resumed, *arguments)
         assert ended.code == 2, ended

@@ -7,6 +7,7 @@ chance less than once in 10⁹ runs.
 import datetime as dt
 import json
 import math
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,7 +25,7 @@ import pyarrow as pa
 import adaptive_qs
 from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, least_memory, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
-from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, DataError
+from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, DataError, InputError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.budget import Budget, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, Transcript
@@ -49,6 +50,7 @@ from .entries import (
     rows,
     watch,
 )
+from .mutant import wrapped
 
 ROWS = 240
 STOPPED = 3
@@ -697,3 +699,49 @@ CHECKS = (
     tiny_blocks,
 )
 """All of them."""
+
+
+def _spends(work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except InputError:
+        return False
+    return True
+
+
+def _ended(child: int, spent: bool) -> bool:
+    """Whether the child of a fork spent its budget; the child itself ends here."""
+    if child == 0:
+        os._exit(int(spent))
+    return os.waitpid(child, 0)[1] != 0
+
+
+def forks() -> list[str]:
+    """A budget is spent in one process only, with a fork before its first charge or after it."""
+    faults = []
+    table = pd.DataFrame({"a": [0, 1, 2] * 40, "b": [0, 1] * 60})
+    schema = Schema.parse({"a": 3, "b": 2})
+    waiting = adaptive_qs.answer(table, schema, [1, 2], rho=1.0, jobs=1)
+    child = os.fork()
+    spent = _spends(waiting.to_arrow)
+    if _ended(child, spent):
+        faults.append("a fork before the first charge spends the budget as well")
+    if not spent:
+        faults.append("after a fork the process itself is refused")
+
+    children = []
+
+    def draw(original: Callable[..., Any], *arguments: Any) -> Any:
+        drawn = original(*arguments)
+        if not children:
+            children.append(os.fork())
+        return drawn
+
+    model = adaptive_qs.Synthesizer(rho=1.0, workers=1)
+    with wrapped(Mechanisms, "_draw_counts", draw):
+        spent = _spends(lambda: model.fit(table, schema=schema))
+    if _ended(children[0], spent):
+        faults.append("a fork during a run spends the rest of the budget as well")
+    if not spent:
+        faults.append("after a fork during a run the process itself is refused")
+    return faults

@@ -21,10 +21,12 @@ from adaptive_qs.learn.heaps import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop.forecast import plan_memory
+from adaptive_qs.privacy import budget as privacy_budget
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.release import facts, release
+from adaptive_qs.run import budget as budgets
 from adaptive_qs.run import job as runs
 from adaptive_qs.run import tables
 from adaptive_qs.run.budget import Session
@@ -378,3 +380,15 @@ def frame_categories():
 @mutant("as many rows sampled as the private frame has", entry_checks.frames_in_and_out)
 def frame_rows():
     yield from _sampled(len, lambda sample, num_rows, seed, rows: sample(num_rows or rows, seed))
+
+
+@replaced(budgets, "check_process", "a budget opened once more behind a fork", entry_checks.forks)
+def opened_behind_a_fork(original, process):
+    pass
+
+
+@replaced(
+    privacy_budget, "check_process", "a budget that is spent on behind a fork", entry_checks.forks
+)
+def spent_behind_a_fork(original, process):
+    pass
