@@ -70,7 +70,7 @@ def dask_client():
     """A client of a cluster of two threads in this process, which talks to no network."""
     from distributed import Client
 
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with Client(processes=False, set_as_default=False, silence_logs=50, **settings) as client:
         yield client
 

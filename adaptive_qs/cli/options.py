@@ -342,7 +342,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         _Entry(
             "scheduler",
             "ADDRESS",
-            "Dask scheduler, such as tcp://host:8786, whose workers keep and count the rows: "
+            "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows: "
             "they must see the files under the same paths. (Default, for --engine dask: as many "
             "processes on this machine as --workers says.)",
         ),

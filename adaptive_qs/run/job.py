@@ -25,7 +25,13 @@ from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable, MarginalCounter
 from adaptive_qs.table.encode import coded_bytes
-from adaptive_qs.table.engines import ENGINES, SCHEDULED, EngineOptions, open_engine
+from adaptive_qs.table.engines import (
+    ENGINES,
+    SCHEDULED,
+    EngineOptions,
+    open_engine,
+    scheduler_warnings,
+)
 from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.read import check_held
@@ -183,7 +189,8 @@ class Job(Generic[W]):
         target: the budget.
         learning: the parts of it for what is still to be learnt.
         work: what is measured.
-        doubts: what there is to say about the budget and what it can buy, from public numbers.
+        doubts: warnings about the budget and what it can buy, from public numbers, and about a
+            scheduler without TLS.
         session: the budget, in memory or in a ledger.
         before: called once nothing stands against the run any more, before anything is spent.
         beside: what else the run measures, of another table, in public words by which a ledger
@@ -235,6 +242,7 @@ class Job(Generic[W]):
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning.cost))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
+        doubts += scheduler_warnings(options.scheduler)
         if rows is not None and not options.resume:
             doubts += work.doubts(rows)
         session = Session(

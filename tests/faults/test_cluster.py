@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
 import os
+import pickle
 import signal
 import socket
+import ssl
+import stat
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from ipaddress import ip_address
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from distributed import Client
+from dask import config
+from distributed import Client, LocalCluster, Security, rpc
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
@@ -28,6 +35,7 @@ from .children import ROOT
 
 FILES = 6
 WORKERS = 2
+PATHS = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
 SECONDS_TO_CONNECT = "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"
 """For which others try to reach a worker that is lost."""
 
@@ -35,22 +43,26 @@ SECONDS_TO_CONNECT = "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"
 class Cluster:
     """A scheduler and workers in processes of their own."""
 
-    def __init__(self):
+    def __init__(self, folder):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        script = [sys.executable, ROOT / "docs" / "example" / "cluster.py"]
+        script = [sys.executable, ROOT / "docs" / "example" / "cluster.py", "--folder", folder]
         self.process = subprocess.Popen(
             [*script, "--port", str(port), "--workers", str(WORKERS)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), SECONDS_TO_CONNECT: "1s"},
+            env={**os.environ, "PYTHONPATH": PATHS, SECONDS_TO_CONNECT: "1s"},
         )  # fmt: skip
+        self.folder = folder
+        self.settings = self.process.stdout.readline().strip().removeprefix("DASK_CONFIG=")
         self.address = self.process.stdout.readline().strip()
         with self.client() as client:
             client.wait_for_workers(WORKERS, timeout=60)
 
     @contextmanager
     def client(self):
-        with Client(self.address, set_as_default=False, timeout=60) as client:
+        with Client(
+            self.address, security=key_in(self.folder), set_as_default=False, timeout=60
+        ) as client:
             yield client
 
     def kill_worker(self):
@@ -82,10 +94,12 @@ def clusters():
 
 
 @pytest.fixture
-def cluster(clusters):
+def cluster(clusters, tmp_path_factory):
+    """One that works, with its key in the settings of this process."""
     if not clusters or clusters[-1].process.poll() is not None:
-        clusters.append(Cluster())
-    return clusters[-1]
+        clusters.append(Cluster(tmp_path_factory.mktemp("cluster") / "key"))
+    with in_settings(key_in(clusters[-1].folder)):
+        yield clusters[-1]
 
 
 @pytest.fixture
@@ -101,6 +115,19 @@ def folder(tmp_path, monkeypatch):
     LedgerBook.create(tmp_path / "l", Cost.within(1), {"rho": 1.0, "delta": 1e-9}).close()
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def key_in(folder):
+    """What a client needs that holds the key of a cluster."""
+    key, certificate = str(folder / "key.pem"), str(folder / "certificate.pem")
+    return Security(tls_ca_file=certificate, tls_client_cert=certificate, tls_client_key=key)
+
+
+def in_settings(security):
+    """Have Dask's settings name a key, until the context is left."""
+    names = {"ca-file": "ca_file", "client.cert": "client_cert", "client.key": "client_key"}
+    found = {name: getattr(security, f"tls_{attribute}") for name, attribute in names.items()}
+    return config.set({f"distributed.comm.tls.{name}": value for name, value in found.items()})
 
 
 def on_commit(monkeypatch, happens):
@@ -160,7 +187,11 @@ def test_a_worker_with_another_version_is_refused_before_anything_is_spent(clust
         others = len(client.nthreads())
     worker = subprocess.Popen(
         [sys.executable, "-m", "dask", "worker", cluster.address, "--no-nanny", "--no-dashboard"],
-        env={**os.environ, "PYTHONPATH": f"{other.parent}{os.pathsep}{ROOT}"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{other.parent}{os.pathsep}{PATHS}",
+            "DASK_CONFIG": cluster.settings,
+        },
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -216,3 +247,199 @@ def test_a_run_goes_on_when_the_scheduler_is_gone(cluster, folder, monkeypatch, 
     assert before
     assert synthesize("--resume") == 0
     assert charged("l")[: len(before)] == before
+
+
+# Who reaches a cluster.
+
+COMMAND = """
+import sys
+from adaptive_qs import machine
+from adaptive_qs.cli.entry import main
+
+def pause(fault):
+    if fault == machine.Fault.COMMITTED and machine._handlers:
+        machine._handlers.clear()
+        print("counting", flush=True)
+        sys.stdin.readline()
+
+machine._handlers.append(pause)
+sys.exit(main(sys.argv[1:]))
+"""
+FRAME = """
+import sys
+import pandas as pd
+from adaptive_qs import Synthesizer
+
+def pause(phase, done, total):
+    if phase == "loop" and not paused:
+        paused.append(phase)
+        print("counting", flush=True)
+        sys.stdin.readline()
+
+paused = []
+if __name__ == "__main__":
+    frame = pd.read_csv("data/0.csv")
+    options = {"engine": "dask", "workers": 2, "temp_folder": sys.argv[1], "progress": pause}
+    Synthesizer(rho=1, workload=2, **options).fit(frame, schema="s.json")
+"""
+ON_FILES = (
+    "synthesize data --schema s.json --rho 1 --ledger l --out o.csv --engine dask --workers 2 "
+    "--temp-folder"
+)
+
+
+def sockets_of(process):
+    """All network sockets of a process and its descendants."""
+    processes = [process, *process.children(recursive=True)]
+    return [each for one in processes for each in one.net_connections(kind="inet")]
+
+
+def listening(found):
+    return sorted({each.laddr for each in found if each.status == psutil.CONN_LISTEN})
+
+
+def answers(address, scheme, security, run=False):
+    """What one gets by Dask's protocol: who it is that listens, or what code returns there."""
+    arguments = {} if security is None else security.get_connection_args("client")
+
+    async def ask():
+        url = f"{scheme}://{address.ip}:{address.port}"
+        async with rpc(url, connection_args=arguments, timeout=3) as server:
+            if run:
+                code = {"function": pickle.dumps(os.getpid), "args": pickle.dumps(())}
+                return (await server.run(**code, kwargs=pickle.dumps({})))["result"]
+            return (await server.identity())["type"]
+
+    try:
+        return asyncio.run(asyncio.wait_for(ask(), 30))
+    except OSError:
+        return None
+
+
+def answers_http(address, path, context=None):
+    """The status and the page of a request by HTTP, or HTTPS without a certificate."""
+    kind = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
+    how = {} if context is None else {"context": context}
+    connection = kind(address.ip, address.port, timeout=30, **how)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except (TimeoutError, ssl.SSLWantReadError):
+        raise
+    except (OSError, http.client.HTTPException):  # refused
+        return None
+    finally:
+        connection.close()
+
+
+def without_certificate():
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def is_closed_without_key(address):
+    """Whether no way without the key, or with another one, gets an answer."""
+    pages = ("/health", "/info/main/workers.html", "/json/counts.json", "/metrics")
+    found = [
+        answers_http(address, page, how) for page in pages for how in (None, without_certificate())
+    ]
+    found += [answers(address, "tcp", None), answers(address, "tls", Security.temporary())]
+    return found == [None] * len(found)
+
+
+@pytest.mark.parametrize(("code", "words"), [(COMMAND, ON_FILES.split()), (FRAME, [])])
+def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, folder):
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "PYTHONPATH": PATHS}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *words, temporary],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "counting\n"
+        run = psutil.Process(process.pid)
+        found = sockets_of(run)
+        assert found
+        assert all(ip_address(each.laddr.ip).is_loopback for each in found)
+        open_to = listening(found)
+        private = [*temporary.glob("adaptive-qs-*")]
+        keys = [each for each in private if (each / "key.pem").exists()]
+        (key,) = keys
+        kinds = [answers(address, "tls", key_in(key)) for address in open_to]
+        assert sorted(map(str, kinds)) == ["LocalScheduler", "LocalWorker", "LocalWorker"]
+        workers = {one.pid for one in run.children(recursive=True) if is_worker(one)}
+        ran = {
+            answers(address, "tls", key_in(key), run=True)
+            for address, kind in zip(open_to, kinds)
+            if kind == "LocalWorker"
+        }
+        assert ran == workers
+        assert all(is_closed_without_key(address) for address in open_to)
+        assert stat.S_IMODE(os.stat(key / "key.pem").st_mode) == 0o600
+        assert stat.S_IMODE(os.stat(key).st_mode) == 0o700
+        for one in (run, *run.children(recursive=True)):
+            assert "PRIVATE KEY" not in f"{one.cmdline()}{one.environ()}"
+        process.communicate("go on\n", timeout=120)
+    assert process.returncode == 0
+    assert not [*temporary.iterdir()]
+
+
+def test_the_cluster_of_the_documentation_is_closed_without_its_key(cluster, folder):
+    found = sockets_of(psutil.Process(cluster.process.pid))
+    assert all(ip_address(each.laddr.ip).is_loopback for each in found)
+    kinds = [answers(address, "tls", key_in(cluster.folder)) for address in listening(found)]
+    assert sorted(filter(None, kinds)) == ["Scheduler", "Worker", "Worker"]
+    for address, kind in zip(listening(found), kinds):
+        if kind is not None:
+            assert is_closed_without_key(address)
+        else:  # an HTTP server that serves no page
+            for page in (
+                "/",
+                "/health",
+                "/info/main/workers.html",
+                "/json/counts.json",
+                "/metrics",
+            ):
+                assert answers_http(address, page)[0] == 404
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in cluster.folder.iterdir()}
+    assert modes["key.pem"] == 0o600
+
+
+def test_a_scheduler_with_tls_is_used_by_the_settings_and_without_a_warning(cluster, folder):
+    command = "synthesize data --schema s.json --rho 9 --out o.csv --engine dask --scheduler"
+    done = subprocess.run(
+        [sys.executable, "-m", "adaptive_qs", *command.split(), cluster.address],
+        env={**os.environ, "PYTHONPATH": PATHS, "DASK_CONFIG": cluster.settings},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "TLS" not in done.stderr
+
+
+def test_a_scheduler_that_knows_another_key_is_refused_in_one_line(
+    cluster, folder, capfd, monkeypatch
+):
+    monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
+    with in_settings(Security.temporary()):
+        assert synthesize("--engine", "dask", "--scheduler", cluster.address) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert "does not answer, or refuses the certificate" in said
+    assert not charged("l")
+
+
+@pytest.mark.parametrize("given", ["address", "client"])
+def test_a_scheduler_without_tls_brings_a_warning(folder, given, capfd):
+    settings = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(n_workers=1, processes=False, protocol="tcp", **settings) as local:
+        address = local.scheduler_address
+        with Client(address, set_as_default=False) as client:
+            chosen = address if given == "address" else client
+            model = Synthesizer(rho=1, workload=1, engine="dask", scheduler=chosen)
+            with pytest.warns(UserWarning, match=f"{address}.*does not use TLS.*run code there"):
+                model.fit("data", schema="s.json")
+        if given == "address":
+            assert synthesize("--engine", "dask", "--scheduler", address) == 0
+            said = capfd.readouterr().err
+            assert said.count("does not use TLS: codes of the private rows are sent") == 1

@@ -328,6 +328,7 @@ def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
         ("nonsense://", "scheduler 'nonsense://': does not answer: give the address of one that"),
         ("tcp://host:port", "scheduler 'tcp://host:port': does not answer: give the address of"),
         ("tcp://127.0.0.1:1", "scheduler 'tcp://127.0.0.1:1': does not answer: give the address"),
+        ("tls://127.0.0.1:1", "scheduler tls://127.0.0.1:1: no certificate to connect with: name"),
     ],
 )
 def test_what_is_no_scheduler_is_refused(scheduler, words, frame, opened, monkeypatch, capfd):
@@ -344,12 +345,12 @@ def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
     started = []
 
     @contextmanager
-    def local_workers(address, options):
+    def local_cluster(options):
         started.append(options.workers)
         raise InputError("enough")
         yield
 
-    monkeypatch.setattr(dask, "local_workers", local_workers)
+    monkeypatch.setattr(dask, "local_cluster", local_cluster)
     for megabytes, kind in ((930, ResourceExceeded), (934, InputError), (1401, InputError)):
         options = EngineOptions(workers=8, rows_bytes=megabytes * 2**20 // 4)
         with pytest.raises(kind) as caught, open_engine("dask", frame, SCHEMA, options):
@@ -357,6 +358,16 @@ def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
         if kind is ResourceExceeded:
             assert "takes 934 MB, more than the 930 MB there are: raise" in str(caught.value)
     assert started == [1, 2]
+
+
+def test_without_what_makes_keys_it_is_said_what_to_install(monkeypatch, frame):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(InputError) as caught, open_engine("dask", frame, SCHEMA, EngineOptions()):
+        pass
+    assert str(caught.value) == (
+        "engine dask needs cryptography for workers on this machine: "
+        "pip install 'adaptive-qs[dask]'"
+    )
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch, frame):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from adaptive_qs.arguments import Registry, one_of
+from adaptive_qs.arguments import Registry, one_of, shown
 from adaptive_qs.machine import CheckRows, StepProgress
 
 if TYPE_CHECKING:
@@ -111,6 +111,18 @@ ENGINES: Registry[EngineOpener] = Registry(
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
 SCHEDULED = (DEFAULT_ENGINE, "dask")
 """Those that take a scheduler."""
+
+
+def scheduler_warnings(scheduler: Any) -> tuple[str, ...]:
+    """Return a warning if a scheduler, given as an address or a client, does not use TLS."""
+    address = getattr(getattr(scheduler, "scheduler", None), "address", scheduler)
+    if not isinstance(address, str) or address.startswith(("tls://", "wss://", "inproc://")):
+        return ()
+    return (
+        f"scheduler {shown(address)}: does not use TLS: codes of the private rows are sent "
+        "unencrypted, and anyone who can connect to the scheduler or a worker can read them and "
+        "run code there: use TLS and an address such as tls://host:8786",
+    )
 
 
 def open_engine(

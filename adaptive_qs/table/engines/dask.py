@@ -48,13 +48,13 @@ from adaptive_qs.table.read import Piece, check_names, open_file, table_files, u
 from adaptive_qs.table.schema import Schema
 
 try:
-    from distributed import Client, Future, KilledWorker, wait
+    from distributed import Client, Future, KilledWorker, Security, wait
     from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
-from adaptive_qs.table.engines.workers import fitting_workers, local_scheduler, local_workers
+from adaptive_qs.table.engines.workers import fitting_workers, local_cluster
 
 # On the workers. What a task takes and returns says nothing about the rows when it is printed.
 
@@ -664,18 +664,22 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         given = given.scheduler.address  # type: ignore[union-attr]
     if given is not None and not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
+    with_tls = isinstance(given, str) and given.startswith("tls://")
+    problem = "does not answer, or refuses the certificate" if with_tls else "does not answer"
     no_answer = InputError(
-        f"scheduler {shown(given)}: does not answer: give the address of one that runs, such as "
-        "tcp://host:8786"
+        f"scheduler {shown(given)}: {problem}: give the address of one that runs, such as "
+        "tls://host:8786"
     )
     if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
         raise no_answer
+    if with_tls and security is None:
+        security = _own_certificate(given)
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
             options = replace(options, workers=fitting_workers(options))
-            address = stack.enter_context(local_scheduler())
-            stack.enter_context(local_workers(address, options))
-            client = stack.enter_context(Client(address, set_as_default=False))
+            address, security = stack.enter_context(local_cluster(options))
+            client = Client(address, security=security, set_as_default=False)
+            stack.enter_context(client)
             name = "the cluster on this machine"
             yield Cluster(client, name, LOCAL_SECONDS, options.workers)
             return
@@ -684,6 +688,21 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
             raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
+
+
+def _own_certificate(address: str) -> Security:
+    """Read the certificate that Dask's settings name."""
+    security = Security()
+    try:
+        usable = security.get_connection_args("client")["ssl_context"] is not None
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        usable = False
+    if not usable:
+        raise InputError(
+            f"scheduler {address}: no certificate to connect with: name ca-file, client.cert and "
+            "client.key, files that can be read, in Dask's settings under distributed.comm.tls"
+        )
+    return security
 
 
 def _is_address(text: str) -> bool:

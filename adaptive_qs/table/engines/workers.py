@@ -9,22 +9,30 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from distributed import LocalCluster
+from distributed import Scheduler, Security, SpecCluster, Worker
 
-from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
 
 
-@contextmanager
-def local_scheduler() -> Iterator[str]:
-    """A scheduler in this process; its address."""
-    with LocalCluster(
-        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL
-    ) as cluster:
-        yield cluster.scheduler_address
+class _WithoutHTTP:
+    """A scheduler or worker without Dask's HTTP server, which would ask for no secret."""
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Start nothing."""
+
+
+class LocalScheduler(_WithoutHTTP, Scheduler):
+    """A scheduler that answers only those that hold the key of the run."""
+
+
+class LocalWorker(_WithoutHTTP, Worker):
+    """A worker that answers only those that hold the key of the run."""
 
 
 def fitting_workers(options: EngineOptions) -> int:
@@ -45,34 +53,74 @@ def fitting_workers(options: EngineOptions) -> int:
 
 
 @contextmanager
-def local_workers(address: str, options: EngineOptions) -> Iterator[None]:
-    """Processes of one thread that share the memory set aside for rows.
+def local_cluster(options: EngineOptions) -> Iterator[tuple[str, Security]]:
+    """Start a scheduler in this process and worker processes of one thread each.
 
-    They are started by Dask's command rather than by its classes, which would import the caller's
+    Every socket is on loopback and speaks TLS with one key of this run, on both sides. The workers
+    find the key in a folder that only this user can read. They share the memory set aside for rows,
+    and are started by Dask's command rather than by its classes, which would import the caller's
     main module again.
+
+    Yields:
+        The address of the scheduler, and what a client needs to connect.
+
+    Raises:
+        InputError: the library that makes keys is missing, or the folder cannot be made.
     """
-    share = options.rows_bytes // options.workers
-    memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
-    settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
-    paths = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, **settings, "PYTHONPATH": paths}
-    none = subprocess.DEVNULL
-    command = [
-        *(sys.executable, "-P", "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
-        *("--no-dashboard", "--nthreads=1", f"--memory-limit={PROCESS_BYTES + share}"),
-    ]
+    try:
+        security = Security.temporary()
+    except ImportError:
+        raise InputError(
+            "engine dask needs cryptography for workers on this machine: "
+            "pip install 'adaptive-qs[dask]'"
+        ) from None
+    scheduler = {"host": "127.0.0.1", "port": 0, "protocol": "tls://", "security": security}
     started: list[subprocess.Popen[bytes]] = []
-    with private_folder(options.temp_folder) as folder:
-        command.append(f"--local-directory={folder}")
+    with (
+        private_folder(options.temp_folder) as folder,
+        SpecCluster(
+            scheduler={"cls": LocalScheduler, "options": {**scheduler, "dashboard": False}},
+            workers={},
+            security=security,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+    ):
+        command = _worker_command(cluster.scheduler_address, options, folder, security)
+        none = subprocess.DEVNULL
         try:
             for _ in range(options.workers):
                 process = subprocess.Popen(
-                    command, env=environment, stdin=none, stdout=none, stderr=none
+                    command, env=_worker_environment(options), stdin=none, stdout=none, stderr=none
                 )
                 started.append(process)
-            yield
+            yield cluster.scheduler_address, security
         finally:
             for process in started:
                 process.kill()
             for process in started:
                 process.wait()
+
+
+def _worker_command(
+    address: str, options: EngineOptions, folder: Path, security: Security
+) -> list[str]:
+    """Write the key of the run to the folder, and return the command that starts a worker."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    for path, text in (key, security.tls_worker_key), (certificate, security.tls_worker_cert):
+        path.touch(0o600)
+        path.write_text(text)
+    bytes_each = PROCESS_BYTES + options.rows_bytes // options.workers
+    return [
+        *(sys.executable, "-P", "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
+        *("--worker-class", f"{__name__}.{LocalWorker.__name__}", "--no-dashboard"),
+        *("--host", "127.0.0.1", "--protocol", "tls", "--nthreads=1"),
+        *("--tls-ca-file", str(certificate), "--tls-cert", str(certificate)),
+        *("--tls-key", str(key), f"--memory-limit={bytes_each}", f"--local-directory={folder}"),
+    ]
+
+
+def _worker_environment(options: EngineOptions) -> dict[str, str]:
+    share = options.rows_bytes // options.workers
+    memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
+    settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
+    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
