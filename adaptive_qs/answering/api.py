@@ -200,6 +200,7 @@ def _batch(asked: Asked, options: RunOptions, domain: Domain, left: PrivacyTarge
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
+    job = job.of_table(source)
     work = job.work
     planned = work.measurable
     learns = bool(job.schema.private_columns)

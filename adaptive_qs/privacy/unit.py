@@ -107,6 +107,8 @@ class Unit:
             parents, of which each has one, and "children" for those of children.
         weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
             is counted, and is one row in what is published.
+        query: SHA-256 of the text of the query whose result is the private table; None where no
+            query makes the rows.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
@@ -114,6 +116,10 @@ class Unit:
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
     related: Literal["parents", "children"] | None = None
     weigh: Weigh = DEFAULT_WEIGH
+    query: Annotated[
+        Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None,
+        Field(exclude_if=lambda query: query is None),
+    ] = None
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -205,6 +211,14 @@ class Unit:
 
     @property
     def name(self) -> str:
+        """What is protected, in words, with the number of rows that count, and the query."""
+        if self.query is None:
+            return self._counted
+        of = " of" if self.person is None else ", in"
+        return f"{self._counted}{of} the result of this query (SHA-256 of its text: {self.query})"
+
+    @property
+    def _counted(self) -> str:
         """What is protected, in words, with the number of rows that count."""
         if self.person is None or self.related == "parents":
             return self.protected
@@ -274,7 +288,7 @@ class OpenUnit(Unit):
         return AUTO
 
     @property
-    def name(self) -> str:
+    def _counted(self) -> str:
         """What is protected, in words, with what is known of the number of rows that count."""
         if self.weigh != DEFAULT_WEIGH:
             parts = f"in as many equal parts as is learnt, {MOST_LEARNT:,} at most"
@@ -297,7 +311,7 @@ class OpenUnit(Unit):
 
     def known(self, rows: int) -> Unit:
         """The unit once the number is known."""
-        return Unit(self.person, rows, self.neighbours, weigh=self.weigh)
+        return Unit(self.person, rows, self.neighbours, weigh=self.weigh, query=self.query)
 
 
 ROWS = Unit()

@@ -76,6 +76,12 @@ _OF_PARENTS = (
 )
 
 
+_OF_QUERIES = (
+    "rows of the tables that the query reads: one of them can change many rows of its result, and "
+    "the unit is a row of that"
+)
+
+
 class ThreatModel(BaseModel):
     """Whom the promise trusts, what it holds against, and what it leaves out."""
 
@@ -102,6 +108,8 @@ class ThreatModel(BaseModel):
     def of(cls, unit: Unit) -> Self:
         """The same, for a unit that need not be a row."""
         rows = cls()
+        if unit.query is not None:
+            rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
         if unit.person is None:
             return rows
         told = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))

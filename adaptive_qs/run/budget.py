@@ -378,12 +378,13 @@ class Session:
 
             self._inputs = keyed_hash(self._book.path, table, make=not self._resume)
 
-    def begin(self, request: Callable[[], Mapping[str, str]], insecure: bool = False) -> Ledger:
+    def begin(self, request: Callable[[], Mapping[str, str]], insecure: bool, unit: Unit) -> Ledger:
         """Reserve the budget, or take up the interrupted run; after :meth:`recognise`.
 
         Args:
             request: tells everything public that decides what the run does, for a ledger.
             insecure: whether the noise comes from a seed.
+            unit: whom the run protects, with all that is known once there is a table.
 
         Raises:
             BudgetExceeded: the total does not allow the budget.
@@ -392,13 +393,13 @@ class Session:
         """
         check_process(self._process)
         if self._book is None:
-            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, self._unit)
+            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, unit)
             return self._budget
         if self._resume:
-            self._run = self._book.resume(request(), self._inputs, self._filtered, self._unit)
+            self._run = self._book.resume(request(), self._inputs, self._filtered, unit)
         else:
             self._run = self._book.reserve(
-                request(), self._inputs, self._cost, insecure, self._filtered, self._unit
+                request(), self._inputs, self._cost, insecure, self._filtered, unit
             )
         return self._run
 

@@ -36,7 +36,7 @@ from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.table.sql import prepared
+from adaptive_qs.table.sql import digest_query, prepared
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -310,6 +310,13 @@ class Job(Generic[W]):
         counter.owns(closing_engine.close)
         return schema, counter, begin
 
+    def of_table(self, table: Any) -> Self:
+        """Return the run on this table: its unit names the query, if a query makes the rows."""
+        if (query := digest_query(table)) is None:
+            return self
+        target = replace(self.target, unit=replace(self.target.unit, query=query))
+        return replace(self, target=target)
+
     @contextmanager
     def read_once(self, table: Any, schema: Schema, sums: bool) -> Iterator[tuple[Any, Digest]]:
         """Yield a private table with the same rows at each reading, and by what a ledger
@@ -441,7 +448,7 @@ class Job(Generic[W]):
 
     def _begin(self, digest: Digest) -> Mechanisms:
         self.session.recognise(digest())
-        budget = self.session.begin(self.request, self.options.insecure)
+        budget = self.session.begin(self.request, self.options.insecure, self.target.unit)
         mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
         if self.before is not None:
             self.before()

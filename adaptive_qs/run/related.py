@@ -156,6 +156,9 @@ def synthesize_related(
         ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.read`.
     """
     clock.start("read")
+    job = replace(
+        job, parents=job.parents.of_table(parents), children=job.children.of_table(children)
+    )
     schemas, most_bytes = job.schema.by_table.values(), job.parents.work.limits.rows_bytes
     sums = job.parents.options.ledger is not None
     with ExitStack() as opened:
@@ -164,7 +167,8 @@ def synthesize_related(
                 spooled.enter_context(job.children.read_once(table, schema, sums))
                 for table, schema in zip((parents, children), schemas)
             ]
-            family = Family.of(*(table for table, _ in once), job.schema, most_bytes)
+            both = [table for table, _ in once]
+            family = Family.of(both[0], both[1], job.schema, most_bytes)
 
             def digest() -> Iterable[bytes]:
                 return [part for _, each in once for part in (*each(), b"\n")]

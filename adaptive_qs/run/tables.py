@@ -262,6 +262,7 @@ def tables_limits(
 
 def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
+    job = job.of_table(source)
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
         job = job.settled(begin)

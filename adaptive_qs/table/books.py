@@ -11,13 +11,14 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import tempfile
 import warnings
 import zipfile
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain, islice
@@ -41,13 +42,21 @@ _ROWS = 1 << 14
 Row = Sequence[Any]
 
 
-def _chosen(path: Path, names: Sequence[str], wanted: str | None, what: str) -> str:
+def _chosen(
+    path: Path, names: Sequence[str], wanted: str | None, what: str, refused: Mapping[str, str] = {}
+) -> str:
     """The name of the table to read; names in the file are not quoted, since they may be private.
 
     Raises:
-        DataError: there is none, or none of that name, or several and no name was given.
+        DataError: there is none, or none of that name, or several and no name was given, or it is
+            one of those ``refused``, with what to do.
     """
     if wanted is not None:
+        if wanted in refused:
+            raise DataError(
+                f"{path}: {wanted!r} is a {refused[wanted]}. The unit of privacy is then a row of "
+                "that result."
+            )
         if wanted not in names:
             raise DataError(f"{path}: has no {what} {wanted!r}: check the name behind ::")
         return wanted
@@ -193,10 +202,12 @@ def _at_rest(path: Path, *beside: str) -> None:
 
 @contextmanager
 def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table or view of a SQLite database as a source; the file is opened for reading only.
+    """A table of a SQLite database as a source; the file is opened for reading only.
+
+    Views and virtual tables are refused: each of their rows can depend on many rows.
 
     Raises:
-        DataError: it cannot be read, is being written to, or has not that table.
+        DataError: it cannot be read, is being written to, has not that table, or it is a view.
     """
     _at_rest(path, "-wal", "-journal")
 
@@ -216,11 +227,19 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         def ask(query: str) -> list[Row]:
             return redacted(lambda: database.execute(query).fetchall(), damaged)
 
-        ask("PRAGMA trusted_schema=OFF")  # views are the file's, whose author is not known
-        kinds = "('table')" if name is None else "('table', 'view')"
-        listed = ask(f"SELECT name FROM sqlite_schema WHERE type IN {kinds} ORDER BY name")
-        tables = [title for (title,) in listed if not title.startswith("sqlite_")]
-        table = _chosen(path, tables, name, "table")
+        ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
+        listed = ask(
+            "SELECT name, type, coalesce(rootpage, 0) FROM sqlite_schema "
+            "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
+        )
+        remedy = "whose rows can depend on each other: write its rows to a table, and name that"
+        refused = {
+            title: f"{'view' if kind == 'view' else 'virtual table'}, {remedy}"
+            for title, kind, page in listed
+            if not page
+        }
+        tables = [title for title, _, page in listed if page]
+        table = _chosen(path, tables, name, "table", refused)
         names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
@@ -236,20 +255,24 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
 
 @contextmanager
 def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table or view of a DuckDB database as a source; the file is opened for reading only.
+    """A table of a DuckDB database as a source; the file is opened for reading only.
+
+    Views are refused: each of their rows can depend on many rows.
 
     Raises:
-        DataError: it is being written to, or has not that table.
+        DataError: it is being written to, has not that table, or it is a view.
         InputError: it cannot be read, or DuckDB is not installed.
     """
     _at_rest(path, ".wal")
-    kinds = "" if name is not None else "WHERE table_type = 'BASE TABLE'"
-    listed = f"SELECT table_name FROM information_schema.tables {kinds} ORDER BY table_name"
-    with _rows_of_query(path, listed) as source:
-        tables = pa.chunked_array(
-            [chunk.columns[0] for chunk in source.read(source.names)], pa.string()
-        )
-    table = _chosen(path, tables.to_pylist(), name, "table")
+    listed = sql.list_tables(path)
+    refused = {
+        title: "view, whose rows can depend on each other: give "
+        + shlex.join(["--sql", f"SELECT * FROM {_identifier(title)}", "--database", str(path)])
+        for title in listed
+        if not listed[title]
+    }
+    tables = [title for title in listed if listed[title]]
+    table = _chosen(path, tables, name, "table", refused)
     with _rows_of_query(path, f"SELECT * FROM {_identifier(table)}") as source:
         yield source
 

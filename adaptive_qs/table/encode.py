@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -63,7 +64,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     Raises:
         DataError: cells of such a type are not supported.
     """
-    marks = np.zeros(len(columns[0]), dtype=np.uint64)
+    marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
         parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
         hashes = [_hash_cells(name, part, label) for part in parts]

@@ -68,13 +68,11 @@ class FewRows(Rows):
         source: the private table.
         schema: names the person column; its bins and values may still have to be learnt.
         kept: which rows are kept, and how often.
-        exactly: whether persons with fewer rows have theirs repeated.
     """
 
     source: Any
     schema: Schema
     kept: Kept
-    exactly: bool = False
 
     @classmethod
     def of(
@@ -137,7 +135,7 @@ class FewRows(Rows):
                     places.append(of[of >= 0])
                     marks.append(theirs)
         found = np.concatenate(places), np.concatenate(marks)
-        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most), exactly)
+        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"

@@ -20,6 +20,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from adaptive_qs.table.read import BATCH_ROWS, Chunk, Rows, Source
 T = TypeVar("T")
 
 _QUERY = "the query (--sql)"
+_MADE_UP = re.compile(r"_[0-9a-f]{12,16}(_\d+)?\b")
 LEAST_BYTES = 2**27
 """DuckDB's memory at least: it refuses to start with much less."""
 
@@ -167,11 +169,7 @@ def _opened(query: Query) -> Iterator[Any]:
         try:
             connection = library.connect(str(database), read_only=True, config=limits)
         except library.Error as error:
-            # The message is only searched: it may quote the file.
-            cause = "is not a DuckDB database that can be read: check the file and its version"
-            if re.search(r"\block\b", str(error)):
-                cause = "is in use by another program that may write to it: close that first"
-            raise InputError(f"--database {database}: {cause}") from None
+            raise InputError(f"--database {database}: {_cause(error)}") from None
         opened.enter_context(closing(connection))
         connection.execute("SET enable_external_access=false")
         connection.execute("SET lock_configuration=true")
@@ -179,6 +177,51 @@ def _opened(query: Query) -> Iterator[Any]:
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{query.label} is not one SELECT: give one")
         yield said(lambda: connection.sql(query.sql), query.label)
+
+
+def _cause(error: Exception) -> str:
+    """Return why a database cannot be opened. The message is only searched: it may quote it."""
+    if re.search(r"\block\b", str(error)):
+        return "is in use by another program that may write to it: close that first"
+    return "is not a DuckDB database that can be read: check the file and its version"
+
+
+def list_tables(database: Path) -> dict[str, bool]:
+    """Return the names of the tables and views of a database, and whether each is a table.
+
+    The database is attached to an empty one: there, no macro of the file stands in the place of a
+    function of DuckDB, and could call a view a table.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    library, listed = duckdb(), []
+    with closing(library.connect(config={"threads": 1})) as connection:
+        try:
+            quoted = str(database).replace("'", "''")
+            connection.execute(f"ATTACH '{quoted}' AS private (READ_ONLY)")
+            for kind in ("table", "view"):
+                listed += connection.execute(
+                    f"SELECT {kind}_name, '{kind}' = 'table' FROM duckdb_{kind}s() "
+                    "WHERE database_name = 'private' AND schema_name = 'main' ORDER BY 1"
+                ).fetchall()
+        except library.Error as error:
+            cause = _cause(error)
+            raise InputError(f"{database}: {cause}") from None
+    return dict(listed)
+
+
+def digest_query(table: Any) -> str | None:
+    """Return the SHA-256 of the text of the query whose rows are a table; None for other tables.
+
+    That of a relation is the query that DuckDB states for it, without the names that it makes up.
+    """
+    if isinstance(table, Query):
+        return sha256(table.sql.encode()).hexdigest()
+    if isinstance(table := prepared(table, EngineOptions()), Relation):
+        text = said(table.relation.sql_query, str(table))
+        return sha256(_MADE_UP.sub("", text).encode()).hexdigest()
+    return None
 
 
 def _relation_source(relation: Any, label: str) -> Source:

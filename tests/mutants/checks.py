@@ -305,7 +305,7 @@ def retry() -> list[str]:
         session = Session(path, resume, Cost.within(1.0))
         session.recognise([b"the same table"])
         with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
-            ledger = session.begin(lambda: {"job": "loop"})
+            ledger = session.begin(lambda: {"job": "loop"}, False, ROWS)
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
             run_loop(MarginalCounter(table), workload, mechanisms, 1.0)
             session.finish()

@@ -270,14 +270,8 @@ OTHERWISE = {
 
 @in_folders
 def resumed_as_begun(folder: Folders) -> Iterator[str]:
-    """A run goes on with the same table and the same request only.
-
-    The table is recognised block by block.
-    """
-    with (
-        mock.patch("adaptive_qs.table.encode.CHUNK_BYTES", 64),
-        mock.patch("adaptive_qs.table.encode.SLICE_ROWS", 16),
-    ):
+    """A run goes on with the same table and the same request only."""
+    with mock.patch("adaptive_qs.table.read.FRAME_ROWS", 16):
         yield from _resumed_otherwise(folder)
 
 

@@ -35,6 +35,8 @@ from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
 from adaptive_qs.table.columns.category import CategoricalColumn
+from adaptive_qs.table.engines import local
+from adaptive_qs.table.engines.local import Spool
 
 from . import checks, entry_checks
 from .mutant import mutant, replaced, wrapped
@@ -288,10 +290,15 @@ def forgotten_schema(original, job):
 
 
 @replaced(
-    runs, "table_bytes", "a table recognised by its first block", entry_checks.resumed_as_begun
+    local, "sum_rows", "a table recognised by its first column", entry_checks.resumed_as_begun
 )
-def recognised_by_beginning(original, source):
-    yield next(iter(original(source)))
+def recognised_by_a_column(original, names, columns, label):
+    return original(names[:1], columns[:1], label)
+
+
+@replaced(Spool, "note_sum", "a table recognised by its last rows", entry_checks.resumed_as_begun)
+def recognised_by_no_row(original, spool, found):
+    return original(spool, 0)
 
 
 @replaced(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.engines import EngineOptions
+from adaptive_qs.table.engines.local import Spool
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
 
@@ -12,6 +14,15 @@ from adaptive_qs.table.schema import Schema
 def schema_of(columns):
     """The schema with these columns, without their names, by name."""
     return Schema.parse({"version": 1, "columns": [{"name": n, **c} for n, c in columns.items()]})
+
+
+def digest_of(source):
+    """By what a ledger recognises a table."""
+    spool = Spool(source, Schema.parse({"a": 1}), EngineOptions(), keeps=False, sums=True)
+    with spool.open() as opened:
+        for _ in opened.read(opened.names):
+            pass
+    return spool.digest
 
 
 def proposed(path):

@@ -18,11 +18,13 @@ from adaptive_qs.errors import DataError, InputError, ResourceExceeded
 from adaptive_qs.table import archive, books
 from adaptive_qs.table.archive import check_workbook
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import decode, read_table, table_bytes
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
+
+from .helpers import digest_of
 
 CANARY = "c4n4ry"
 ENDINGS = (".xlsx", ".db", ".duckdb")
@@ -187,7 +189,7 @@ def test_one_of_several_tables_is_named(tmp_path):
             read_table(path, Schema.parse(ONE))
         with pytest.raises(DataError, match=r"has no (sheet|table) 'third': check the name"):
             read_table(f"{path}::third", Schema.parse(ONE))
-        one, two = (b"".join(table_bytes(f"{path}::{name}")) for name in ("first", "second"))
+        one, two = (digest_of(f"{path}::{name}") for name in ("first", "second"))
         assert one != two
     plain = tmp_path / "t.csv"
     plain.write_text("x,y\n1,a\n")

@@ -13,7 +13,7 @@ import pytest
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded, SchemaError
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import read_table, table_bytes
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.persons import FewRows
 from adaptive_qs.table.related import PUBLISHED, Family, FamilyRows, RelatedSchema, render
 
@@ -136,19 +136,6 @@ def test_coded_tables_and_too_many_keys_are_refused():
         family((codes, persons))
     with pytest.raises(ResourceExceeded, match="keys of its rows do not fit"):
         Family.of(homes, persons, PARSED, 1_000)
-
-
-def test_the_digest_tells_of_both_tables():
-    homes, persons = made(60)
-    seen = set()
-    for tables in ((homes, persons), (homes[:-1], persons[:0]), (homes, persons[:-1])):
-        digest = b"".join(table_bytes(FamilyRows(family_of(tables), "parents")))
-        seen.add(digest)
-    assert len(seen) == 3
-
-
-def family_of(tables):
-    return Family.of(*tables, PARSED, ENOUGH)
 
 
 @pytest.mark.parametrize(

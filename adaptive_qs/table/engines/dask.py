@@ -141,7 +141,7 @@ class Codes:
         self.columns = columns
         found = blake2b(str(row_sum).encode(), digest_size=16)
         for column in columns:
-            found.update(np.ascontiguousarray(column))
+            found.update(np.ascontiguousarray(column).data)
         self.facts = PartFacts(len(columns[0]), row_sum, found.digest())
 
     def __sizeof__(self) -> int:

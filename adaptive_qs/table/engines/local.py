@@ -123,7 +123,8 @@ class Spool(Rows):
         self._folder = temporary_folder(options.temp_folder) if keeps else None
         self._file: Any = None
         if keeps:
-            self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES, dir=self._folder)  # noqa: SIM115
+            where = str(self._folder)
+            self._file = tempfile.SpooledTemporaryFile(SPOOL_BYTES, dir=where)  # noqa: SIM115
         self._kept: list[_Kept] = []
         self._source: Source | None = None  # once all of it is kept
         self._begun = False
@@ -184,13 +185,15 @@ class Spool(Rows):
         """Store a chunk, and return its cells as they are read back."""
         arrays: list[pa.Array] = []
         kinds = []
+
+        def bad(name: str, _: Exception) -> DataError:
+            return DataError(f"{label}: column {name!r} cannot be read: write it as text")
+
         for name, values in zip(names, chunk.columns):
-            bad = DataError(f"{label}: column {name!r} cannot be read: write it as text")
-            found = redacted(partial(_to_arrays, values), lambda _, bad=bad: bad)
+            found = redacted(partial(_to_arrays, values), partial(bad, name))
             arrays += found
             kinds.append((type(values), len(found)))
-        bad = DataError(f"{label}: a column cannot be read: write it as text")
-        stored = redacted(partial(_to_buffer, arrays), lambda _: bad)
+        stored = redacted(partial(_to_buffer, arrays), partial(bad, ", ".join(names)))
         before = self._kept[-1].end if self._kept else 0
         kept = _Kept(before, before + stored.size, kinds, replace(chunk, columns=()))
         self._kept.append(kept)
