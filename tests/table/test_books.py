@@ -253,7 +253,7 @@ def many_texts(number=1_700_000):
     return b"".join(b"</t></si><si><t>%d" % (k * 104729 % 10**6) for k in range(number))
 
 
-def long_texts(number=25):
+def long_texts(number=15):
     """Of which every character takes two bytes, as one of them does."""
     digits = b"".join(b"%d" % (k * 104729 % 10**6) for k in range(600_000))
     return b"</t></si><si><t>".join(b"\xc4\x80%d" % k + digits for k in range(number))
