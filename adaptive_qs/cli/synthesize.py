@@ -230,7 +230,7 @@ def synthesize(
             sql=sql, database=database, demo=demo or None,
             generator=None if generator == DEFAULT_GENERATOR else generator,
         )  # fmt: skip
-        inputs = related_tables.Inputs.of(data, related, schema)
+        inputs = related_tables.Inputs.of(data, related, schema, run.max_memory)
         outputs = related_tables.Outputs(
             out, related_out, release, force, check_formulas(formulas), write_stamped
         )

@@ -93,7 +93,7 @@ class ArchiveReader:
 
     def __init__(self, archive: zipfile.ZipFile, claim: Claim, folder: str = "") -> None:
         self._zip = archive
-        self._claim = claim
+        self.claim = claim
         self._folder = folder
 
     @property
@@ -104,7 +104,7 @@ class ArchiveReader:
 
     def within(self, folder: str) -> ArchiveReader:
         """The members in a folder, by their names there."""
-        return ArchiveReader(self._zip, self._claim, f"{self._folder}{folder}/")
+        return ArchiveReader(self._zip, self.claim, f"{self._folder}{folder}/")
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         return self._zip.getinfo(self._folder + name)
@@ -114,7 +114,7 @@ class ArchiveReader:
         member = self._member(name)
         if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
-        return bounded_text(self._pieces(member), self._claim)
+        return bounded_text(self._pieces(member), self.claim)
 
     def json(self, name: str) -> Any:
         """A JSON member, parsed."""
@@ -131,7 +131,7 @@ class ArchiveReader:
         total = sum(sizes)
         if member.compress_type != zipfile.ZIP_STORED or member.file_size < 8 * total:
             raise ValueError(f"{name} has an unexpected size")
-        self._claim(2 * member.file_size)
+        self.claim(2 * member.file_size)
         with self._zip.open(member) as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError(f"{name} has an unexpected version")
