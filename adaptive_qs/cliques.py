@@ -9,10 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, subsets
+from adaptive_qs.errors import ResourceExceeded
+
+MOST_SUBSETS = 2**21
+"""Marginals inside those of a workload, each counted once; a workload lists a million at most."""
 
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
-    """Every subset of every clique, without repeats, ordered by size and then by attribute."""
+    """Every subset of every clique, without repeats, ordered by size and then by attribute.
+
+    Raises:
+        ResourceExceeded: they are more than ``MOST_SUBSETS``.
+    """
     given: dict[int, list[Clique]] = {}
     for clique in cliques:
         given.setdefault(len(clique), []).append(clique)
@@ -22,20 +30,29 @@ def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
     above = np.empty((0, max(given) + 1), dtype=np.int64)
     for degree in range(max(given), 0, -1):
         listed = given.get(degree, [])
-        parts = [np.array(listed, dtype=np.int64).reshape(len(listed), degree)]
-        parts += [np.delete(above, axis, axis=1) for axis in range(degree + 1)]
-        above = distinct(np.concatenate(parts))
+        found = np.array(listed, dtype=np.int64).reshape(len(listed), degree)
+        for axis in range(degree + 1):
+            found = distinct(np.concatenate([found, np.delete(above, axis, axis=1)]))
+            if len(closure) + len(found) > MOST_SUBSETS:
+                raise ResourceExceeded(
+                    f"the marginals asked for contain more than {MOST_SUBSETS:,} smaller ones: ask "
+                    "for marginals of fewer columns"
+                )
+        above = found
         closure[:0] = map(tuple, above.tolist())
     return ((), *closure)
 
 
 def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cliques of equally many attributes, shape (cliques, degree), each once, in order."""
-    base = int(cliques.max(initial=0)) + 1
-    if base ** cliques.shape[1] > 2**62:
-        return np.unique(cliques, axis=0)
-    powers = base ** np.arange(cliques.shape[1])[::-1]
-    return cliques[np.unique(cliques @ powers, return_index=True)[1]]
+    base, most = int(cliques.max(initial=0)) + 1, 1
+    keys = np.zeros(len(cliques), dtype=np.int64)
+    for column in cliques.T:
+        if most * base > 2**62:  # the ranks of what was read take the place of the digits
+            keys = np.unique(keys, return_inverse=True)[1].ravel()
+            most = len(cliques)
+        keys, most = keys * base + column, most * base
+    return cliques[np.unique(keys, return_index=True)[1]]
 
 
 def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> Iterator[slice]:

@@ -82,7 +82,7 @@ def audit(
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
     both = describes_pair(schema)
-    described: Any = RelatedSchema.load(schema) if both else Schema.load(schema, max_memory)
+    described: Any = (RelatedSchema if both else Schema).load(schema, max_memory)
     options: dict[str, Any] = {"scheduler": scheduler, "rows_per_person": rows_per_person}
     if both:
         refuse_beside(**options, weigh=None if weigh == DEFAULT_WEIGH else weigh)

@@ -173,7 +173,7 @@ def _plan_related(
     rho = rho if run.cost is None else run.cost / 2
     run = replace(run, rho=rho, cost=None, beyond_limits=True, unreviewed_schema=True)
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    described = RelatedSchema.load(schema)
+    described = RelatedSchema.load(schema, run.max_memory)
 
     def job_of(schema: RelatedSchema) -> RelatedJob:
         return RelatedJob.of(schema, workload, run, share)

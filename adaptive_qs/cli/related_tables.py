@@ -145,12 +145,12 @@ def _names_table(path: Path) -> bool:
     return not isdir(path) and path.name.lower().endswith(tuple(FORMATS))
 
 
-def _load(schema: Path | None) -> RelatedSchema:
+def _load(schema: Path | None, max_memory: int | str | None = None) -> RelatedSchema:
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     from adaptive_qs.table.related import RelatedSchema
 
-    return RelatedSchema.load(schema)
+    return RelatedSchema.load(schema, max_memory)
 
 
 def _inside(folder: Path, schema: RelatedSchema, flag: str) -> tuple[Path, Path]:
@@ -185,7 +185,13 @@ class Inputs:
     schema: RelatedSchema
 
     @classmethod
-    def of(cls, data: Path | None, children: Path | None, schema: Path | None) -> Self:
+    def of(
+        cls,
+        data: Path | None,
+        children: Path | None,
+        schema: Path | None,
+        max_memory: int | str | None = None,
+    ) -> Self:
         """Those that were given.
 
         Raises:
@@ -197,7 +203,7 @@ class Inputs:
             raise InputError("no --schema was given: name the schema of both tables")
         if io.STANDARD in (data, children):
             raise InputError("related tables are read more than once: name files instead of -")
-        described = _load(schema)
+        described = _load(schema, max_memory)
         both = _inside(data, described, "--related") if children is None else (data, children)
         return cls(data, *both, schema, described)
 

@@ -224,7 +224,7 @@ def synthesize(
         related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
     else:
         related_tables.refuse_beside(sql=sql, database=database, demo=demo or None)
-        inputs = related_tables.Inputs.of(data, related, schema)
+        inputs = related_tables.Inputs.of(data, related, schema, run.max_memory)
         outputs = related_tables.Outputs(
             out, related_out, release, force, io.chosen_formulas(formulas, schema), write_stamped
         )

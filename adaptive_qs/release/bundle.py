@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -44,7 +45,7 @@ from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, sha256_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.workload.workload import Workload, check_subsets
 
 CHARGES = "ledger.json"
 RELATION = "related.json"
@@ -278,7 +279,7 @@ class Bundle:
 
     @classmethod
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
-        schema = Schema.parse(archive.json("schema.json"))
+        schema = Schema.parse(archive.json("schema.json"), claim=archive.claim)
         domain = schema.domain()
         asked = WorkloadFile.parse(archive.json("workload.json"))
         if any(part.attributes is None for part in asked.parts):
@@ -293,6 +294,7 @@ class Bundle:
         domain = replace(domain, groupings=groupings)
         for past in record.rounds:
             domain.clique_at(past.clique, past.groups)
+        check_subsets(Counter(len(one.attributes) for one in record.residuals))
         cliques = [domain.clique_at(one.attributes, one.groups) for one in record.residuals]
         if len(set(cliques)) < len(cliques):
             raise ValueError("a residual occurs twice")

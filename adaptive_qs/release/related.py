@@ -264,7 +264,7 @@ class RelatedRelease:
         content = archive.json(RELATION)
         check_version(content, path)
         try:
-            schema = RelatedSchema.parse(content.get("schema"))
+            schema = RelatedSchema.parse(content.get("schema"), claim=archive.claim)
         except InputError as error:
             raise InputError(f"{path}: the release is damaged: {error}") from None
         return cls(schema, *(Release.read(archive.within(table), path) for table in TABLES))

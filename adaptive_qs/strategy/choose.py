@@ -226,7 +226,7 @@ class PlanRequest:
     @cached_property
     def decomposition(self) -> Decomposition:
         """The residual spaces that the workload reaches, and the problem in each."""
-        return decompose_workload(self.workload)
+        return decompose_workload(self.workload, self.settings.max_bytes * self.jobs)
 
 
 Planner = Callable[[PlanRequest], MechanismChoice]

@@ -32,13 +32,14 @@ import pyarrow.compute as pc
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
-from adaptive_qs.table.archive import check_workbook
+from adaptive_qs.table.archive import MOST_SHEET_ROWS, Workbook
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
-_ROWS = 1 << 14
+_ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
+"""Of a block of rows that are held as Python objects."""
 Row = Sequence[Any]
 
 
@@ -72,7 +73,7 @@ def _chunks(
 ) -> Iterator[Chunk]:
     """Rows of Python objects, one for each name, as chunks of the wanted columns."""
     places, done = [names.index(name) for name in wanted], 0
-    while block := [*islice(rows, _ROWS)]:
+    for block in _blocks(rows):
         columns = []
         for place in places:
             objects = np.empty(len(block), dtype=object)
@@ -80,6 +81,20 @@ def _chunks(
             columns.append(object_cells(objects))
         done += len(block)
         yield Chunk(tuple(columns), done, max(total, done))
+
+
+def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield rows in blocks of so many, or of fewer if their texts are long."""
+    block: list[Row] = []
+    length = 0
+    for row in rows:
+        block.append(row)
+        length += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+        if len(block) == _ROWS or length > _MOST_CHARACTERS:
+            yield block
+            block, length = [], 0
+    if block:
+        yield block
 
 
 def _guarded(rows: Iterator[Chunk], explain: Callable[[Exception], DataError]) -> Iterator[Chunk]:
@@ -123,8 +138,8 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.
         ResourceExceeded: its texts, or formats of rows, do not fit the machine.
     """
-    library = openpyxl()
-    check_workbook(path, memory_bytes(None) - PROCESS_BYTES)
+    openpyxl()
+    most_bytes = memory_bytes(None) - PROCESS_BYTES
 
     def damaged(error: Exception) -> DataError:
         if isinstance(error, FileNotFoundError | PermissionError):
@@ -134,53 +149,39 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
             "as CSV or Parquet"
         )
 
-    def opened() -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return library.load_workbook(file, read_only=True, data_only=True, keep_links=False)
-
-    with redacted(lambda: path.open("rb"), damaged) as file:
-        book = redacted(opened, damaged)
-        visible = [s.title for s in book.worksheets if s.sheet_state == "visible"]
-        titles = visible if name is None else [sheet.title for sheet in book.worksheets]
-        sheet = book[_chosen(path, titles, name, "sheet")]
-        total = redacted(lambda: sheet.max_row or 0, damaged)
-        sheet.reset_dimensions()  # which files may state wrongly
-
-        def values() -> Iterator[Row]:
-            for number, row in enumerate(sheet.iter_rows(values_only=True)):
-                if number > _MOST_ROWS:
-                    raise DataError(f"{path}: has rows beyond the last of a sheet: save it again")
-                yield row
-
-        names = _header(path, redacted(lambda: next(values(), ()), damaged))
+    with ExitStack() as opened:
+        archive = redacted(lambda: opened.enter_context(zipfile.ZipFile(path)), damaged)
+        book = redacted(lambda: Workbook(path, archive), damaged)
+        titles = [title for title, is_visible, _ in book.sheets if is_visible or name is not None]
+        title = _chosen(path, titles, name, "sheet")
+        part = next(part for other, _, part in book.sheets if other == title)
+        first = redacted(lambda: next(book.rows(part, most_bytes), (1, {})), damaged)
+        names = _header(path, *first)
 
         def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-            rows = _filled(path, islice(values(), 1, None), len(names))
-            yield from _guarded(_chunks(names, rows, total, wanted), damaged)
+            rows = _filled(path, islice(book.rows(part, most_bytes), 1, None), len(names))
+            yield from _guarded(_chunks(names, rows, 0, wanted), damaged)
 
-        with closing(book):
-            yield Source(str(path), names, read)
+        yield Source(str(path), names, read)
 
 
-def _header(path: Path, cells: Row) -> tuple[str, ...]:
-    names = ["" if cell is None else str(cell).strip(ASCII_SPACE) for cell in cells]
+def _header(path: Path, number: int, cells: Mapping[int, Any]) -> tuple[str, ...]:
+    names = [str(cells.get(k, "")).strip(ASCII_SPACE) for k in range(max(cells, default=-1) + 1)]
     while names and not names[-1]:
         names.pop()
-    if not names or "" in names:
+    if number > 1 or not names or "" in names:
         raise DataError(f"{path}: the first row has no names of columns: write them there")
     return tuple(names)
 
 
-def _filled(path: Path, rows: Iterator[Row], width: int) -> Iterator[Row]:
-    """Rows with a cell for every name, but for those without any value."""
-    for row in rows:
-        if any(cell is not None for cell in row[width:]):
+def _filled(path: Path, rows: Iterator[tuple[int, dict[int, Any]]], width: int) -> Iterator[Row]:
+    """Rows with a cell for every name."""
+    for _, cells in rows:
+        if max(cells) >= width:
             raise DataError(
                 f"{path}: a row has cells beyond the names in the first row: name all columns"
             )
-        if any(cell is not None for cell in row):
-            yield (*row[:width], *[None] * (width - len(row)))
+        yield [*map(cells.get, range(width))]
 
 
 # Tables of databases.
@@ -302,7 +303,7 @@ def _identifier(name: str) -> str:
 
 _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
-_MOST_ROWS = 2**20 - 1
+_MOST_ROWS = MOST_SHEET_ROWS - 1
 """Of a sheet, beside its header."""
 _FIRST_DAY = dt.datetime(1900, 3, 1)
 """Excel counts a day before it that never was."""

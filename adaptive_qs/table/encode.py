@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
-from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool
+from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
@@ -498,7 +498,7 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
     if isinstance(schema, str | Path):
         return Schema.load(schema, max_memory)
     if isinstance(schema, Mapping):
-        return Schema.parse(schema)
+        return Schema.parse(schema, claim=memory_claims(max_memory))
     if schema is not None:
         raise SchemaError(
             f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or parsed "

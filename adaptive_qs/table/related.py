@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
@@ -182,7 +183,7 @@ class RelatedSchema(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def parse(cls, content: Any, source: str = "schema") -> Self:
+    def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
         """The schema in parsed JSON.
 
         Raises:
@@ -196,20 +197,21 @@ class RelatedSchema(BaseModel):
         described: Any = dict(content) if isinstance(content, Mapping) else content
         for table in ("parents", "children"):
             if isinstance(described, dict) and isinstance(described.get(table), Mapping):
-                described[table] = Schema.parse(described[table], f"{source}: {table}")
+                described[table] = Schema.parse(described[table], f"{source}: {table}", claim)
         try:
             return cls.model_validate(described, strict=True)
         except ValidationError as error:
             _refuse(error, source)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """Read a schema file.
 
         Raises:
             SchemaError: the file is missing, is not JSON, or is not such a schema.
+            ResourceExceeded: its bins take more than ``max_memory``.
         """
-        return cls.parse(read_json(path, SchemaError), str(path))
+        return cls.parse(read_json(path, SchemaError), str(path), memory_claims(max_memory))
 
     @classmethod
     def of(cls, given: Any) -> Self:

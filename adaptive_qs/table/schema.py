@@ -26,8 +26,9 @@ from pydantic import (
 
 from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import InputError, SchemaError, reason
-from adaptive_qs.jsonfile import first_complaint, read_json
+from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
+from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
@@ -36,6 +37,9 @@ from adaptive_qs.table.files import check_name, is_table_file
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
 
+_FEW_BINS, _BYTES_PER_BIN = 2**16, 400
+"""Bins that need no memory to speak of, and the memory of each of more: ends, and texts or steps.
+"""
 VARIANTS = ("declared", "private")
 """Two columns of the same type; pydantic names the variant in the place of an error."""
 
@@ -332,11 +336,18 @@ class Schema(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def parse(cls, content: Any, source: str = "schema") -> Self:
+    def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
         """The schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
+
+        Args:
+            content: the JSON.
+            source: what messages call it.
+            claim: reserves the memory of bins of which only the number is stated; by default
+                within what :func:`memory_claims` takes of the machine.
 
         Raises:
             SchemaError: the content is neither, naming `source`, the column and the mend.
+            ResourceExceeded: ``claim`` refuses the bins.
         """
         if is_domain_sizes(content):
             content = {
@@ -352,7 +363,9 @@ class Schema(BaseModel):
                 "Python RelatedSynthesizer)"
             )
         try:
-            return cls.model_validate_json(json.dumps(content, default=_plain), strict=True)
+            text = json.dumps(content, default=_plain)
+            _claim_bins(json.loads(text), source, claim)
+            return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
             _refuse(error, content, source)
 
@@ -362,9 +375,9 @@ class Schema(BaseModel):
 
         Raises:
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
-            ResourceExceeded: reading the bundle would take more than ``max_memory``.
+            ResourceExceeded: reading it would take more than ``max_memory``.
         """
-        return cls.parse(_content_of(path, max_memory), str(path))
+        return cls.parse(_content_of(path, max_memory), str(path), memory_claims(max_memory))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
@@ -421,6 +434,18 @@ def is_domain_sizes(content: Any) -> bool:
         and content.keys() != {"version"}
         and all((as_integer(size) or 0) > 0 for size in content.values())
     )
+
+
+def _claim_bins(content: Any, source: str, claim: Claim | None) -> None:
+    """Reserve the memory of bins that are stated by their number, before they are formed."""
+    columns = content.get("columns") if isinstance(content, dict) else None
+    stated = [each.get("bins") for each in columns or () if isinstance(each, dict)]
+    number = sum(bins for bins in map(as_integer, stated) if bins is not None)
+    if number > _FEW_BINS:
+        try:
+            (claim or memory_claims())(_BYTES_PER_BIN * number)
+        except ResourceExceeded as error:
+            raise ResourceExceeded(f"{source}: with {number:,} bins it {error}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -163,8 +163,8 @@ Indices = NDArray[np.int64]
 Terms = dict[tuple[CenteredQueries, ...], int]
 """Distinct products of centered queries, numbered as they come."""
 
-MAX_INCIDENCES = 2**26
-"""Most pairs (attribute set, subset) of one workload; each takes a few dozen bytes."""
+_BYTES = 28
+"""Memory, for each of its attributes, of an attribute set's subset, as measured."""
 RATIO_DIGITS = 12
 """Scales that agree to so many digits are equal: the rest is rounding."""
 ZERO_SHARE = 1e-13
@@ -196,18 +196,19 @@ class Decomposition:
     inside: tuple[Indices, ...]
 
 
-def decompose_workload(workload: QueryWorkload) -> Decomposition:
+def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) -> Decomposition:
     """Split a workload into its subworkloads.
 
     Raises:
         WorkloadError: every query is zero.
-        ResourceExceeded: its attribute sets have too many subsets together.
+        ResourceExceeded: that would take more memory.
     """
-    incidences = sum(len(part) << part.degree for part in workload.parts)
-    if incidences > MAX_INCIDENCES:
+    needed = sum(_BYTES * part.degree * len(part) << part.degree for part in workload.parts)
+    if needed > most_bytes:
         raise ResourceExceeded(
-            f"the workload's attribute sets have {incidences:,} subsets together, more than "
-            f"{MAX_INCIDENCES:,}: ask for fewer ways or list the sets of attributes"
+            f"all subsets of the workload's sets need about {needed >> 20:,} MB, more than the "
+            f"{max(int(most_bytes), 0) >> 20:,} MB there are: ask for fewer ways, list the sets of "
+            "attributes, or raise --max-memory"
         )
     terms: Terms = {}
     pieces: dict[int, list[tuple[Indices, Indices, NDArray[np.int32]]]] = {}

@@ -26,6 +26,8 @@ MAX_CLIQUES = 1_000_000
 """Most marginals a workload may ask for."""
 MOST_LISTED = 500_000
 """Marginals of one number of attributes among which tables choose; see :func:`listed_sets`."""
+MAX_INCIDENCES, MAX_SUBSETS = 2**26, 2**14
+"""Subsets of all sets of attributes, counted for each of them, and of one."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
 """Weights beyond these say no more, and their products with errors would leave the floats."""
 
@@ -39,6 +41,29 @@ def _out_of_range(weight: Any) -> WorkloadError:
         f"the workload has weight {shown(weight)}: give a number from {LEAST_WEIGHT:g} to "
         f"{MOST_WEIGHT:g}"
     )
+
+
+def check_subsets(degrees: Mapping[int, int]) -> None:
+    """Refuse sets of attributes with too many subsets, before any of these is formed.
+
+    Args:
+        degrees: how many sets there are of each number of attributes.
+
+    Raises:
+        ResourceExceeded: they have.
+    """
+    largest = max(degrees, default=0)
+    if largest >= MAX_SUBSETS.bit_length():
+        raise ResourceExceeded(
+            f"a set of {largest:,} attributes has more than {MAX_SUBSETS:,} subsets: ask for fewer "
+            "ways or list smaller sets"
+        )
+    incidences = sum(number << degree for degree, number in degrees.items())
+    if incidences > MAX_INCIDENCES:
+        raise ResourceExceeded(
+            f"the workload's attribute sets have {incidences:,} subsets together, more than "
+            f"{MAX_INCIDENCES:,}: ask for fewer ways or list the sets of attributes"
+        )
 
 
 def ways_of(ways: Any) -> tuple[int, ...]:
@@ -152,6 +177,7 @@ class Workload:
 
     Raises:
         WorkloadError: no cliques, an empty clique, or a weight out of its range.
+        ResourceExceeded: as :func:`check_subsets`.
     """
 
     domain: Domain
@@ -173,6 +199,7 @@ class Workload:
             number = as_number(weight)
             if number is None or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
                 raise _out_of_range(weight)
+        check_subsets(Counter(map(len, self.weights)))
 
     @classmethod
     def all_ways(
@@ -375,6 +402,7 @@ class QueryWorkload:
 
     Raises:
         WorkloadError: no parts, or weights too far apart.
+        ResourceExceeded: as :func:`check_subsets`.
     """
 
     domain: Domain
@@ -391,6 +419,10 @@ class QueryWorkload:
                 f"the workload's weights reach from {least:g} to {largest:g}, more than a factor "
                 f"of {WEIGHT_RANGE:g} apart: raise the smaller, or leave out what matters so little"
             )
+        degrees: Counter[int] = Counter()
+        for part in self.parts:
+            degrees[part.degree] += len(part)
+        check_subsets(degrees)
 
     @property
     def num_queries(self) -> int:
