@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.blocks import BlockMoves, Sharing, blocks_of, plan_blocks
+from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_blocks
 from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
@@ -252,16 +252,16 @@ def begin_chains(
     model = LogLinearModel(domain, held, counts, workers, masks, given)
     write_tree(model, tree, settings.fit.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given)
-    blocks = blocks_of(zeros, domain)
-    unblocked = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
-    pairs = PairMoves(model, unblocked, workers) if unblocked else None
-    redraws = sharing = None
+    blocks = find_blocks(zeros, domain)
+    others = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    pairs = PairMoves(model, others, workers) if others else None
+    redraws = shared = None
     if blocks:
-        sharing = Sharing(domain, blocks)
         joints = pair_marginals(domain, [*targets, *linked], counts)
-        redraws = BlockMoves(model, *plan_blocks(model, blocks, joints, zeros), workers)
+        redraws = BlockMoves(model, blocks, joints, zeros, workers)
+        shared = SharedSteps(blocks)
     proposals = TreeMoves(model, tree, counts, workers)
-    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, sharing)
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
     if zeros:
         settle_weights(chains, singles, settings.fit, workers)
     return chains
@@ -423,7 +423,7 @@ class Watch:
     ) -> None:
         self._domain = domain
         self._guard = Guard.of(zeros, domain)
-        blocks = [block.clique for block in blocks_of(zeros, domain)]
+        blocks = [block.clique for block in find_blocks(zeros, domain)]
         self._blocks = (
             np.cumsum([0, *map(len, blocks)]),
             np.array([i for block in blocks for i in block], dtype=np.int64),
