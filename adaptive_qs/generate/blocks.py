@@ -10,7 +10,7 @@ is known, so it is accepted with the ratio of model to proposal (Metropolis-Hast
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
 from adaptive_qs.generate.tree import mutual_information
 from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
@@ -46,8 +46,8 @@ PARTS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Attributes that zeros tie together.
+class Component:
+    """Attributes that zeros tie together, directly or through each other.
 
     Attributes:
         clique: the attributes.
@@ -55,14 +55,16 @@ class Block:
             attributes for all values of a class.
         patterns: the allowed combinations of classes, shape (patterns, attributes); None if there
             are too many.
-        modes: for each pattern the number of its mode. Moves of one attribute, or of a pair that
-            pair moves redraw, lead from a pattern to all patterns of its mode and to no other.
+        modes: for each pattern the number of its mode. Moves of single attributes lead from a
+            pattern to all patterns of its mode and to no other.
+        is_block: whether moves of single attributes and of pairs do not connect all patterns.
     """
 
     clique: Clique
     classes: tuple[Integers, ...]
     patterns: Integers | None
     modes: Integers
+    is_block: bool
 
     def sides(self, axis: int) -> Integers:
         """Number the values of an attribute by the set of modes in which they occur."""
@@ -74,7 +76,7 @@ class Block:
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
     def repeats(self) -> list[int]:
-        """Count, for each attribute, the attributes of the block that determine its side."""
+        """Count, for each attribute, the attributes of the component that determine its side."""
         if self.patterns is None:
             return [1] * len(self.clique)
         sides = [self.sides(axis)[_first(c)] for axis, c in enumerate(self.classes)]
@@ -92,21 +94,20 @@ def _determines(left: Integers, right: Integers) -> bool:
     return len(pairs) == len(np.unique(pairs[:, 0]))
 
 
-def find_blocks(zeros: Zeros, domain: Domain) -> list[Block]:
-    """Find the attributes that zeros tie so that moves of one or two do not reach every pattern."""
+def find_components(zeros: Zeros) -> list[Component]:
+    """Find the sets of two or more attributes that zeros tie together, and their patterns."""
     graph = nx.Graph()
     for zero in zeros:
         nx.add_path(graph, zero.clique)
-    found = []
-    for component in map(sorted, nx.connected_components(graph)):
-        if len(component) > 2:
-            block = _build_block(tuple(component), [z for z in zeros if z.clique[0] in component])
-            if block.patterns is None or block.modes.any():
-                found.append(block)
-    return sorted(found, key=lambda block: block.clique)
+    cliques = sorted(tuple(sorted(part)) for part in nx.connected_components(graph))
+    return [
+        _describe(clique, [zero for zero in zeros if zero.clique[0] in clique])
+        for clique in cliques
+        if len(clique) > 1
+    ]
 
 
-def _build_block(component: Clique, zeros: Zeros) -> Block:
+def _describe(component: Clique, zeros: Zeros) -> Component:
     """List the patterns of a component and number their modes."""
     classes = {}
     for i in component:
@@ -116,10 +117,15 @@ def _build_block(component: Clique, zeros: Zeros) -> Block:
     first = {i: _first(c) for i, c in classes.items()}
     small = [Zero(z.clique, z.allowed[np.ix_(*(first[i] for i in z.clique))]) for z in zeros]
     patterns = _list_patterns({i: len(f) for i, f in first.items()}, small)
-    modes = np.zeros(0, dtype=np.int64)
-    if patterns is not None:
-        modes = _number_modes(patterns, component, Pairs.of(zeros))
-    return Block(component, tuple(classes.values()), patterns, modes)
+    if patterns is None:
+        none = np.zeros(0, dtype=np.int64)
+        return Component(component, tuple(classes.values()), None, none, len(component) > 2)
+    singly: list[set[int]] = [{i} for i in component]
+    pairs = Pairs.of(zeros)
+    paired = [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
+    modes = _number_modes(patterns, component, singly)
+    is_block = bool(_number_modes(patterns, component, [*singly, *paired]).any())
+    return Component(component, tuple(classes.values()), patterns, modes, is_block)
 
 
 def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
@@ -148,10 +154,10 @@ def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
     return patterns[:, [order.index(i) for i in sizes]]
 
 
-def _number_modes(patterns: Integers, component: Clique, pairs: Pairs) -> Integers:
-    """Number the sets of patterns that moves of one attribute, or of a pair, connect."""
-    moved: list[set[int]] = [{i} for i in component]
-    moved += [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
+def _number_modes(
+    patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
+) -> Integers:
+    """Number the sets of patterns that moves of these sets of attributes connect."""
     links = []
     for change in moved:
         kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
@@ -164,22 +170,22 @@ def _number_modes(patterns: Integers, component: Clique, pairs: Pairs) -> Intege
 
 
 class SharedSteps:
-    """Logarithmic steps of weights, each attribute of a block taking its share.
+    """Logarithmic steps of weights, each attribute of a component taking its share.
 
-    Several attributes of a block determine the side of a row. The weights of each of them, and of
-    each with any other attribute, would all move by the whole difference, and the sum would
+    Several attributes of a component determine the side of a row. The weights of each of them, and
+    of each with any other attribute, would all move by the whole difference, and the sum would
     overshoot. So the part of a step that is equal for all values of one side is divided by the
     number of attributes that determine the side.
 
     Args:
-        blocks: see :func:`find_blocks`.
+        components: see :func:`find_components`.
     """
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, components: Sequence[Component]) -> None:
         self._sides: dict[int, tuple[Integers, Array, float]] = {}
-        for block in blocks:
-            for axis, (i, repeats) in enumerate(zip(block.clique, block.repeats())):
-                sides = block.sides(axis)
+        for component in components:
+            for axis, (i, repeats) in enumerate(zip(component.clique, component.repeats())):
+                sides = component.sides(axis)
                 if repeats > 1 and sides.any():
                     belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
                     self._sides[i] = sides, belongs, 1 - 1 / repeats
@@ -283,7 +289,9 @@ def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
     def ends(parts: Sequence[Sequence[Any]]) -> Integers:
         return np.cumsum([0, *map(len, parts)])
 
-    outside, late, tree = ([getattr(n, name) for n in nodes] for name in ("outside", "late", "tree"))
+    outside, late, tree = (
+        [getattr(n, name) for n in nodes] for name in ("outside", "late", "tree")
+    )
     return BlockTrees(
         start=integers(start),
         attribute=integers([node.attribute for node in nodes]),
@@ -321,7 +329,7 @@ class _Planner:
         self._zeros = zeros
         self.start, self.nodes, self.loops = [0], list[_Node](), list[Loop]()
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Component) -> None:
         """Add the tree of a block; attributes too wide to be swept stay as they are."""
         members = {*block.clique}.difference(self._model.wide.tolist())
         forest = self._span(members)
@@ -382,7 +390,7 @@ class _Planner:
             node.hint = (joint + SMOOTHED) / (even + SMOOTHED)
         self.nodes.append(node)
 
-    def _add_loops(self, block: Block, root: int, top: int) -> None:
+    def _add_loops(self, block: Component, root: int, top: int) -> None:
         """Add the pair tables of the last node, except that of its parent, as hopes of the root."""
         node, (_, offset, other, stride, _, _, _) = self.nodes[-1], self._model.adjacency
         own = {e for e, _ in node.tree}
@@ -415,7 +423,7 @@ class BlockMoves:
 
     Args:
         model: the distribution, without weight in forbidden cells.
-        blocks: at least one; see :func:`find_blocks`.
+        blocks: at least one; see :func:`find_components`.
         joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
         zeros: structural zeros.
         workers: threads; the result does not depend on it.
@@ -424,7 +432,7 @@ class BlockMoves:
     def __init__(
         self,
         model: LogLinearModel,
-        blocks: Sequence[Block],
+        blocks: Sequence[Component],
         joints: Mapping[Clique, tuple[Target, Array]],
         zeros: Zeros,
         workers: int,
@@ -511,7 +519,9 @@ def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacenc
             promised[:] = hopes
             if not _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p):
                 continue
-            ratio = _walk_tree(new, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, True, key)
+            ratio = _walk_tree(
+                new, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, True, key
+            )
             same = True
             for k in range(lo, hi):
                 i = trees.attribute[k]
@@ -519,7 +529,9 @@ def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacenc
             if same:
                 continue
             if ratio > -np.inf:
-                ratio -= _walk_tree(old, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, False, key)
+                ratio -= _walk_tree(
+                    old, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, False, key
+                )
             taken = np.log(max(uniform(key, r, hi + b), 1e-300)) < ratio < np.inf
             for k in range(lo, hi):
                 i = trees.attribute[k]
