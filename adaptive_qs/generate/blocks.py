@@ -1,182 +1,211 @@
-"""Blocks: attributes that structural zeros tie together, and moves that redraw all of them."""
+"""Blocks of attributes that structural zeros tie together, and moves that redraw a whole block.
+
+If five columns all state whether a person lives in a household, a row changes sides only when all
+five change together. Redraws of one or two attributes never do that, so that the rows on each side
+would stay where they began. A block is redrawn along a tree. Messages sum up the tree what it
+joins, with the weights of everything outside the block. Values are drawn down the tree, each from
+its messages and all tables that it shares with values drawn before. The density of this proposal
+is known, so it is accepted with the ratio of model to proposal (Metropolis-Hastings).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
 from adaptive_qs.generate.tree import mutual_information
-from adaptive_qs.generate.zeros import Pairs, Zero, Zeros, allowed_cells
+from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-MOST_PATTERNS = 20_000
-"""Patterns of a component that are looked at; one of more is taken for a block unseen."""
+MOST_PATTERNS = 2**14
+"""Maximum number of patterns of a component. A component with more counts as a block unseen."""
+MOST_JOINED = 2**18
+"""Maximum number of patterns while they are listed, before zeros remove some."""
+MOST_SHARES = 2**20
+"""Maximum number of cells from which a hope is computed, for all values of a root together."""
+TIED = 1e3
+"""Mutual information (nats) above any other: a tree first joins pairs that a zero ties."""
+SMOOTHED = 2.0
+"""Rows added to both sides of the ratio that replaces a missing table."""
+PARTS = 8
+"""A move redraws the blocks of one row in this many: that costs as much as two sweeps of a row."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """Attributes that zeros tie together.
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Attributes that zeros tie together, directly or through each other.
 
     Attributes:
         clique: the attributes.
-        classes: by attribute, the class of each of its values: two are in one class where the zeros
-            allow the same beside them.
-        patterns: allowed combinations of classes, one column for each attribute; None where there
+        classes: by attribute, the class of each value. The zeros allow the same values of other
+            attributes for all values of a class.
+        patterns: the allowed combinations of classes, shape (patterns, attributes); None if there
             are too many.
-        modes: for each pattern, a number that those have in common that redraws of single values,
-            and of the pairs of :class:`~adaptive_qs.generate.zeros.Pairs`, lead to from it.
+        modes: for each pattern the number of its mode. Moves of single attributes lead from a
+            pattern to all patterns of its mode and to no other.
+        is_block: whether moves of single attributes and of pairs do not connect all patterns.
     """
 
     clique: Clique
     classes: tuple[Integers, ...]
     patterns: Integers | None
-    modes: Integers | None
+    modes: Integers
+    is_block: bool
 
     def sides(self, axis: int) -> Integers:
-        """What each value of an attribute tells of the mode: values with the same number occur in
-        the same modes."""
+        """Number the values of an attribute by the set of modes in which they occur."""
         classes = self.classes[axis]
-        if self.patterns is None or self.modes is None:
+        if self.patterns is None:
             return np.zeros(len(classes), dtype=np.int64)
         occurs = np.zeros((classes.max() + 1, self.modes.max() + 1), dtype=np.bool_)
         occurs[self.patterns[:, axis], self.modes] = True
         return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
 
     def repeats(self) -> list[int]:
-        """For each attribute, how many of the block tell all that it tells of the mode."""
+        """Count, for each attribute, the attributes of the component that determine its side."""
         if self.patterns is None:
             return [1] * len(self.clique)
-        told = [self.sides(axis) for axis in range(len(self.clique))]
-        each = np.column_stack(
-            [
-                side[np.unique(c, return_index=True)[1]][self.patterns[:, axis]]
-                for axis, (side, c) in enumerate(zip(told, self.classes))
-            ]
-        )
-        found = []
-        for axis in range(len(self.clique)):
-            tells = 0
-            for other in range(len(self.clique)):
-                both = np.unique(each[:, [other, axis]], axis=0)
-                tells += len(both) == len(np.unique(both[:, 0]))
-            found.append(tells)
-        return found
+        sides = [self.sides(axis)[_first(c)] for axis, c in enumerate(self.classes)]
+        columns = [side[codes] for side, codes in zip(sides, self.patterns.T)]
+        return [sum(_determines(other, own) for other in columns) for own in columns]
 
 
-def blocks_of(zeros: Zeros, domain: Domain) -> list[Block]:
-    """The components of attributes under zeros in which redraws of single values and pairs do not
-    reach every pattern from every other."""
+def _first(classes: Integers) -> NDArray[np.intp]:
+    """Return one value of each class."""
+    return np.unique(classes, return_index=True)[1]
+
+
+def _determines(left: Integers, right: Integers) -> bool:
+    pairs = np.unique(np.column_stack([left, right]), axis=0)
+    return len(pairs) == len(np.unique(pairs[:, 0]))
+
+
+def find_components(zeros: Zeros) -> list[Component]:
+    """Find the sets of two or more attributes that zeros tie together, and their patterns."""
     graph = nx.Graph()
     for zero in zeros:
         nx.add_path(graph, zero.clique)
-    found = []
-    for component in sorted(map(sorted, nx.connected_components(graph))):
-        if len(component) > 2:
-            held = [zero for zero in zeros if set(zero.clique) <= set(component)]
-            block = _block(tuple(component), held)
-            if block.modes is None or block.modes.any():
-                found.append(block)
-    return found
+    cliques = sorted(tuple(sorted(part)) for part in nx.connected_components(graph))
+    return [
+        _describe(clique, [zero for zero in zeros if zero.clique[0] in clique])
+        for clique in cliques
+        if len(clique) > 1
+    ]
 
 
-def _block(component: Clique, zeros: Zeros) -> Block:
-    """The patterns of a component, and which of them single values and pairs lead to."""
+def _describe(component: Clique, zeros: Zeros) -> Component:
+    """List the patterns of a component and number their modes."""
     classes = {}
     for i in component:
         seen = [np.moveaxis(z.allowed, z.clique.index(i), 0) for z in zeros if i in z.clique]
         flat = np.hstack([s.reshape(len(s), -1) for s in seen])
         classes[i] = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
-    first = {i: np.unique(c, return_index=True)[1] for i, c in classes.items()}
+    first = {i: _first(c) for i, c in classes.items()}
     small = [Zero(z.clique, z.allowed[np.ix_(*(first[i] for i in z.clique))]) for z in zeros]
+    patterns = _list_patterns({i: len(f) for i, f in first.items()}, small)
+    if patterns is None:
+        none = np.zeros(0, dtype=np.int64)
+        return Component(component, tuple(classes.values()), None, none, len(component) > 2)
+    singly: list[set[int]] = [{i} for i in component]
+    pairs = Pairs.of(zeros)
+    paired = [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
+    modes = _number_modes(patterns, component, singly)
+    is_block = bool(_number_modes(patterns, component, [*singly, *paired]).any())
+    return Component(component, tuple(classes.values()), patterns, modes, is_block)
+
+
+def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
+    """List the combinations of classes that all zeros allow; None if there are too many or none.
+
+    Attributes are joined one by one. Next comes the attribute that most zeros tie to those before.
+    """
     order: list[int] = []
     patterns = np.zeros((1, 0), dtype=np.int64)
-    unseen = Block(component, tuple(classes.values()), None, None)
-    while len(order) < len(component):  # next, what most zeros tie to those before
-        left = [i for i in component if i not in order]
-        i = max(left, key=lambda j: sum(j in z.clique and not {*order}.isdisjoint(z.clique)
-                                        for z in small))  # fmt: skip
-        size = len(first[i])
-        if len(patterns) * size > 50 * MOST_PATTERNS:
-            return unseen
-        patterns = np.column_stack(
-            [np.repeat(patterns, size, axis=0), np.tile(np.arange(size), len(patterns))]
-        )
+    while left := [i for i in sizes if i not in order]:
+        ties = {i: sum(i in z.clique and not {*order}.isdisjoint(z.clique) for z in zeros)
+                for i in left}  # fmt: skip
+        i = max(left, key=lambda j: ties[j])
+        if len(patterns) * sizes[i] > MOST_JOINED:
+            return None
+        codes = np.tile(np.arange(sizes[i]), len(patterns))
+        patterns = np.column_stack([np.repeat(patterns, sizes[i], axis=0), codes])
         order.append(i)
-        for zero in small:
+        for zero in zeros:
             if i in zero.clique:
-                beyond = tuple(a for a, j in enumerate(zero.clique) if j not in order)
+                beyond = tuple(axis for axis, j in enumerate(zero.clique) if j not in order)
                 inside = [order.index(j) for j in zero.clique if j in order]
                 patterns = patterns[zero.allowed.any(axis=beyond)[tuple(patterns[:, inside].T)]]
         if not 0 < len(patterns) <= MOST_PATTERNS:
-            return unseen
-    patterns = patterns[:, [order.index(i) for i in component]]
-    pairs = Pairs.of(zeros)
-    moved = [{i} for i in component]
-    moved += [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
-    links = nx.Graph()
-    links.add_nodes_from(range(len(patterns)))
+            return None
+    return patterns[:, [order.index(i) for i in sizes]]
+
+
+def _number_modes(
+    patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
+) -> Integers:
+    """Number the sets of patterns that moves of these sets of attributes connect."""
+    links = []
     for change in moved:
         kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
         _, one, group = np.unique(kept, axis=0, return_index=True, return_inverse=True)
-        links.add_edges_from(zip(range(len(patterns)), one[group.ravel()].tolist()))
-    modes = np.zeros(len(patterns), dtype=np.int64)
-    for number, members in enumerate(nx.connected_components(links)):
-        modes[list(members)] = number
-    return Block(component, tuple(classes.values()), patterns, modes)
+        links.append(one[group.ravel()])
+    number = len(patterns)
+    starts, ends = np.tile(np.arange(number), len(links)), np.concatenate(links)
+    graph = coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
-class Sharing:
-    """Steps of weights, of which attributes of a block share those that they all would take.
+class SharedSteps:
+    """Logarithmic steps of weights, each attribute of a component taking its share.
 
-    Whether a row is on one side of a block or another, several of its attributes tell, and the
-    weights of each, and of each with any other attribute, would move by the whole difference: all
-    together by so many times what is missing. So each takes its part.
+    Several attributes of a component determine the side of a row. The weights of each of them, and
+    of each with any other attribute, would all move by the whole difference, and the sum would
+    overshoot. So the part of a step that is equal for all values of one side is divided by the
+    number of attributes that determine the side.
 
     Args:
-        domain: the attributes.
-        blocks: see :func:`blocks_of`.
+        components: see :func:`find_components`.
     """
 
-    def __init__(self, domain: Domain, blocks: Sequence[Block]) -> None:
-        self._sides: dict[int, tuple[Array, float]] = {}
-        for block in blocks:
-            for axis, (i, repeats) in enumerate(zip(block.clique, block.repeats())):
-                sides = block.sides(axis)
+    def __init__(self, components: Sequence[Component]) -> None:
+        self._sides: dict[int, tuple[Integers, Array, float]] = {}
+        for component in components:
+            for axis, (i, repeats) in enumerate(zip(component.clique, component.repeats())):
+                sides = component.sides(axis)
                 if repeats > 1 and sides.any():
-                    of = np.equal.outer(sides, np.arange(sides.max() + 1)).astype(np.float64)
-                    self._sides[i] = of, 1 - 1 / repeats
+                    belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
+                    self._sides[i] = sides, belongs, 1 - 1 / repeats
 
-    def ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
-        """What is wanted over what is counted; what several tell in common, only in part."""
-        ratio = wanted / counted
-        held = [axis for axis, i in enumerate(clique) if i in self._sides]
-        if not held:
-            return ratio
-        logs = np.log(ratio)
-        for degree in range(1, len(held) + 1):
-            for axes in combinations(held, degree):
-                sums, part = [wanted, counted], -1.0
+    def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
+        """Return log(wanted / counted), of which shared parts count only in part."""
+        logs: Array = np.log(wanted / counted)
+        shared = [axis for axis, i in enumerate(clique) if i in self._sides]
+        for degree in range(1, len(shared) + 1):
+            for axes in combinations(shared, degree):
+                sums, part = np.stack([wanted, counted]), -1.0
                 for axis in axes:
-                    of, shared = self._sides[clique[axis]]
-                    part *= -shared
-                    sums = [
-                        np.moveaxis(np.moveaxis(total, axis, -1) @ of @ of.T, -1, axis)
-                        for total in sums
-                    ]
-                logs -= part * np.log(sums[0] / sums[1])
-        return np.exp(logs)
+                    _, belongs, removed = self._sides[clique[axis]]
+                    sums = np.moveaxis(np.tensordot(belongs, sums, (1, axis + 1)), 0, axis + 1)
+                    part *= -removed
+                change = part * np.log(sums[0] / sums[1])
+                for axis in axes:
+                    change = change.take(self._sides[clique[axis]][0], axis)
+                logs -= change
+        return logs
 
 
 class Loop(NamedTuple):
@@ -184,34 +213,53 @@ class Loop(NamedTuple):
 
     Attributes:
         cells: where the table lies among the weights.
-        root: where the values of the root begin in the buffers, and what each tells: (n_root,).
-        shares: for each that it tells, what part of its rows lie in each cell.
+        root: where the values of the root lie in the buffers.
+        classes: the class of each value of the root.
+        shares: for each class, the shares of its rows in the cells: shape (classes, cells).
     """
 
     cells: slice
     root: slice
-    of: Integers
+    classes: Integers
     shares: Array
 
 
-class Blocks(NamedTuple):
-    """Blocks as compiled kernels walk them: the nodes of a tree over each, parents first.
+@dataclass
+class _Node:
+    """An attribute in the tree of its block.
 
     Attributes:
-        start: (blocks + 1,) first node of each block.
-        attribute, parent: (nodes,) the attribute, and the node it hangs on; -1 for a root.
-        place: (nodes,) where its values begin in the buffers.
-        outside, late, tree: entries of the adjacency, and where those of each node begin: tables
-            with no other attribute of the block; with others, all of them drawn before; and with
-            its parent alone of the block.
-        outside_start, late_start, tree_start: (nodes + 1,).
+        attribute, parent: the attribute, and the number of the node above; -1 for a root.
+        place: where its values begin in the buffers.
+        allowed: the values beside each value of the parent: shape (parent size or 1, size).
+        hint: joint/product of both, in place of a table that is missing; ones otherwise.
+        outside, late: entries of the adjacency: tables with no other attribute of the block, and
+            tables with others that are all drawn before.
+        tree: tables with its parent alone of the block, each with the stride of the parent.
+    """
+
+    attribute: int
+    parent: int
+    place: int
+    allowed: Mask
+    hint: Array
+    outside: list[int] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    tree: list[tuple[int, int]] = field(default_factory=list)
+
+
+class BlockTrees(NamedTuple):
+    """The trees of all blocks as compiled kernels walk them, parents first.
+
+    Attributes:
+        start: (blocks + 1,) the first node of each block.
+        attribute, parent, place: (nodes,) as of a node.
+        outside, late, tree: entries of the adjacency of all nodes.
+        outside_start, late_start, tree_start: (nodes + 1,) where those of each node begin.
         stride: of the parent in each entry of ``tree``.
-        hint: of nodes without such a table, what joins them to their parent, parent first.
-        hint_start: (nodes,) where it begins, or -1.
-        listed: (nodes,) where the lists of values of a node begin that a zero allows beside each
-            value of its parent, if these are few; or -1.
-        list_start, values: where each list begins, and all lists.
-        hoped: length of the buffers.
+        lists: (nodes,) the first list of each node, one for each value of its parent.
+        list_start, values, hint: where each list begins, its values, and the hint of each.
+        length: of the buffers.
     """
 
     start: Integers
@@ -225,405 +273,363 @@ class Blocks(NamedTuple):
     tree: Integers
     tree_start: Integers
     stride: Integers
-    hint: Array
-    hint_start: Integers
-    listed: Integers
+    lists: Integers
     list_start: Integers
     values: Integers
-    hoped: int
+    hint: Array
+    length: int
 
 
-TIED = 1e3
-"""Mutual information (nats) above any: pairs that a zero ties come first in a tree."""
-REDRAWN = 0.5
-"""Part of the rows whose blocks are redrawn in each move: it costs more than a sweep."""
-DENSE = 0.25
-"""Part of the cells of a pair from which all are looked at, rather than those allowed."""
+def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
+    """Write nodes one after the other into arrays."""
+
+    def integers(parts: Sequence[Any]) -> Integers:
+        return np.array(parts, dtype=np.int64)
+
+    def ends(parts: Sequence[Sequence[Any]]) -> Integers:
+        return np.cumsum([0, *map(len, parts)])
+
+    outside, late, tree = (
+        [getattr(n, name) for n in nodes] for name in ("outside", "late", "tree")
+    )
+    return BlockTrees(
+        start=integers(start),
+        attribute=integers([node.attribute for node in nodes]),
+        parent=integers([node.parent for node in nodes]),
+        place=integers([node.place for node in nodes]),
+        outside=integers([e for entries in outside for e in entries]),
+        outside_start=ends(outside),
+        late=integers([e for entries in late for e in entries]),
+        late_start=ends(late),
+        tree=integers([e for entries in tree for e, _ in entries]),
+        tree_start=ends(tree),
+        stride=integers([stride for entries in tree for _, stride in entries]),
+        lists=ends([node.allowed for node in nodes])[:-1],
+        list_start=np.cumsum([0, *(n for node in nodes for n in node.allowed.sum(axis=1))]),
+        values=np.concatenate([np.nonzero(node.allowed)[1] for node in nodes]),
+        hint=np.concatenate([node.hint[node.allowed] for node in nodes]),
+        length=sum(node.allowed.shape[1] for node in nodes),
+    )
 
 
-def plan_blocks(
-    model: LogLinearModel,
-    blocks: Sequence[Block],
-    joints: Mapping[Clique, tuple[Target, Array]],
-    zeros: Zeros,
-) -> tuple[Blocks, list[Loop]]:
-    """The strongest tree of each block, and the tables around its nodes.
+class _Planner:
+    """Builds the trees of blocks.
 
     Args:
         model: the tables.
-        blocks: see :func:`blocks_of`; attributes too wide to be swept stay as they are.
-        joints: counts of pairs, as of :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: what ties the attributes.
+        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
+        zeros: structural zeros.
     """
-    domain, wide = model.domain, {*model.wide.tolist()}
-    first, offset, other, strides, _, _, _ = model.adjacency
-    starts, attribute, parent, place, length = [0], [], [], [], 0
-    outside, late, tree, stride, hint = [], [], [], [], [np.zeros(0)]
-    outside_start, late_start, tree_start, hint_start, listed = [0], [0], [0], [], []
-    lists, values = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    loops: list[Loop] = []
-    for block in blocks:
-        members = {i for i in block.clique if i not in wide}
-        if not members:
-            continue
+
+    def __init__(
+        self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
+    ) -> None:
+        self._model = model
+        self._joints = joints
+        self._zeros = zeros
+        self.start, self.nodes, self.loops = [0], list[_Node](), list[Loop]()
+
+    def add(self, block: Component) -> None:
+        """Add the tree of a block; attributes too wide to be swept stay as they are."""
+        members = {*block.clique}.difference(self._model.wide.tolist())
+        forest = self._span(members)
+        for component in nx.connected_components(forest):
+            root = max(sorted(component), key=self._count_ties)
+            parents = dict(nx.dfs_predecessors(forest, root))
+            top = sum(node.allowed.shape[1] for node in self.nodes)
+            for i in nx.dfs_preorder_nodes(forest, root):
+                self._add_node(i, parents.get(i), members)
+                self._add_loops(block, root, top)
+        self.start.append(len(self.nodes))
+
+    def _span(self, members: set[int]) -> nx.Graph:
+        """Return the strongest forest of some attributes: tied pairs, then mutual information."""
         graph = nx.Graph()
         graph.add_nodes_from(sorted(members))
-        for a, b in joints:
-            if a in members and b in members:
-                tied = allowed_cells(zeros, domain, (a, b)) is not None
-                strength = mutual_information(joints[a, b][1])
-                graph.add_edge(a, b, weight=strength + TIED * tied)
-        forest = nx.maximum_spanning_tree(graph)
-        ties = {i: len({j for z in zeros if i in z.clique for j in z.clique}) for i in members}
-        position: dict[int, int] = {}
-        for component in nx.connected_components(forest):
-            root, top = max(sorted(component), key=lambda i: ties[i]), length
-            parents = dict(nx.dfs_predecessors(forest, root))
-            for i in nx.dfs_preorder_nodes(forest, root):
-                above = parents.get(i)
-                own: list[tuple[int, int]] = []
-                for e in range(first[i], first[i + 1]):
-                    step = {int(j): int(s) for j, s in zip(other[e], strides[e]) if s > 0}
-                    joined = step.keys() & members
-                    if not joined:
-                        outside.append(e)
-                    elif joined <= position.keys():
-                        late.append(e)
-                        if joined == {above}:
-                            own.append((e, step[above]))
-                        elif len(step) == 1:
-                            (j,) = step
-                            pair = (min(i, j), max(i, j))
-                            table = joints[pair][1].T if i < j else joints[pair][1]
-                            loops += _loop(block, root, j, i, table, int(offset[e]), top)
-                tree += [e for e, _ in own]
-                stride += [s for _, s in own]
-                outside_start.append(len(outside))
-                late_start.append(len(late))
-                tree_start.append(len(tree))
-                position[i] = len(attribute)
-                attribute.append(i)
-                parent.append(-1 if above is None else position[above])
-                place.append(length)
-                length += domain.sizes[i]
-                hint_start.append(-1)
-                listed.append(-1)
-                if above is None:
-                    continue
-                pair = (min(above, i), max(above, i))
-                allowed = allowed_cells(zeros, domain, pair)
-                shown = None if allowed is None else (allowed if above < i else allowed.T)
-                if not own:
-                    joint = joints[pair][1] if above < i else joints[pair][1].T
-                    even = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / joint.sum()
-                    table = (joint + 2.0) / (even + 2.0)
-                    hint_start[-1] = sum(map(np.size, hint))
-                    hint.append(np.ravel(table if shown is None else table * shown))
-                if shown is not None and shown.mean() < DENSE:
-                    listed[-1] = sum(map(len, lists)) - 1
-                    lists.append(shown.sum(axis=1))
-                    values.append(np.nonzero(shown)[1])
-        starts.append(len(attribute))
+        for pair, (_, joint) in self._joints.items():
+            if members.issuperset(pair):
+                tied = allowed_cells(self._zeros, self._model.domain, pair) is not None
+                graph.add_edge(*pair, weight=mutual_information(joint) + TIED * tied)
+        return nx.maximum_spanning_tree(graph)
 
-    def integers(some: Sequence[int]) -> Integers:
-        return np.array(some, dtype=np.int64)
+    def _count_ties(self, i: int) -> int:
+        return len({j for zero in self._zeros if i in zero.clique for j in zero.clique})
 
-    return Blocks(
-        integers(starts), integers(attribute), integers(parent), integers(place),
-        integers(outside), integers(outside_start), integers(late), integers(late_start),
-        integers(tree), integers(tree_start), integers(stride),
-        np.concatenate(hint), integers(hint_start), integers(listed),
-        np.cumsum(np.concatenate(lists)), np.concatenate(values), length,
-    ), loops  # fmt: skip
+    def _joint(self, above: int, i: int) -> Array:
+        """Return the counts of a pair of attributes, those of ``above`` along the first axis."""
+        joint = self._joints[min(above, i), max(above, i)][1]
+        return joint if above < i else joint.T
 
+    def _add_node(self, i: int, above: int | None, members: set[int]) -> None:
+        """Add an attribute below another one, with the tables that contain it."""
+        before = {node.attribute: number for number, node in enumerate(self.nodes)}
+        size, place = self._model.domain.sizes[i], 0
+        if self.nodes:
+            place = self.nodes[-1].place + self.nodes[-1].allowed.shape[1]
+        allowed = np.ones((1, size), dtype=np.bool_)
+        if above is not None:
+            pair = min(above, i), max(above, i)
+            found = allowed_cells(self._zeros, self._model.domain, pair)
+            cells = np.ones(self._model.domain.shape(pair), np.bool_) if found is None else found
+            allowed = cells if above < i else cells.T
+        parent = -1 if above is None else before[above]
+        node = _Node(i, parent, place, allowed, np.ones(allowed.shape))
+        start, _, other, stride, _, _, _ = self._model.adjacency
+        for e in range(start[i], start[i + 1]):
+            steps = {int(j): int(s) for j, s in zip(other[e], stride[e]) if s > 0}
+            joined = steps.keys() & members
+            if not joined:
+                node.outside.append(e)
+            elif joined <= before.keys():
+                node.late.append(e)
+                if above is not None and joined == {above}:
+                    node.tree.append((e, steps[above]))
+        if above is not None and not node.tree:
+            joint = self._joint(above, i)
+            even = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / joint.sum()
+            node.hint = (joint + SMOOTHED) / (even + SMOOTHED)
+        self.nodes.append(node)
 
-def _loop(
-    block: Block, root: int, i: int, t: int, joint: Array, offset: int, top: int
-) -> list[Loop]:
-    """The table of i and t, none the child of the other, as far as the root tells of it."""
-    if block.patterns is None:
-        return []
-    at, first, second = (block.clique.index(j) for j in (root, i, t))
-    of = block.classes[at]
-    shares = np.zeros((of.max() + 1, *joint.shape))
-    for number in range(len(shares)):
-        there = block.patterns[block.patterns[:, at] == number]
-        together = np.zeros((block.classes[first].max() + 1, block.classes[second].max() + 1))
-        together[there[:, first], there[:, second]] = 1.0
-        shares[number] = together[np.ix_(block.classes[first], block.classes[second])]
-        shares[number] *= joint + 1e-6
-        shares[number] /= max(shares[number].sum(), 1e-300)
-    cells = slice(offset, offset + joint.size)
-    return [Loop(cells, slice(top, top + of.size), of, shares.reshape(len(shares), -1))]
-
-
-# A block is redrawn along a tree: messages up the tree sum over what the tree joins, with the
-# weights of everything outside the block; values are drawn down the tree, each from the product of
-# what its messages promise and of all tables shared with attributes drawn before. What the
-# messages left out - tables between attributes that the tree does not join - is made up for by
-# accepting with the ratio of model to proposal (Metropolis-Hastings); where it leaves nothing out,
-# every proposal is taken.
+    def _add_loops(self, block: Component, root: int, top: int) -> None:
+        """Add the pair tables of the last node, except that of its parent, as hopes of the root."""
+        node, (_, offset, other, stride, _, _, _) = self.nodes[-1], self._model.adjacency
+        own = {e for e, _ in node.tree}
+        root_axis = block.clique.index(root)
+        classes = block.classes[root_axis]
+        for e in node.late:
+            others = other[e][stride[e] > 0].tolist()
+            if e in own or len(others) != 1 or block.patterns is None:
+                continue
+            joint = self._joint(others[0], node.attribute)
+            if joint.size * (classes.max() + 1) > MOST_SHARES:
+                continue
+            first, second = (block.clique.index(j) for j in (others[0], node.attribute))
+            together = np.zeros([c.max() + 1 for c in (classes, block.classes[first],
+                                                       block.classes[second])])  # fmt: skip
+            together[tuple(block.patterns[:, [root_axis, first, second]].T)] = 1.0
+            shares = together[:, block.classes[first]][:, :, block.classes[second]]
+            shares = (shares * (joint + 1e-6)).reshape(len(shares), -1)
+            shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+            cells = slice(int(offset[e]), int(offset[e]) + joint.size)
+            self.loops.append(Loop(cells, slice(top, top + classes.size), classes, shares))
 
 
 class BlockMoves:
-    """Redraws of all attributes of a block at once.
+    """Redraws of all attributes of a block together.
+
+    The tables that a tree leaves out can multiply the weight of a whole mode. So each value of the
+    root gets, as a factor of the proposal, the geometric mean of these tables over the cells that
+    go with it: its hope. It depends on weights and targets only, so the moves stay exact.
 
     Args:
-        model: the distribution, whose weights are none in forbidden cells.
-        blocks: see :func:`plan_blocks`.
+        model: the distribution, without weight in forbidden cells.
+        blocks: at least one; see :func:`find_components`.
+        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
+        zeros: structural zeros.
         workers: threads; the result does not depend on it.
     """
 
     def __init__(
-        self, model: LogLinearModel, blocks: Blocks, loops: Sequence[Loop], workers: int
+        self,
+        model: LogLinearModel,
+        blocks: Sequence[Component],
+        joints: Mapping[Clique, tuple[Target, Array]],
+        zeros: Zeros,
+        workers: int,
     ) -> None:
+        planner = _Planner(model, joints, zeros)
+        for block in blocks:
+            planner.add(block)
         self._model = model
-        self.blocks = blocks
-        self._loops = loops
+        self._trees = _flatten(planner.start, planner.nodes)
+        self._loops = planner.loops
         self._workers = workers
 
     def towards(self, model: LogLinearModel) -> BlockMoves:
-        """The same blocks of another model of these attributes."""
+        """Return the same moves for another model of these attributes."""
         found = copy(self)
         found._model = model
         return found
 
-    def __call__(self, rows: Rows, key: int) -> None:
-        """Propose every block of every row, in place; random as a function of ``key``."""
-        factors, adjacency = self._model.factors, self._model.adjacency
-        hopes = self._hopes()
+    def __call__(self, rows: Rows, key: int, parts: int = PARTS) -> None:
+        """Propose every block of one row in ``parts``, in place.
 
-        def part(start: int, stop: int) -> None:
-            _move_blocks(rows, start, stop, self.blocks, hopes, factors, adjacency, np.uint64(key))
+        Which rows these are, and all that is drawn, is a function of ``key``.
+        """
+        factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
+        phase, seed = key % parts, np.uint64(key)
 
-        if self.blocks.attribute.size:
-            over_rows(self._workers, len(rows), part)
+        def move(start: int, stop: int) -> None:
+            _move_blocks(
+                rows, start, stop, parts, phase, self._trees, hopes, factors, adjacency, seed
+            )
+
+        over_rows(self._workers, len(rows), move)
 
     def _hopes(self) -> Array:
-        """For each value of a root, what the tables that its tree leaves out multiply rows by: the
-        geometric mean over the cells that go with it."""
-        hopes = np.zeros(self.blocks.hoped)
+        """Return the hope of each value of each root; 1 for all other values."""
+        hopes = np.zeros(self._trees.length)
         for loop in self._loops:
             weights = self._model.factors.packed[loop.cells].astype(np.float64)
             logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-            hopes[loop.root] += (loop.shares @ logs)[loop.of]
+            hopes[loop.root] += (loop.shares @ logs)[loop.classes]
         return np.exp(np.clip(hopes, -200, 200))
 
 
-_UNCHECKED = 32
-"""Weights that multiply a probability before its size is checked: each is 1e±6."""
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _weigh(weights, size, row, adjacency, packed, entries, begin, end):  # type: ignore[no-untyped-def]
-    """Multiply the weights of values by those of some tables, but for a factor, whose logarithm is
-    returned."""
-    _, offset, other, stride, _, _, _ = adjacency
-    log_factor, n, values = 0.0, begin, np.uint64(size)
-    while n < end:
-        checked = n
-        if n + 4 <= end:
-            e0, e1, e2, e3 = entries[n], entries[n + 1], entries[n + 2], entries[n + 3]
-            c0, c1 = np.uint64(offset[e0]), np.uint64(offset[e1])
-            c2, c3 = np.uint64(offset[e2]), np.uint64(offset[e3])
-            for k in range(other.shape[1]):
-                c0 += np.uint64(row[other[e0, k]]) * np.uint64(stride[e0, k])
-                c1 += np.uint64(row[other[e1, k]]) * np.uint64(stride[e1, k])
-                c2 += np.uint64(row[other[e2, k]]) * np.uint64(stride[e2, k])
-                c3 += np.uint64(row[other[e3, k]]) * np.uint64(stride[e3, k])
-            for v in range(values):
-                weights[v] *= (packed[c0 + v] * packed[c1 + v]) * (packed[c2 + v] * packed[c3 + v])
-            n += 4
-        else:
-            e = entries[n]
-            cell = np.uint64(offset[e])
-            for k in range(other.shape[1]):
-                cell += np.uint64(row[other[e, k]]) * np.uint64(stride[e, k])
-            for v in range(values):
-                weights[v] *= packed[cell + v]
-            n += 1
-        if n == end or (n - begin) // _UNCHECKED > (checked - begin) // _UNCHECKED:
-            largest = 0.0
-            for v in range(values):
-                if weights[v] > largest:
-                    largest = weights[v]
-            if largest > 0.0 and not 1e-50 < largest < 1e50:
-                for v in range(size):
-                    weights[v] /= largest
-                log_factor += np.log(largest)
-    return log_factor
+_ROWS_AT_ONCE = 32
+"""Rows of which all or none are redrawn in a move."""
+_UNCHECKED = 16
+"""Tables that multiply a probability before its size is checked: each changes it by 1e±6."""
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _scale(weights, size):  # type: ignore[no-untyped-def]
-    """Bring the largest weight to one; whether there is any."""
+    """Divide weights by the largest, in place, and return its logarithm; -inf if all are zero."""
     largest = 0.0
     for v in range(size):
         largest = max(largest, weights[v])
-    if largest > 0.0:
-        for v in range(size):
-            weights[v] /= largest
-    return largest > 0.0
+    if not largest > 0.0:
+        return -np.inf
+    for v in range(size):
+        weights[v] /= largest
+    return np.log(largest)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
+    """Return where the weights of a row begin in an entry of the adjacency."""
+    cell = adjacency[1][e]
+    for m in range(adjacency[2].shape[1]):
+        cell += row[adjacency[2][e, m]] * adjacency[3][e, m]
+    return cell
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _move_blocks(rows, begin, end, blocks, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
-    sizes, singles, single_start, _, packed = factors
-    offset, other, stride = adjacency[1], adjacency[2], adjacency[3]
-    attributes = rows.shape[1]
-    row, new = np.empty(attributes, np.int32), np.empty(attributes, np.int32)
-    alone, promised = np.empty(blocks.hoped), np.empty(blocks.hoped)
-    p = np.empty(sizes.max())
-    last = blocks.attribute.size + blocks.start.size
+def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
+    old, new = np.empty(rows.shape[1], np.int32), np.empty(rows.shape[1], np.int32)
+    alone, promised = np.empty(hopes.size), np.empty(hopes.size)
+    p = np.empty(factors[0].max())
     for r in range(begin, end):
-        if uniform(key, r, last) > REDRAWN:
+        if (r // _ROWS_AT_ONCE) % parts != phase:
             continue
-        for i in range(attributes):
-            row[i] = new[i] = rows[r, i]
-        for b in range(blocks.start.size - 1):
-            lo, hi = blocks.start[b], blocks.start[b + 1]
-            dead = False
-            for v in range(
-                blocks.place[hi - 1] - blocks.place[lo] + sizes[blocks.attribute[hi - 1]]
-            ):
-                promised[blocks.place[lo] + v] = hopes[blocks.place[lo] + v]
-            for k in range(hi - 1, lo - 1, -1):  # up the tree
-                i, at, parent = blocks.attribute[k], blocks.place[k], blocks.parent[k]
-                size = sizes[i]
-                g = alone[at : at + size]
-                for v in range(size):
-                    g[v] = singles[single_start[i] + v]
-                _weigh(
-                    g,
-                    size,
-                    row,
-                    adjacency,
-                    packed,
-                    blocks.outside,
-                    blocks.outside_start[k],
-                    blocks.outside_start[k + 1],
-                )
-                for v in range(size):
-                    g[v] *= promised[at + v]
-                if not _scale(g, size):
-                    dead = True
-                    break
-                if parent < 0:
-                    continue
-                above, up = sizes[blocks.attribute[parent]], blocks.place[parent]
-                message = p[:above]
-                hint, listed = blocks.hint_start[k], blocks.listed[k]
-                t0, t1 = blocks.tree_start[k], blocks.tree_start[k + 1]
-                if hint >= 0:
-                    for u in range(above):
-                        total = 0.0
-                        for v in range(size):
-                            total += g[v] * blocks.hint[hint + u * size + v]
-                        message[u] = total
-                elif t1 - t0 == 1:
-                    e = blocks.tree[t0]
-                    cell, step = offset[e], blocks.stride[t0]
-                    for m in range(other.shape[1]):
-                        cell += row[other[e, m]] * stride[e, m]
-                    cell -= row[blocks.attribute[parent]] * step
-                    for u in range(above):
-                        total = 0.0
-                        c = np.uint64(cell + u * step)
-                        if listed >= 0:
-                            for q in range(
-                                blocks.list_start[listed + u], blocks.list_start[listed + u + 1]
-                            ):
-                                v = blocks.values[q]
-                                total += g[v] * packed[c + np.uint64(v)]
-                        else:
-                            for w in range(np.uint64(size)):
-                                total += g[w] * packed[c + w]
-                        message[u] = total
-                else:
-                    for u in range(above):
-                        total = 0.0
-                        for v in range(size):
-                            weight = g[v]
-                            for t in range(t0, t1):
-                                e = blocks.tree[t]
-                                cell = offset[e] + v
-                                for m in range(other.shape[1]):
-                                    cell += row[other[e, m]] * stride[e, m]
-                                cell += (u - row[blocks.attribute[parent]]) * blocks.stride[t]
-                                weight *= packed[cell]
-                            total += weight
-                        message[u] = total
-                if not _scale(message, above):
-                    dead = True
-                    break
-                for u in range(above):
-                    promised[up + u] *= message[u]
-            if dead:
+        for i in range(rows.shape[1]):
+            old[i] = new[i] = rows[r, i]
+        for b in range(trees.start.size - 1):
+            lo, hi = trees.start[b], trees.start[b + 1]
+            promised[:] = hopes
+            if not _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p):
                 continue
-            log_ratio = 0.0
-            for old in range(2):  # down the tree: what is drawn, then what is there
-                state = row if old else new
-                if old:
-                    same = True
-                    for k in range(lo, hi):
-                        i = blocks.attribute[k]
-                        same = same and row[i] == new[i]
-                    if same:
-                        break
-                for k in range(lo, hi):
-                    i, at, parent = blocks.attribute[k], blocks.place[k], blocks.parent[k]
-                    size, hint = sizes[i], blocks.hint_start[k]
-                    if hint >= 0:
-                        hint += state[blocks.attribute[parent]] * size
-                    l0, l1, log_sum = blocks.late_start[k], blocks.late_start[k + 1], 0.0
-                    few = blocks.listed[k] >= 0 and hint < 0 and l1 - l0 <= _UNCHECKED
-                    first, number = 0, size
-                    if few:  # only these values go with that of the parent
-                        at_list = blocks.listed[k] + state[blocks.attribute[parent]]
-                        first = blocks.list_start[at_list]
-                        number = blocks.list_start[at_list + 1] - first
-                        for q in range(number):
-                            p[q] = alone[at + blocks.values[first + q]]
-                        for n in range(l0, l1):
-                            e = blocks.late[n]
-                            cell = offset[e]
-                            for m in range(other.shape[1]):
-                                cell += state[other[e, m]] * stride[e, m]
-                            for q in range(number):
-                                p[q] *= packed[cell + blocks.values[first + q]]
-                    else:
-                        for v in range(size):
-                            p[v] = alone[at + v]
-                        log_sum = _weigh(p, size, state, adjacency, packed, blocks.late, l0, l1)
-                        if hint >= 0:
-                            for v in range(size):
-                                p[v] *= blocks.hint[hint + v]
-                    total = 0.0
-                    for v in range(number):
-                        total += p[v]
-                    if not total > 0.0:
-                        dead = True
-                        break
-                    if not old:
-                        left = uniform(key, r, k + b) * total
-                        choice = -1
-                        for v in range(number):
-                            if p[v] > 0.0:
-                                choice = v
-                                left -= p[v]
-                                if left < 0.0:
-                                    break
-                        new[i] = blocks.values[first + choice] if few else choice
-                    log_sum += np.log(total) - np.log(max(promised[at + state[i]], 1e-300))
-                    if hint >= 0:
-                        log_sum -= np.log(blocks.hint[hint + state[i]])
-                    log_ratio += -log_sum if old else log_sum
-                if dead:
-                    break
-            taken = not dead and np.log(max(uniform(key, r, hi + b), 1e-300)) < log_ratio
+            ratio = _walk_tree(
+                new, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, True, key
+            )
+            same = True
             for k in range(lo, hi):
-                i = blocks.attribute[k]
+                i = trees.attribute[k]
+                same = same and old[i] == new[i]
+            if same:
+                continue
+            if ratio > -np.inf:
+                ratio -= _walk_tree(
+                    old, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, False, key
+                )
+            taken = np.log(max(uniform(key, r, hi + b), 1e-300)) < ratio < np.inf
+            for k in range(lo, hi):
+                i = trees.attribute[k]
                 if taken:
-                    row[i] = rows[r, i] = new[i]
+                    old[i] = rows[r, i] = new[i]
                 else:
-                    new[i] = row[i]
+                    new[i] = old[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+def _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p):  # type: ignore[no-untyped-def]
+    """Write the weights of each value given the attributes outside, times the messages from below.
+
+    ``promised`` starts with the hopes and ends with the products of the messages. Return whether
+    any state of the block has weight.
+    """
+    sizes, singles, single_start, _, packed = factors
+    cells, row = np.empty(adjacency[1].size, np.int64), rows[r]
+    for k in range(hi - 1, lo - 1, -1):
+        i, at, parent = trees.attribute[k], trees.place[k], trees.parent[k]
+        size = sizes[i]
+        g = alone[at : at + size]
+        for v in range(size):
+            g[v] = singles[single_start[i] + v]
+        outside = trees.outside[trees.outside_start[k] : trees.outside_start[k + 1]]
+        weigh(g, size, rows, r, adjacency, packed, outside, outside.size)
+        for v in range(size):
+            g[v] *= promised[at + v]
+        if _scale(g, size) == -np.inf:
+            return False
+        if parent < 0:
+            continue
+        first, last = trees.tree_start[k], trees.tree_start[k + 1]
+        for t in range(first, last):
+            above = row[trees.attribute[parent]]
+            cells[t - first] = _cell(row, trees.tree[t], adjacency) - above * trees.stride[t]
+        number, up = sizes[trees.attribute[parent]], trees.place[parent]
+        for u in range(number):
+            total = 0.0
+            for q in range(
+                trees.list_start[trees.lists[k] + u], trees.list_start[trees.lists[k] + u + 1]
+            ):
+                v = trees.values[q]
+                weight = g[v] * trees.hint[q]
+                for t in range(last - first):
+                    weight *= packed[cells[t] + v]
+                total += weight
+            p[u] = total
+            for t in range(last - first):
+                cells[t] += trees.stride[first + t]
+        if _scale(p, number) == -np.inf:
+            return False
+        for u in range(number):
+            promised[up + u] *= p[u]
+    return True
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
+def _walk_tree(state, r, b, lo, hi, trees, adjacency, packed, alone, promised, p, draw, key):  # type: ignore[no-untyped-def]
+    """Return log(model / proposal) of a state, up to a constant; -inf if it has no weight.
+
+    With ``draw``, first draw the values of the block from the proposal, in place.
+    """
+    log_ratio = 0.0
+    for k in range(lo, hi):
+        i, at, index = trees.attribute[k], trees.place[k], trees.lists[k]
+        if trees.parent[k] >= 0:
+            index += state[trees.attribute[trees.parent[k]]]
+        first, last = trees.list_start[index], trees.list_start[index + 1]
+        number = last - first
+        for q in range(number):
+            p[q] = alone[at + trees.values[first + q]] * trees.hint[first + q]
+        l0, l1 = trees.late_start[k], trees.late_start[k + 1]
+        for n in range(l0, l1):
+            cell = _cell(state, trees.late[n], adjacency)
+            for q in range(number):
+                p[q] *= packed[cell + trees.values[first + q]]
+            if (n - l0) % _UNCHECKED == _UNCHECKED - 1:
+                log_ratio += _scale(p, number)
+        total = 0.0
+        for q in range(number):
+            total += p[q]
+        if not total > 0.0:
+            return -np.inf
+        chosen = -1
+        if draw:
+            left = uniform(key, r, k + b) * total
+            for q in range(number):
+                if p[q] > 0.0:
+                    chosen = q
+                    left -= p[q]
+                    if left < 0.0:
+                        break
+            state[i] = trees.values[first + chosen]
+        else:
+            for q in range(number):
+                if trees.values[first + q] == state[i]:
+                    chosen = q
+        log_ratio += np.log(total) - np.log(trees.hint[first + chosen])
+        log_ratio -= np.log(max(promised[at + state[i]], 1e-300))
+    return log_ratio

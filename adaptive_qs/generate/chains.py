@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.generate.blocks import BlockMoves, Sharing
+from adaptive_qs.generate.blocks import PARTS, BlockMoves, SharedSteps
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -49,10 +49,7 @@ class Chains:
         coarse: the way from their states to rows of codes.
         pairs: of attributes that have to change together.
         blocks: of more of them.
-        sharing: how their weights are moved.
-
-    Attributes:
-        ruled: whether zeros limit what moves can do.
+        shared: the steps by which weights of blocks move.
     """
 
     def __init__(
@@ -64,24 +61,28 @@ class Chains:
         coarse: CoarseDomain,
         pairs: PairMoves | None = None,
         blocks: BlockMoves | None = None,
-        sharing: Sharing | None = None,
+        shared: SharedSteps | None = None,
     ) -> None:
         self.model = model
         self.proposals = proposals
-        self._pairs, self.blocks, self.sharing = pairs, blocks, sharing
+        self.shared = shared
+        self._pairs = pairs
+        self._blocks = blocks
         self._moves: list[Callable[[Rows, int], None]] = [
             proposals, proposals.replace_wide, model.sweep,
         ]  # fmt: skip
-        self._moves += [change for change in (pairs, blocks) if change is not None]
-        self.ruled = pairs is not None or blocks is not None
+        if pairs is not None:
+            self._moves.append(pairs)
         self.rows = rows
         self.rng = rng
         self._coarse = coarse
 
-    def move(self) -> None:
-        """Move every row, in place."""
+    def move(self, thorough: bool = False) -> None:
+        """Move every row, in place; redraw the blocks of every row only if ``thorough``."""
         for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
+        if self._blocks is not None:
+            self._blocks(self.rows, int(self.rng.integers(2**63)), 1 if thorough else PARTS)
 
     def advance(self, times: int = 1) -> Rows:
         """So many next states as rows of codes, one below the other, in an array of their own."""
@@ -109,7 +110,7 @@ class Chains:
         order = self.rng.permutation(len(self.rows))
         chains = self._with(self.model, self.rows[np.resize(order, num_rows)])
         for _ in range(MOVES_APART):
-            chains.move()
+            chains.move(thorough=True)
         return chains
 
     def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
@@ -135,7 +136,7 @@ class Chains:
                 break
             taken[attribute] = chance
             chains = self._with(self.model.within(taken), rows)
-            chains.move()
+            chains.move(thorough=True)
         return chains, share
 
     def with_rows(self, rows: Rows) -> Chains:
@@ -145,9 +146,9 @@ class Chains:
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
         """Chains of another model of these attributes, and other rows."""
         pairs = self._pairs and self._pairs.towards(model)
-        blocks = self.blocks and self.blocks.towards(model)
+        blocks = self._blocks and self._blocks.towards(model)
         proposals = self.proposals.towards(model)
-        return Chains(model, proposals, rows, self.rng, self._coarse, pairs, blocks, self.sharing)
+        return Chains(model, proposals, rows, self.rng, self._coarse, pairs, blocks, self.shared)
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -201,9 +202,18 @@ SHORTEST = 0.75
 """Part of a step of the settings that is always taken, so that a fit ends."""
 
 
-FOLLOWED, REMEMBERED = 0.02, 4.0
-"""Part of the rows of a value that leave it in one move where its weights take whole steps, and the
-moves over which it is averaged."""
+def ratio_of_step(
+    clique: Clique,
+    wanted: NDArray[np.float64],
+    counted: NDArray[np.float64],
+    exponent: float,
+    shared: SharedSteps | None,
+) -> NDArray[np.float64]:
+    """Return by what the weights of a clique are multiplied: (wanted / counted) ** exponent, or the
+    part of it that attributes of a block leave to each other."""
+    if shared is None:
+        return (wanted / counted) ** exponent
+    return np.exp(exponent * shared.log_ratio(clique, wanted, counted))
 
 
 class Follower:
@@ -214,6 +224,7 @@ class Follower:
         targets: marginals to match.
         settings: see there.
         workers: threads; the result does not depend on it.
+        shared: how steps of weights are divided among the attributes of a block.
 
     Attributes:
         pace: length of the next step, as a part of that in the settings.
@@ -225,11 +236,10 @@ class Follower:
         targets: Sequence[Target],
         settings: FitSettings,
         workers: int,
-        sharing: Sharing | None = None,
+        shared: SharedSteps | None = None,
     ) -> None:
         self.pace = 1.0
-        self._leaving: dict[int, NDArray[np.float64]] = {}
-        self._sharing = sharing
+        self._shared = shared
         self._model = model
         self._settings = settings
         self._workers = workers
@@ -239,27 +249,6 @@ class Follower:
         self._misfits = {
             target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
         }
-
-    def watch(self, before: Rows, after: Rows) -> None:
-        """Note how fast rows leave each value, of a move at the weights of the last step."""
-        for i, size in enumerate(self._model.domain.sizes):
-            held, stayed = np.zeros((2, size), dtype=np.int64)
-            _count_stayed(before[:, i], after[:, i], held, stayed)
-            rate = 1 - stayed / (held + 1)
-            known = self._leaving.get(i)
-            self._leaving[i] = rate if known is None else known + (rate - known) / REMEMBERED
-
-    def _followed(self, columns: Clique, clique: Clique) -> Array | None:
-        """For each cell, the part of a step that rows can follow; None where they can."""
-        if columns != clique or not self._leaving:
-            return None
-        parts = [np.minimum(self._leaving[i] / FOLLOWED, 1.0).astype(np.float32) for i in columns]
-        if all((part == 1.0).all() for part in parts):
-            return None
-        found = parts[0]
-        for part in parts[1:]:
-            found = np.minimum(found[..., None], part)
-        return found
 
     def step(self, rows: Rows, exponent: float, share: float) -> None:
         """Move all weights, and shorten the next step if this one goes back on the last.
@@ -285,11 +274,9 @@ class Follower:
                 damping = settings.damping_rows + settings.damping_noise * target.noise_std
                 counts = domain.summed(codes, columns, target.clique)
                 wanted, counted = share * (target.counts + damping), counts + share * damping
-                ratio = wanted / counted
-                if self._sharing is not None:
-                    ratio = self._sharing.ratio(target.clique, wanted, counted)
-                followed = self._followed(columns, target.clique)
-                ratios[target.clique] = ratio ** (eta if followed is None else eta * followed)
+                ratios[target.clique] = ratio_of_step(
+                    target.clique, wanted, counted, eta, self._shared
+                )
                 last, misfit = self._misfits[target.clique], wanted - counted
                 products[k] += (last * misfit / counted).sum()
                 squares[k] += (last * last / counted).sum()
@@ -299,18 +286,6 @@ class Follower:
         over_items(self._workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
             self.pace = max(self.pace * SHORTENED, SHORTEST)
-
-
-EXTENSIONS, CHECKED, DRIFT = 2, 6, 5.0
-"""Times that a fit is extended at most, moves without steps that show whether it has to be, and the
-standard deviations that a count may move in them."""
-
-
-@njit(cache=True, nogil=True)
-def _count_stayed(before, after, held, stayed):  # type: ignore[no-untyped-def]
-    for r in range(before.size):
-        held[before[r]] += 1
-        stayed[before[r]] += before[r] == after[r]
 
 
 def fit_weights(
@@ -339,19 +314,11 @@ def fit_weights(
     if most * len(every) >= 2**24:
         raise ResourceExceeded("sums of counts leave 32-bit floats: fit to fewer rows")
     means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
-    follower = Follower(chains.model, targets, settings, workers, chains.sharing)
+    follower = Follower(chains.model, targets, settings, workers, chains.shared)
 
     def accumulate(item: tuple[Array, Clique]) -> None:
         mean, clique = item
         add_counts(mean, rows, domain, clique)
-
-    def moved() -> Rows:
-        before = np.asfortranarray(chains.rows) if chains.ruled else None
-        chains.move()
-        after = np.asfortranarray(chains.rows)
-        if before is not None:
-            follower.watch(before, after)
-        return after
 
     chains.rows = every[: settings.early_rows]
     measured_from = settings.sweeps - settings.averaged
@@ -360,7 +327,8 @@ def fit_weights(
         if done >= min(settings.sweeps / 2, measured_from) and len(chains.rows) < len(every):
             every[:] = np.resize(chains.rows, every.shape)
             chains.rows = every
-        rows = moved()
+        chains.move()
+        rows = np.asfortranarray(chains.rows)
         exponent = settings.step / (1 + settings.decay * done / settings.sweeps)
         before, done = done, round(done + follower.pace, 9)
         follower.step(rows, exponent, len(rows) / len(every))
@@ -369,40 +337,9 @@ def fit_weights(
             averaged += 1
         if progress and int(done) > int(before):
             progress(int(done), settings.sweeps)
-    singles = [target.clique for target in targets if len(target.clique) == 1]
-    for _ in range(EXTENSIONS if chains.ruled else 0):
-        if drift(chains, singles) < DRIFT:
-            break
-        for mean in means:
-            mean[...] = 0
-        averaged = settings.averaged
-        for _ in range(averaged):
-            rows = moved()
-            follower.step(rows, exponent, 1.0)
-            over_items(workers, accumulate, list(zip(means, watched)))
     for mean in means:
         mean /= averaged
     return means
-
-
-def drift(chains: Chains, singles: Sequence[Clique]) -> float:
-    """How far the counts of single values move while the weights stay, in standard deviations.
-
-    Rows that follow the weights leave a value as often as they come to it: of the rows that do
-    either, the difference is as large as the square root by chance (McNemar 1947). That tells of
-    slow moves as well: few rows change, and these one way.
-    """
-    before = np.asfortranarray(chains.rows)
-    for _ in range(CHECKED):
-        chains.move()
-    most = 0.0
-    for (i,) in singles:
-        size = chains.model.domain.sizes[i]
-        changed = before[:, i] != chains.rows[:, i]
-        left = np.bincount(before[changed, i], minlength=size)
-        came = np.bincount(chains.rows[changed, i], minlength=size)
-        most = max(most, float((np.abs(came - left) / np.sqrt(np.maximum(came + left, 1))).max()))
-    return most
 
 
 def settle_weights(
@@ -421,10 +358,8 @@ def settle_weights(
     def follow(target: Target) -> None:
         counts = count_rows(chains.rows, domain, target.clique)
         wanted, counted = share * target.counts + 1, counts + 1
-        ratio = wanted / counted
-        if chains.sharing is not None:
-            ratio = chains.sharing.ratio(target.clique, wanted, counted)
-        chains.model.scale(target.clique, ratio**SETTLING)
+        ratio = ratio_of_step(target.clique, wanted, counted, SETTLING, chains.shared)
+        chains.model.scale(target.clique, ratio)
 
     for _ in range(SETTLED):
         chains.move()

@@ -124,7 +124,7 @@ class _Linked:
         fill_rows(rows, tree, self.singles, self.zeros, rng, key, self.given)
         chains = self.chains.with_rows(rows)
         for _ in range(MIXING):
-            chains.move()
+            chains.move(thorough=True)
         wanted: list[Array] = [np.zeros_like(mean) for mean in self.means.values()]
         if alike:
             for counts, (clique, mean) in zip(wanted, self.means.items()):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.blocks import BlockMoves, Sharing, blocks_of, plan_blocks
+from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
 from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
@@ -252,16 +252,16 @@ def begin_chains(
     model = LogLinearModel(domain, held, counts, workers, masks, given)
     write_tree(model, tree, settings.fit.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given)
-    blocks = blocks_of(zeros, domain)
-    unblocked = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
-    pairs = PairMoves(model, unblocked, workers) if unblocked else None
-    redraws = sharing = None
+    components = find_components(zeros)
+    blocks = [component for component in components if component.is_block]
+    others = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    pairs = PairMoves(model, others, workers) if others else None
+    redraws, shared = None, SharedSteps(components) if components else None
     if blocks:
-        sharing = Sharing(domain, blocks)
         joints = pair_marginals(domain, [*targets, *linked], counts)
-        redraws = BlockMoves(model, *plan_blocks(model, blocks, joints, zeros), workers)
+        redraws = BlockMoves(model, blocks, joints, zeros, workers)
     proposals = TreeMoves(model, tree, counts, workers)
-    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, sharing)
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
     if zeros:
         settle_weights(chains, singles, settings.fit, workers)
     return chains
@@ -418,7 +418,7 @@ class Watch:
     ) -> None:
         self._domain = domain
         self._guard = Guard.of(zeros, domain)
-        blocks = [block.clique for block in blocks_of(zeros, domain)]
+        blocks = [one.clique for one in find_components(zeros) if one.is_block]
         self._blocks = (
             np.cumsum([0, *map(len, blocks)]),
             np.array([i for block in blocks for i in block], dtype=np.int64),
@@ -526,116 +526,96 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     block_start, members = blocks
-    rank = np.full(rows.shape[1], -1)
-    kept = np.empty(rows.shape[1], dtype=rows.dtype)
+    rank, pair = np.full(rows.shape[1], -1), np.empty(2, dtype=np.int64)
+    state = np.empty(rows.shape[1], dtype=rows.dtype)
     for r in row_order:
-        for b in range(block_start.size - 1):
-            block = members[block_start[b] : block_start[b + 1]]
-            changed = 0
+        for b in range(block_start.size - 1):  # whole components, so that no zero is broken
+            block, changed = members[block_start[b] : block_start[b + 1]], 0
             for i in block:
-                if rows[r, i] != proposals[r, i]:
-                    rank[i] = changed
-                    changed += 1
+                state[i] = proposals[r, i]
+                changed += rows[r, i] != state[i]
             if changed > 1:  # one alone is tried below
-                number = _cells_around(rows, r, block, rank, a, leave)
-                for i in block:
-                    kept[i], rows[r, i] = rows[r, i], proposals[r, i]
-                _cells_around(rows, r, block, rank, a, enter)
-                change = 0.0
-                for e in range(number):
-                    x, y = excess[leave[e]], excess[enter[e]]
-                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
-                if change < 0.0:
-                    for e in range(number):
-                        excess[leave[e]] -= 1.0
-                        excess[enter[e]] += 1.0
-                else:
+                number = _exchange(rows, r, block, state, rank, a, leave, enter)
+                if not _improve(excess, leave, enter, number):
                     for i in block:
-                        rows[r, i] = kept[i]
-            for i in block:
-                rank[i] = -1
+                        rows[r, i] = state[i]
         for i in attribute_order:
             old, new = rows[r, i], proposals[r, i]
             if old == new or _forbids(guard, rows, r, i, new):
                 continue
-            change = 0.0
             for e in range(start[i], start[i + 1]):
                 cell = offset[e]
                 for k in range(other.shape[1]):
                     cell += rows[r, other[e, k]] * stride[e, k]
-                leave[e] = cell + old * own_stride[e]
-                enter[e] = cell + new * own_stride[e]
-                x, y = excess[leave[e]], excess[enter[e]]
-                change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
-            if change < 0.0:
-                for e in range(start[i], start[i + 1]):
-                    excess[leave[e]] -= 1.0
-                    excess[enter[e]] += 1.0
+                leave[e - start[i]] = cell + old * own_stride[e]
+                enter[e - start[i]] = cell + new * own_stride[e]
+            if _improve(excess, leave, enter, start[i + 1] - start[i]):
                 rows[r, i] = new
         for p in range(first.size):
             i, t = first[p], second[p]
-            old, old_t, new = rows[r, i], rows[r, t], proposals[r, i]
+            pair[0], pair[1] = i, t
+            new = proposals[r, i]
             listed = base[p] + new * step[p]
             for k in range(beside.shape[1]):
                 listed += rows[r, beside[p, k]] * beyond[p, k]
-            if old == new or begin[listed] == begin[listed + 1]:
+            if rows[r, i] == new or begin[listed] == begin[listed + 1]:
                 continue
-            new_t = values[(begin[listed] + begin[listed + 1]) // 2]
+            state[i], state[t] = new, values[(begin[listed] + begin[listed + 1]) // 2]
             for q in range(begin[listed], begin[listed + 1]):
                 if values[q] == proposals[r, t]:
-                    new_t = values[q]
-            number = _cells_of(rows, r, i, t, a, leave)
-            rows[r, i], rows[r, t] = new, new_t
-            _cells_of(rows, r, i, t, a, enter)
-            change = 0.0
-            for e in range(number):
-                if leave[e] != enter[e]:
-                    x, y = excess[leave[e]], excess[enter[e]]
-                    change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+                    state[t] = values[q]
+            number = _exchange(rows, r, pair, state, rank, a, leave, enter)
             if (
-                change < 0.0
-                and not _forbids(guard, rows, r, i, new)
-                and not _forbids(guard, rows, r, t, new_t)
+                _forbids(guard, rows, r, i, rows[r, i])
+                or _forbids(guard, rows, r, t, rows[r, t])
+                or not _improve(excess, leave, enter, number)
             ):
-                for e in range(number):
-                    excess[leave[e]] -= 1.0
-                    excess[enter[e]] += 1.0
-            else:
-                rows[r, i], rows[r, t] = old, old_t
+                rows[r, i], rows[r, t] = state[i], state[t]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _improve(excess, leave, enter, number):  # type: ignore[no-untyped-def]
+    """Move a row from some cells to others, in place, if Σ|excess| falls; return whether it did."""
+    change = 0.0
+    for e in range(number):
+        if leave[e] != enter[e]:
+            x, y = excess[leave[e]], excess[enter[e]]
+            change += abs(x - 1.0) - abs(x) + abs(y + 1.0) - abs(y)
+    if not change < 0.0:
+        return False
+    for e in range(number):
+        excess[leave[e]] -= 1.0
+        excess[enter[e]] += 1.0
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _cells_around(rows, r, block, rank, adjacency, out):  # type: ignore[no-untyped-def]
-    """The cells of a row in all tables around those attributes that have a rank, each table at the
-    first of them; how many these are."""
+def _exchange(rows, r, members, state, rank, adjacency, leave, enter):  # type: ignore[no-untyped-def]
+    """Exchange the values of some attributes between a row and ``state``, in place.
+
+    Write the cells of the row before and after, in all tables around attributes that change, and
+    return their number. A table around several of them counts at the first. All of ``rank`` is -1,
+    before and after.
+    """
     start, offset, other, stride, own_stride, _, _ = adjacency
     number = 0
-    for own in block:
-        if rank[own] < 0:
-            continue
-        for e in range(start[own], start[own + 1]):
-            cell, again = offset[e] + rows[r, own] * own_stride[e], False
-            for k in range(other.shape[1]):
-                cell += rows[r, other[e, k]] * stride[e, k]
-                again = again or (stride[e, k] > 0 and -1 < rank[other[e, k]] < rank[own])
-            if not again:
-                out[number] = cell
-                number += 1
-    return number
-
-
-@njit(cache=True, nogil=True)
-def _cells_of(rows, r, i, t, adjacency, out):  # type: ignore[no-untyped-def]
-    """The cells of a row in all tables around two attributes; how many these are."""
-    start, offset, other, stride, own_stride, _, _ = adjacency
-    number = 0
-    for own in (i, t):
-        for e in range(start[own], start[own + 1]):
-            cell, again = offset[e] + rows[r, own] * own_stride[e], False
-            for k in range(other.shape[1]):
-                cell += rows[r, other[e, k]] * stride[e, k]
-                again = again or (own == t and stride[e, k] > 0 and other[e, k] == i)
-            if not again:
-                out[number] = cell
-                number += 1
+    for position, i in enumerate(members):
+        if rows[r, i] != state[i]:
+            rank[i] = position
+    for after in range(2):
+        number, cells = 0, enter if after else leave
+        for own in members:
+            for e in range(start[own], start[own + 1] if rank[own] >= 0 else start[own]):
+                cell, again = offset[e] + rows[r, own] * own_stride[e], False
+                for k in range(other.shape[1]):
+                    cell += rows[r, other[e, k]] * stride[e, k]
+                    again = again or (stride[e, k] > 0 and -1 < rank[other[e, k]] < rank[own])
+                if not again:
+                    cells[number] = cell
+                    number += 1
+        for i in members:
+            if not after:
+                rows[r, i], state[i] = state[i], rows[r, i]
+    for i in members:
+        rank[i] = -1
     return number

@@ -414,7 +414,7 @@ def _around(i, without, adjacency, entries, steps):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: ignore[no-untyped-def]
+def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: ignore[no-untyped-def]
     """Multiply the weights of values by those of the first so many tables."""
     _, offset, other, stride, _, _, _ = adjacency
     for n in range(number):
@@ -458,8 +458,8 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                     a[v] = singles[start_i + v]
                 for u in range(size_t):
                     b[u] = singles[start_t + u]
-                _weigh(a, size_i, rows, r, adjacency, packed, of_first, alone_i)
-                _weigh(b, size_t, rows, r, adjacency, packed, of_second, alone_t)
+                weigh(a, size_i, rows, r, adjacency, packed, of_first, alone_i)
+                weigh(b, size_t, rows, r, adjacency, packed, of_second, alone_t)
                 for n in range(alone_i, every_i):
                     e = of_first[n]
                     cells[n] = offset[e]

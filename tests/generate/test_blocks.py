@@ -1,4 +1,4 @@
-"""Blocks of attributes under zeros: found, and redrawn with the distribution that they should have."""
+"""Blocks of attributes under zeros: found, and redrawn with the right distribution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.blocks import BlockMoves, Sharing, blocks_of, plan_blocks
+from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
 from adaptive_qs.generate.loglinear import LogLinearModel, Target
 from adaptive_qs.generate.tree import pair_marginals
 from adaptive_qs.generate.zeros import Zero, masks_of
@@ -32,6 +32,10 @@ SUM = Zero((1, 2, 4), np.arange(3)[:, None, None] + np.arange(4)[:, None] <= np.
 CLIQUES = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 4), (2, 5), (0, 5), (1, 2, 4), (3, 4, 5))
 
 
+def blocks_of(zeros):
+    return [component for component in find_components(zeros) if component.is_block]
+
+
 def model_of(zeros, workers=1, seed=3):
     rng = np.random.default_rng(seed)
     cliques = [*CLIQUES]
@@ -49,7 +53,7 @@ def model_of(zeros, workers=1, seed=3):
     joint /= joint.sum()
     targets = [Target(c, 1000 * margin(joint, c), 1.0) for c in cliques]
     pairs = pair_marginals(DOMAIN, targets, [1000 * margin(joint, (i,)) for i in range(6)])
-    moves = BlockMoves(model, *plan_blocks(model, blocks_of(zeros, DOMAIN), pairs, zeros), workers)
+    moves = BlockMoves(model, blocks_of(zeros), pairs, zeros, workers)
     return moves, joint
 
 
@@ -59,7 +63,7 @@ def test_moves_keep_the_distribution(zeros):
     rows = drawn_rows(joint, 100_000)
     before = rows.copy()
     for key in range(5):
-        moves(rows, key)
+        moves(rows, key, 1)
     assert_drawn_from(histogram(rows, DOMAIN), joint)
     off = margin(joint, (0,))[0]
     changed = ((before[:, 0] == 0) != (rows[:, 0] == 0)).mean()
@@ -68,14 +72,14 @@ def test_moves_keep_the_distribution(zeros):
 
 def test_moves_reach_the_distribution_of_a_block_given_the_rest():
     moves, joint = model_of((*SWITCH, LESS))
-    held = {i for block in blocks_of((*SWITCH, LESS), DOMAIN) for i in block.clique}
+    held = {i for block in blocks_of((*SWITCH, LESS)) for i in block.clique}
     assert held == {0, 1, 2, 3, 4}
     value = 1
     given = joint[..., value] / joint[..., value].sum()
     start = np.argwhere(joint[..., value] > 0)[0]
     rows = np.tile(np.array([*start, value], dtype=np.int32), (40_000, 1))
     for key in range(60):
-        moves(rows, key)
+        moves(rows, key, 1)
     whole = np.zeros(SIZES)
     whole[..., value] = given
     assert_drawn_from(histogram(rows, DOMAIN), whole)
@@ -87,27 +91,29 @@ def test_moves_do_not_depend_on_threads():
         moves, joint = model_of((*SWITCH, SUM), workers)
         rows = drawn_rows(joint, 1_001)
         for key in range(3):
-            moves(rows, key)
+            moves(rows, key, 1)
         found.append(rows)
     assert (found[0] == found[1]).all()
 
 
 def test_blocks_are_those_that_single_values_and_pairs_do_not_connect():
-    assert blocks_of((LESS,), DOMAIN) == []
+    assert blocks_of((LESS,)) == []
     chain = (LESS, Zero((4, 5), np.arange(4)[:, None] >= np.arange(2)))
-    assert blocks_of(chain, DOMAIN) == []  # single values reach everything
-    (block,) = blocks_of(SWITCH, DOMAIN)
+    assert blocks_of(chain) == []  # single values reach everything
+    (block,) = blocks_of(SWITCH)
     assert block.clique == (0, 1, 2, 3)
     assert block.modes.max() == 1
     assert block.repeats() == [4, 4, 4, 4]
 
 
 def test_what_several_attributes_tell_moves_their_weights_in_part():
-    sharing = Sharing(DOMAIN, blocks_of(SWITCH, DOMAIN))
+    shared = SharedSteps(blocks_of(SWITCH))
     wanted, counted = np.array([200.0, 50.0, 50.0]), np.array([100.0, 150.0, 50.0])
-    ratio = sharing.ratio((0,), wanted, counted)
+    ratio = np.exp(shared.log_ratio((0,), wanted, counted))
     np.testing.assert_allclose(ratio[0], 2.0**0.25)
     np.testing.assert_allclose(ratio[1] / ratio[2], (50 / 150) / (50 / 50))
-    np.testing.assert_allclose(sharing.ratio((5,), wanted[:2], counted[:2]), [2.0, 1 / 3])
-    both = sharing.ratio((0, 1), np.diag([200.0, 50, 50]) + 1, np.diag([100.0, 50, 50]) + 1)
-    assert 1 < both[0, 0] < 2
+    np.testing.assert_allclose(
+        np.exp(shared.log_ratio((5,), wanted[:2], counted[:2])), [2.0, 1 / 3]
+    )
+    both = shared.log_ratio((0, 1), np.diag([200.0, 50, 50]) + 1, np.diag([100.0, 50, 50]) + 1)
+    assert 0 < both[0, 0] < np.log(2)
