@@ -5,7 +5,6 @@ The runs are those that users start, with the entropy of the operating system. B
 """
 
 import os
-import pickle
 import threading
 from unittest import mock
 
@@ -85,13 +84,13 @@ def test_words_are_fresh_on_both_sides_of_a_fork(run):
     if not child:
         try:
             with os.fdopen(writing, "wb") as pipe:
-                pickle.dump(drawn(run)[0], pipe)
+                pipe.write(drawn(run)[0].tobytes())
         finally:
             os._exit(0)
     os.close(writing)
     here, _ = drawn(run)
     with os.fdopen(reading, "rb") as pipe:
-        there = pickle.load(pipe)
+        there = np.frombuffer(pipe.read(), dtype=np.uint64)
     os.waitpid(child, 0)
     assert_fresh(before, here, there)
 

@@ -119,7 +119,8 @@ def kernel(variance, first, second):
     offsets = 2 ** (noise.WORD_BITS - 1)
     _, filled, decided = noise._run_trials(
         np.array([first, second], dtype=np.uint64), 0, np.uint64(scale),
-        np.uint64(offsets - offsets % scale - 1), float(variance / scale), float(1 / (2 * variance)),
+        np.uint64(offsets - offsets % scale - 1), float(variance / scale),
+        float(1 / (2 * variance)),
         noise.FILTER_SLACK, noise._THRESHOLDS, noise._FLOORS, noise._WIDTHS, out, 0,
     )  # fmt: skip
     if not decided:
