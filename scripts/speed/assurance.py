@@ -128,6 +128,48 @@ def game(scale: Scale, _: Path) -> dict[str, Any]:
     }
 
 
+def curves(scale: Scale, _: Path) -> dict[str, Any]:
+    """Trade-off curves of the game for every kind of release, at three budgets."""
+    from tests.audit.curves import audit_curves
+
+    found = audit_curves(max(8, scale.game_runs // 80), scale.draws // 2, 20, SEED)
+    return {
+        "target": "no error rates below the claimed curve at 99.9 % for all games together; the "
+        "worst of 20 random pairs has at least 0.9 of the claimed mu",
+        "passed": all(each["passed"] for each in found.values()),
+        "games": found,
+    }
+
+
+def one_run(*_: object) -> dict[str, Any]:
+    """Coins of 1,000 canary rows in the shipped table, guessed from one release."""
+    from tests.audit.one_run import WEAK, one_run, weaker_noise
+
+    honest = {f"epsilon {epsilon:g}": one_run(epsilon, SEED) for epsilon in (1.0, 3.0, 10.0)}
+    with weaker_noise():
+        weak = one_run(3.0, SEED)
+    return {
+        "target": "99.9 % lower bound of epsilon at most what is stated; above it where noise is "
+        f"{WEAK} times too small",
+        "passed": not any(verdict.refuted for verdict in honest.values()) and weak.refuted,
+        "runs": {name: asdict(verdict) for name, verdict in honest.items()},
+        f"noise {WEAK} times too small": asdict(weak),
+    }
+
+
+def accountants(*_: object) -> dict[str, Any]:
+    """The stated epsilon of every kind of release, recomputed by dp_accounting."""
+    from tests.audit.accountants import recompute_kinds
+
+    found = recompute_kinds(SEED)
+    return {
+        "target": "a lower bound of the recomputed epsilon is at most the stated one, and both are "
+        "within 1 %",
+        "passed": all(each["passed"] for each in found.values()),
+        "releases": found,
+    }
+
+
 def mutants(*_: object) -> dict[str, Any]:
     """Known privacy bugs, put into the code one by one."""
     from tests.mutants.registry import kill_all
@@ -246,8 +288,8 @@ def fuzz(scale: Scale, _: Path) -> dict[str, Any]:
 SECTIONS: dict[str, Section] = {
     section.__name__: section
     for section in (
-        fuzz, kills, game, replay, persons, entry_points, recomputed, noise, mutants, reservations,
-        cost, workers,
+        fuzz, kills, game, curves, one_run, accountants, replay, persons, entry_points, recomputed,
+        noise, mutants, reservations, cost, workers,
     )
 }  # fmt: skip
 

@@ -44,9 +44,9 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
 from ..answering import batches
-from ..audit import game, recompute
+from ..audit import curves, game, recompute
 from ..loop import test_levels, test_strategies
-from ..privacy import noise_paths
+from ..privacy import noise_paths, test_noise_tree
 
 SCHEMA = Schema.parse(
     {
@@ -181,6 +181,25 @@ def neighbour_game() -> list[str]:
     """The tester's lower bound of μ."""
     bound = game.batch_game(500).mu
     return [] if bound <= game.MU else [f"mu is at least {bound}"]
+
+
+def trade_off() -> list[str]:
+    """The trade-off curve of answers, whose noise is all Gaussian."""
+    found = curves.audit_game(
+        "answers, residuals", 3.0, 2, 60_000, 1, 1, np.random.default_rng(0)
+    )  # fmt: skip
+    return ["a point below the claimed curve"] if found["steps"]["breaks the claim"] else []
+
+
+def sampler_tree() -> list[str]:
+    """Some outputs of the sampler, all random words of a trial counted, against the exact law."""
+    variance, wrong = Fraction(2), []
+    for offset, block in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        value, lower, upper = test_noise_tree.bounds_in_block(variance, offset, block)
+        least, most = test_noise_tree.exact(variance, value, 64)
+        if not (lower <= most and least <= upper):
+            wrong.append(f"another probability of {value}")
+    return wrong
 
 
 def recomputed() -> list[str]:

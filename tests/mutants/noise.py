@@ -2,14 +2,15 @@
 
 import os
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 
-from adaptive_qs.privacy import mechanisms
+from adaptive_qs.privacy import mechanisms, noise
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 
 from . import checks
-from .mutant import replaced
+from .mutant import mutant, replaced
 
 RANDOM = np.random.default_rng(0)
 SHARED = np.random.Philox(int.from_bytes(os.urandom(8)))
@@ -24,6 +25,24 @@ SHARED = np.random.Philox(int.from_bytes(os.urandom(8)))
 )
 def too_small(original, variance, count, entropy):
     return original(Fraction(variance) / 2, count, entropy)
+
+
+@replaced(mechanisms, "discrete_gaussian", "noise too small by a twentieth", checks.trade_off)
+def slightly_small(original, variance, count, entropy):
+    return original(Fraction(variance) * Fraction(19, 20) ** 2, count, entropy)
+
+
+@mutant("a filter narrower than the error of floating point", checks.sampler_tree)
+def narrow_filter():
+    with mock.patch.object(noise, "FILTER_SLACK", 2.0**-70):
+        yield
+
+
+@mutant("a sampler whose constants are single floats", checks.sampler_tree)
+def single_floats():
+    widths = noise._WIDTHS.astype(np.float32).astype(float)
+    with mock.patch.object(noise, "_WIDTHS", widths):
+        yield
 
 
 @replaced(mechanisms, "discrete_gaussian", "the same noise for every measurement", checks.noise)
