@@ -175,13 +175,14 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def compiled(function: Callable[..., Any]) -> Any:
         import numba
 
+        config: Any = numba.config
         dispatcher = numba.njit(**{**options, "cache": False})(function)
         if options.get("cache"):
             try:
                 dispatcher._cache = _code_cache()(function)
             except RuntimeError:  # Numba finds no folder that it can write
                 if (folder := _code_folder()) is not None:
-                    numba.config.CACHE_DIR = str(folder)
+                    config.CACHE_DIR = str(folder)
                     dispatcher._cache = _code_cache()(function)
         return dispatcher
 
@@ -191,9 +192,11 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 @cache
 def _code_cache() -> Any:
     """Return Numba's cache, which here survives damaged files and full disks."""
-    from numba.core.caching import FunctionCache
+    from numba.core import caching
 
-    class Cache(FunctionCache):  # type: ignore[misc,unused-ignore]
+    base: Any = caching.FunctionCache
+
+    class Cache(base):  # type: ignore[misc,unused-ignore]
         def load_overload(self, *args: Any) -> Any:
             try:
                 return super().load_overload(*args)
