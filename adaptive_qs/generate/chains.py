@@ -22,7 +22,7 @@ from adaptive_qs.generate.loglinear import (
 )
 from adaptive_qs.generate.tree import TreeMoves
 from adaptive_qs.generate.zeros import PairMoves
-from adaptive_qs.machine import StepProgress, njit
+from adaptive_qs.machine import StepProgress
 
 Array = NDArray[np.float32]
 
