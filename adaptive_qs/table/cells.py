@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -193,6 +194,55 @@ def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
 
 
+# Identifiers of persons and keys: compared exactly, so each cell has exactly one text, or none.
+
+_DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}
+"""Digits of whole numbers that a floating-point type never confuses."""
+_VAGUE_TEXT = (
+    rf"^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|\x{{FFFD}}"
+    r"|^[+-]?[0-9]*\.0+$|^[+-]?[0-9]*\.?[0-9]+[eE]\+[0-9]+$"
+)
+
+
+def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
+    """Return cells of one type as identifiers, null for missing ones, and a problem or "".
+
+    The identifier of a text is the text itself, by code points; that of a whole number its digits,
+    that of a date ISO 8601. So equal values have one identifier in every container, and others
+    have another. A cell is refused, by itself, if its type does not tell it from others or if
+    another container writes it otherwise: the problem says what there is.
+    """
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        texts = values.cast(pa.string())
+        texts.validate(full=True)
+        vague = texts.filter(pc.match_substring_regex(texts, _VAGUE_TEXT))
+        blank = pc.equal(pc.utf8_trim(vague, characters=ASCII_SPACE), "")
+        problem = "" if pc.all(blank, min_count=0).as_py() else (
+            "texts with white space at an end, characters that could not be decoded (U+FFFD), or "
+            "numbers written as floating-point ones (such as 5.0 or 1e+15)"
+        )  # fmt: skip
+        return pc.replace_substring_regex(texts, rf"^[{ASCII_SPACE}]+$", ""), problem
+    if pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind):
+        return values.cast(pa.string()), ""
+    if pa.types.is_floating(kind):
+        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        missing = np.isnan(numbers)
+        exact = (numbers == np.floor(numbers)) & (np.abs(numbers) < 10.0 ** _DIGITS[kind])
+        exact &= (numbers != 0) | ~np.signbit(numbers)
+        found = pa.array(np.where(exact, numbers, 0).astype(np.int64), mask=missing)
+        problem = f"floating-point numbers that are not whole, or have over {_DIGITS[kind]} digits"
+        return found.cast(pa.string()), "" if (exact | missing).all() else problem
+    if pa.types.is_decimal(kind):
+        plain = [None if each is None else f"{each:f}" for each in values.to_pylist()]
+        halves = [("", "", "") if each is None else each.partition(".") for each in plain]
+        found = pa.array([each and half[0] for each, half in zip(plain, halves)], pa.string())
+        return found, "decimals that are not whole" if any(h[2].strip("0") for h in halves) else ""
+    return pa.nulls(len(values), pa.string()), (
+        f"cells of another type than text, whole numbers and dates ({kind})"
+    )
+
+
 # Columns of Python objects: each cell becomes a typed value by its own type alone.
 #
 # A column of objects may hold text beside booleans, numbers and dates. No type is inferred for the
@@ -304,12 +354,20 @@ def _decimals(cells: Objects) -> Parted:
     """As doubles; as digits where these are whole numbers that a double may not hold."""
     large = np.array([
         cell.is_finite()
-        and _EXACT_INTEGERS <= abs(cell) < _MOST_DIGITS
+        and 10 ** _DIGITS[pa.float64()] <= abs(cell) < _MOST_DIGITS
         and cell == cell.to_integral_value()
         for cell in cells
     ])  # fmt: skip
-    yield ~large, pa.array([float(cell) for cell in cells[~large]], pa.float64())
+    yield ~large, pa.array([_nearest(cell) for cell in cells[~large]], pa.float64())
     yield large, pa.array([f"{cell:f}".partition(".")[0] for cell in cells[large]], pa.string())
+
+
+def _nearest(cell: Any) -> float:
+    """Return the nearest double, which is whole only if the cell is."""
+    number = float(cell)
+    if number.is_integer() and number != cell:
+        return math.nextafter(number, math.inf if cell > number else -math.inf)
+    return number
 
 
 def _moments(cells: Objects) -> Parted:
@@ -353,7 +411,7 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
     ((np.float16, np.float32), lambda cells: _all(pa.array(cells.astype(np.float32)))),
     (
         (float, np.floating),
-        lambda cells: _all(pa.array([float(cell) for cell in cells], pa.float64())),
+        lambda cells: _all(pa.array([_nearest(cell) for cell in cells], pa.float64())),
     ),
     (decimal.Decimal, _decimals),
     (dt.datetime, _moments),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import MixedCells, as_text, redacted
+from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.columns.spread import HeapedColumn
@@ -41,8 +41,9 @@ from adaptive_qs.table.schema import Schema
 # whose marks are smallest once more: K rows in all. For more than K rows that is the same rule. On
 # average over marks each row is there K/k times.
 #
-# Persons are compared exactly, by the text of their cells without blanks around it: two that were
-# taken for one would share its K rows, and one of them could change all that is kept of the other.
+# Persons are compared exactly, by :func:`as_identifiers`: two that were taken for one would share
+# its K rows, and one of them could change all that is kept of the other; one that was taken for two
+# would have K rows of each.
 # Two rows of one person with other cells and the same hash of 64 bits count as equal: then their
 # order decides which is kept, and nothing else changes.
 #
@@ -244,17 +245,33 @@ class Whose:
         """From the cells of the column that tells it; ``noun`` is what it names.
 
         Raises:
-            DataError: one is missing or blank, or a number that may stand for several.
+            DataError: one is missing or blank, or not exactly one identifier.
         """
-        refuse = partial(_refuse_vague, noun)
-        texts, rows = _texts(name, _decimals_as_text(cells), label, refuse)
-        blank = pc.equal(texts, "").fill_null(True).to_numpy(zero_copy_only=False)
-        if blank[rows].any():
+
+        def explain(_: Exception) -> DataError:
+            return DataError(f"{label}: column {name!r} cannot be read: write it as text")
+
+        texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
+        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+            mixed = redacted(partial(MixedCells.of, part), explain)
+            before = sum(map(len, texts))
+            rows.append(np.where(mixed.indices < 0, -1, mixed.indices + before))
+            for each in mixed.parts:
+                found, problem = redacted(partial(as_identifiers, each), explain)
+                if problem:
+                    raise DataError(
+                        f"{label}: column {name!r} has {problem}, which can confuse {noun}s: give "
+                        "text or integers"
+                    )
+                texts.append(found)
+        persons, whose = pa.concat_arrays(texts), np.concatenate(rows)
+        blank = pc.equal(persons, "").fill_null(True).to_numpy(zero_copy_only=False)
+        if (whose < 0).any() or blank[whose].any():
             raise DataError(
                 f"{label}: column {name!r} is empty in some rows, which belong to no {noun}: give "
                 "each row one, or take these rows out"
             )
-        return cls(texts, rows)
+        return cls(persons, whose)
 
     def table(self) -> pa.Table:
         """The rows of each person."""
@@ -405,41 +422,8 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
     return marks
 
 
-def _decimals_as_text(cells: Cells) -> Cells:
-    """Decimals as they are written, where other cells are read as the nearest doubles."""
-    if isinstance(cells, MixedCells):
-        return cells
-    kind = cells.type
-    if not pa.types.is_decimal(kind.value_type if pa.types.is_dictionary(kind) else kind):
-        return cells
-    parts = cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]
-    return pa.chunked_array([_written(part) for part in parts], pa.string())
-
-
-def _written(decimals: pa.Array) -> pa.StringArray:
-    """Decimals as text, in full and without zeros at the end."""
-    coded = MixedCells.of(decimals)
-    distinct = [f"{each:f}" for each in coded.parts[0].to_pylist()]
-    texts = [text.rstrip("0").rstrip(".") if "." in text else text for text in distinct]
-    return pa.array([*texts, None], pa.string()).take(pa.array(coded.indices % (len(texts) + 1)))
-
-
-def _refuse_vague(noun: str, name: str, cells: pa.Array, label: str) -> None:
-    """Refuse numbers so large that the doubles they came as stand for several whole ones."""
-    if pa.types.is_float64(cells.type) and pc.any(pc.greater_equal(pc.abs(cells), 2.0**53)).as_py():
-        raise DataError(
-            f"{label}: column {name!r} has numbers of more than 15 digits that were read as "
-            f"floating-point ones, which confuse {noun}s: give text or integers"
-        )
-
-
-def _texts(
-    name: str,
-    cells: Cells,
-    label: str,
-    refuse: Callable[[str, pa.Array, str], None] = lambda *_: None,
-) -> tuple[pa.StringArray, Places]:
-    """Distinct cells as text, and which of them each row has; some may be refused."""
+def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
+    """Distinct cells as text, and which of them each row has."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
 
     def explain(_: Exception) -> DataError:
@@ -448,9 +432,7 @@ def _texts(
     for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))
-        for each in found:
-            refuse(name, each, label)
-            texts.append(as_text(each))
+        texts += map(as_text, found)
     return pa.concat_arrays(texts), np.concatenate(rows)
 
 
