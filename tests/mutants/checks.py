@@ -35,6 +35,7 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Parti
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.selection import least_threshold
+from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.run.budget import Session
 from adaptive_qs.strategy import fixed_basis
 from adaptive_qs.strategy.choose import choose_mechanism
