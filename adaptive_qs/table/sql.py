@@ -195,7 +195,7 @@ def list_tables(database: Path) -> dict[str, bool]:
     Raises:
         InputError: it cannot be read.
     """
-    library, listed = duckdb(), []
+    library, listed, cause = duckdb(), [], ""
     with closing(library.connect(config={"threads": 1})) as connection:
         try:
             quoted = str(database).replace("'", "''")
@@ -207,7 +207,8 @@ def list_tables(database: Path) -> dict[str, bool]:
                 ).fetchall()
         except library.Error as error:
             cause = _cause(error)
-            raise InputError(f"{database}: {cause}") from None
+    if cause:  # once DuckDB's error is gone
+        raise InputError(f"{database}: {cause}")
     return dict(listed)
 
 

@@ -1,12 +1,14 @@
 """Tables in several files and in databases, by any engine; and what stands against them."""
 
 import builtins
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import duckdb
@@ -20,7 +22,9 @@ from adaptive_qs import Synthesizer
 from adaptive_qs.cli.io import Stopped, request
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.machine import Fault
-from adaptive_qs.run import job
+from adaptive_qs.release.release import Release
+from adaptive_qs.table import encode
+from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.engines import ENGINES, EngineOptions, local, open_engine
 from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.schema import Schema
@@ -118,6 +122,42 @@ def test_a_relation_of_python_is_a_table(parts):
     pd.testing.assert_frame_equal(fitted.sample(seed=1), again.sample(seed=1))
 
 
+def test_every_run_on_a_query_says_that_its_rows_are_the_unit(run, parts, broken_off):
+    digest = hashlib.sha256(SQL[1].encode()).hexdigest()
+    unit = f"one row of the result of this query (SHA-256 of its text: {digest})"
+    done(run("ledger", "create", "--ledger", "l.db", "--rho", 9))
+    whole = ("--ledger", "l.db", "--force")
+    found = done(run("synthesize", *SQL, *FIT, "--release", "r.zip", *whole, "--json"))
+    assert json.loads(found.out)["unit"] == unit
+    release = Release.load("r.zip")
+    assert (release.manifest.unit, release.manifest.protects.query) == (unit, digest)
+    assert any(
+        "the tables that the query reads" in e for e in release.manifest.threat_model.excluded
+    )
+    pages = zipfile.ZipFile("r.zip")
+    for page in ("statement.md", "page.html"):
+        assert digest in pages.read(page).decode()
+    found = done(run("answer", *SQL, *FIT, "--out", "a.csv", *whole, "--json"))
+    assert json.loads(found.out)["unit"] == unit
+    assert json.loads(Path("a.csv.manifest.json").read_text())["unit"] == unit
+    done(run("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
+    with duckdb.connect("t.db") as connection:
+        named = []
+        for _ in range(2):
+            relation = connection.sql("FROM people").filter("age >= 0")
+            fitted = Synthesizer(rho=1).fit(relation, schema=parts / "s.json")
+            named.append(fitted.release_.manifest.unit)
+    assert named[0] == named[1]
+    assert named[0].startswith("one row of the result of this query (SHA-256 of its text: ")
+    fitted = Synthesizer(rho=1).fit(parts / "t.csv", schema=parts / "s.json")
+    assert fitted.release_.manifest.unit == "one row"
+    assert "query" not in fitted.release_.manifest.to_json()
+    words = ("synthesize", *FIT, "--database", "t.db", "--release", "s.zip", "--ledger", "l.db")
+    broken_off(*words, *SQL[:2])
+    said = refused(run(*words, "--sql", "FROM people", "--resume"))
+    assert "unit" in said
+
+
 def test_a_file_with_other_columns_or_a_damaged_one_is_named(run, parts, unspent):
     def line(*words):
         return refused(run("synthesize", "d", *words, *FIT, "--out", "o.csv"))
@@ -202,11 +242,11 @@ def test_no_error_leads_back_to_what_duckdb_says(parts, engine, scheduler):
 
 
 def test_a_table_that_changed_while_it_was_read_leaves_no_codes(parts, monkeypatch):
-    def rewritten(name, source, *rest):
+    def rewritten(*cells):
         Path("t.csv").write_text(Path("t.csv").read_text() + "\n")
-        return open_engine(name, source, *rest)
+        return encode_chunk(*cells)
 
-    monkeypatch.setattr(job, "open_engine", rewritten)
+    monkeypatch.setattr(encode, "encode_chunk", rewritten)
     (parts / "codes").mkdir()
     fresh = Synthesizer(rho=1, engine="stream", temp_folder=parts / "codes")
     with pytest.raises(InputError, match="changed while it was read"):

@@ -299,12 +299,51 @@ def test_a_named_table_of_a_file_with_brackets_is_no_pattern(tmp_path):
         assert read_table(f"{bracketed}::{name}", Schema.parse(ONE)).columns[0].tolist() == [1]
 
 
-def test_a_view_that_reads_other_files_is_refused_by_its_own_name(tmp_path):
-    path, other = tmp_path / "t.duckdb", tmp_path / "other.csv"
-    other.write_text(f"x,y\n1,{CANARY}\n")
+VIEW = "CREATE VIEW v AS SELECT (SELECT max(x) FROM people) AS x, y FROM people"
+
+
+def test_views_are_refused_with_what_to_do(tmp_path):
+    """One row of the table below can change all rows of the view."""
+    light, duck = in_each(tmp_path, ["x", "y"], [[1, "a"]])[1:]
+    with sqlite3.connect(light) as database:
+        database.execute(VIEW)
+        database.execute("CREATE VIRTUAL TABLE virtual USING fts5(x, y)")
+    database.close()
+    with duckdb.connect(str(duck)) as database:
+        database.execute(VIEW)
+    result = "The unit of privacy is then a row of that result."
+    depend = "whose rows can depend on each other"
+    write = f"{depend}: write its rows to a table, and name that. {result}"
+    assert refusal(f"{light}::v") == f"{light}: 'v' is a view, {write}"
+    assert refusal(f"{light}::virtual") == f"{light}: 'virtual' is a virtual table, {write}"
+    query = f"--sql 'SELECT * FROM \"v\"' --database {duck}"
+    assert refusal(f"{duck}::v") == f"{duck}: 'v' is a view, {depend}: give {query}. {result}"
+    with duckdb.connect(str(duck)) as database:
+        database.execute("DROP VIEW v")
+    with sqlite3.connect(light) as database:
+        database.execute("DROP TABLE virtual")
+        database.execute("DROP VIEW v")
+    database.close()
+    for path in (light, duck):
+        assert read_table(path, Schema.parse(ONE)).columns[0].tolist() == [1]
+
+
+def test_a_database_cannot_call_a_view_a_table(tmp_path):
+    path = tmp_path / "t.duckdb"
     with duckdb.connect(str(path)) as database:
-        database.sql(f"CREATE VIEW v AS SELECT * FROM read_csv('{other}')")
-    assert refusal(f"{path}::v").startswith(f"{path}: the table reads outside the database")
+        database.execute("CREATE TABLE people AS SELECT 1 AS x, 'a' AS y")
+        database.execute(VIEW)
+        database.execute("CREATE SCHEMA other")
+        database.execute("CREATE TABLE other.v AS SELECT 1 AS x, 'a' AS y")
+        database.execute("CREATE TABLE other.w AS SELECT 1 AS x, 'a' AS y")
+        named = "'private' AS database_name, 'main' AS schema_name"
+        for kind, name in (("table", "v"), ("view", "people")):
+            database.execute(
+                f"CREATE MACRO duckdb_{kind}s() AS TABLE SELECT {named}, '{name}' AS {kind}_name"
+            )
+    assert "'v' is a view" in refusal(f"{path}::v")
+    assert "has no table 'w'" in refusal(f"{path}::w")
+    assert read_table(path, Schema.parse(ONE)).columns[0].tolist() == [1]
 
 
 def test_bad_databases_are_refused_in_one_line(tmp_path):

@@ -197,7 +197,10 @@ class Spool(Rows):
         before = self._kept[-1].end if self._kept else 0
         kept = _Kept(before, before + stored.size, kinds, replace(chunk, columns=()))
         self._kept.append(kept)
-        _write_all(self._file, stored, self._folder, "the rows of the table")
+        if kept.end > SPOOL_BYTES:
+            _write_all(self._file, stored, self._folder, "the rows of the table")
+        else:
+            self._file.write(stored)
         return kept.cells(stored)
 
     def _read_again(self, wanted: Sequence[str]) -> Iterator[Chunk]:
