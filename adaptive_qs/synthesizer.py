@@ -21,6 +21,7 @@ from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
 from adaptive_qs.release.bundle import of_interrupted_run
+from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
 from adaptive_qs.run import RunOptions
@@ -402,9 +403,10 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
         drawing = self.release_.draw(num_rows, seed, workers, self.progress, where, balance)
         warn_all(drawing.doubts, stacklevel=2)
-        if self._kind.library == "codes":
-            return drawing.coded()
-        return to_kind(pa.concat_tables(drawing.pages()), self._kind, self.schema_)
+        in_codes = self._kind.library == "codes"
+        table = drawing.coded() if in_codes else pa.concat_tables(drawing.pages())
+        warn_all(warn_of_contradictions(drawing.contradictions), stacklevel=2)
+        return table if in_codes else to_kind(table, self._kind, self.schema_)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.

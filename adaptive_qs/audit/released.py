@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from adaptive_qs.answering.answers import AnswersManifest, Charges, charges_of
 from adaptive_qs.errors import InputError
@@ -269,6 +269,8 @@ class _Sampling(BaseModel):
     balance: str | None = None
     parents: NonNegativeInt | None = None
     """Rows of the parents' table that children were drawn for."""
+    contradictions: list[dict[str, Any]] = Field(default_factory=list)
+    """Cells in which the table is further from the release than chance allows."""
 
 
 def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from os.path import exists, isdir  # those of Path raise where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -22,6 +23,7 @@ from adaptive_qs.table.text import Formulas
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.related import RelatedEvaluation
     from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.related import Pair, RelatedRelease
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.related import RelatedJob
@@ -283,25 +285,25 @@ class Outputs:
         if self.release is not None:
             io.check_release(self.release, self.force or mine(self.release))
 
-    def write(self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any]) -> None:
+    def write(
+        self,
+        release: RelatedRelease,
+        pair: Pair,
+        sampling: Mapping[str, Any],
+        contradictions: Sequence[Sequence[Contradiction]],
+    ) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
         parents, seed = len(pair.parents), sampling["seed"]
         if self.folder is not None:
             self._make_folder(self.folder)
-        for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
+        parts = release.by_table.items()
+        for path, table, (name, part), found in zip(self.tables, pair, parts, contradictions):
             asked = {**sampling, "parents": parents}
             written = release.schema.written(name, parents)
             self.write_stamped(
-                iter([table]),
-                len(table),
-                path,
-                part,
-                seed,
-                self.formulas,
-                self.force,
-                asked,
-                written,
-            )
+                iter([table]), len(table), path, part, seed, self.formulas, self.force, asked,
+                written, partial(tuple, found),
+            )  # fmt: skip
 
     def _make_folder(self, folder: Path) -> None:
         try:
@@ -371,9 +373,11 @@ def synthesize(
                     clock.start("write")
                     release.save(outputs.release, outputs.force)
                     written["release"] = outputs.release
-                numbers = None
+                numbers, contradictions = None, {}
                 if outputs.tables:
-                    numbers = _drawn(release, outputs, {}, rows, seed, workers, clock)
+                    numbers, contradictions = _drawn(
+                        release, outputs, {}, rows, seed, workers, clock
+                    )
                     written["table"] = outputs.tables[0]
                 job.session.finish()
     for doubt in release.doubts:
@@ -382,7 +386,7 @@ def synthesize(
         for warning in io.unconnected_warnings(part):
             io.warn(f"{name}: {warning}")
     closed = job.session.closed
-    done = _Done(release, outputs, numbers, clock.stop(), closed)
+    done = _Done(release, outputs, numbers, clock.stop(), closed, contradictions)
     if as_json:
         io.emit_json(done.json())
     else:
@@ -397,13 +401,24 @@ def _drawn(
     seed: int,
     workers: int,
     clock: PhaseClock,
-) -> tuple[int, int]:
-    """Draw and write both tables; their numbers of rows."""
+) -> tuple[tuple[int, int], dict[str, list[dict[str, Any]]]]:
+    """Draw and write both tables, and warn where they contradict the release.
+
+    Returns:
+        Their numbers of rows, and the contradictions of each as JSON.
+    """
+    from adaptive_qs.release.drawing import warn_of_contradictions
+
     clock.start("fit")
-    pair = release.sample(rows, seed, workers, clock, **steered)
+    pair, found = release.draw(rows, seed, workers, clock, **steered)
     clock.start("write")
-    outputs.write(release, pair, {"seed": seed, **steered})
-    return len(pair.parents), len(pair.children)
+    outputs.write(release, pair, {"seed": seed, **steered}, found)
+    by_table = dict(zip(release.by_table, found))
+    for name, each in by_table.items():
+        for warning in warn_of_contradictions(each, f"table of {name}"):
+            io.warn(warning)
+    listed = {name: [asdict(one) for one in each] for name, each in by_table.items()}
+    return (len(pair.parents), len(pair.children)), listed
 
 
 def _warn_of(job: RelatedJob, schema: Path) -> None:
@@ -436,6 +451,7 @@ class _Done:
         numbers: rows of the synthetic parents and children; None where none were made.
         seconds: per phase.
         closed: the run in its ledger, where there is one.
+        contradictions: of both tables, by name.
     """
 
     release: RelatedRelease
@@ -443,6 +459,7 @@ class _Done:
     numbers: tuple[int, int] | None
     seconds: Mapping[str, float]
     closed: Closing | None = None
+    contradictions: Mapping[str, Any] = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
         """The fields that scripts rely on."""
@@ -467,6 +484,7 @@ class _Done:
                 name: list(part.manifest.unconnected)
                 for name, part in self.release.by_table.items()
             },
+            "contradictions": self.contradictions,
         }
 
     def lines(self, inputs: Inputs) -> list[io.Row]:
@@ -552,10 +570,11 @@ def sample(
         io.warn(f"{bundle}: {release.manifest.stamp}")
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        numbers = _drawn(release, outputs, steered, rows, seed, threads, clock)
+        numbers, found = _drawn(release, outputs, steered, rows, seed, threads, clock)
     done = _Done(release, outputs, numbers, clock.stop())
     if as_json:
-        content = {"parents": numbers[0], "children": numbers[1], **io.taken_json(done.seconds)}
+        content = {"parents": numbers[0], "children": numbers[1], "contradictions": found}
+        content |= io.taken_json(done.seconds)
         io.emit_json({**content, "seed_insecure": release.insecure})
         return
     lines = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -22,6 +22,7 @@ from adaptive_qs.table.text import Formulas
 if TYPE_CHECKING:
     from adaptive_qs.domain import Clique
     from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.release import Marginal, Release
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.table.schema import Schema
@@ -54,6 +55,7 @@ class Outcome:
         rows: rows of the synthetic table, or of the one that the release gives by default.
         seconds: per phase.
         closed: the run in its ledger, where there is one.
+        contradictions: cells in which the table is further from the release than chance allows.
     """
 
     data: Path | Query
@@ -64,6 +66,7 @@ class Outcome:
     rows: int
     seconds: Mapping[str, float]
     closed: Closing | None
+    contradictions: tuple[Contradiction, ...]
 
     def json(self) -> dict[str, Any]:
         """The fields that scripts rely on."""
@@ -84,6 +87,7 @@ class Outcome:
             "ledger": io.closed_json(self.closed),
             "unconnected": list(self.unconnected),
             "left_out": manifest.settings.get("left_out"),
+            "contradictions": [asdict(each) for each in self.contradictions],
             "target": None if (served := self.served) is None else served._asdict(),
         }
 
@@ -105,7 +109,12 @@ class Outcome:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is poor about the release and its table, as far as what was released says."""
-        return (*self.release.doubts, *io.unconnected_warnings(self.release))
+        from adaptive_qs.release.drawing import warn_of_contradictions
+
+        unconnected = io.unconnected_warnings(self.release)
+        return (
+            *self.release.doubts, *unconnected, *warn_of_contradictions(self.contradictions),
+        )  # fmt: skip
 
     def lines(self) -> list[io.Row]:
         """The same for a data steward, with the next command to try."""
@@ -295,18 +304,22 @@ def synthesize(
                     clock.start("write")
                     released.save(release, renewing)
                     written["release"] = release
-                made = released.num_rows
+                made, contradictions = released.num_rows, ()
                 if out is not None:
                     made = made if rows is None else rows
-                    pages = released.sample_pages(made, sampling_seed, limits.workers, clock)
-                    pages = _timed(pages, clock)
-                    write_stamped(pages, made, out, released, sampling_seed, kind, replacing)
+                    drawing = released.draw(made, sampling_seed, limits.workers, clock)
+                    write_stamped(
+                        _timed(drawing.pages(), clock), made, out, released, sampling_seed, kind,
+                        replacing, contradictions=lambda: drawing.contradictions,
+                    )  # fmt: skip
+                    contradictions = drawing.contradictions
                     if out != io.STANDARD:
                         written["table"] = out
                 job.session.finish()
     outcome = Outcome(
-        source, schema, out, release, released, made, clock.stop(), job.session.closed
-    )
+        source, schema, out, release, released, made, clock.stop(), job.session.closed,
+        contradictions,
+    )  # fmt: skip
     for warning in outcome.warnings:
         io.warn(warning)
     if as_json:
@@ -334,13 +347,15 @@ def write_stamped(
     replacing: bool,
     asked: Mapping[str, Any] = MappingProxyType({}),
     schema: Schema | None = None,
+    contradictions: Callable[[], Sequence[Contradiction]] = tuple,
 ) -> None:
     """Write a table sampled from a release page by page, with its stamp and its sidecar; to
     standard output as CSV, without these.
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
     was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
-    charge. ``schema`` is that of the pages, where it is not the one of the release.
+    charge. ``schema`` is that of the pages, where it is not the one of the release, and
+    ``contradictions`` says after the last page where the table contradicts the release.
     """
     from adaptive_qs.privacy.events import Transcript
     from adaptive_qs.release.bundle import with_manifest
@@ -361,6 +376,8 @@ def write_stamped(
     ):
 
         def state(sha256: str) -> None:
+            if found := contradictions():
+                sampling["contradictions"] = [asdict(each) for each in found]
             write_manifest(release.manifest, sampling=sampling, charges=charges, sha256=sha256)
             put_stamp()
 
@@ -399,6 +416,7 @@ def sample(
     io.check_table(out, force)
 
     from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.release.drawing import warn_of_contradictions
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import check_sample_rows
 
@@ -420,10 +438,17 @@ def sample(
             io.warn(doubt)
         pages = _timed(drawing.pages(), clock)
         asked = {"where": where, "balance": balance}
-        write_stamped(pages, drawing.rows, out, loaded, seed, kind, force, asked)
+        write_stamped(
+            pages, drawing.rows, out, loaded, seed, kind, force, asked,
+            contradictions=lambda: drawing.contradictions,
+        )  # fmt: skip
+    for warning in warn_of_contradictions(drawing.contradictions):
+        io.warn(warning)
     seconds = clock.stop()
     if as_json:
-        content = {"rows": drawing.rows, "share": drawing.share, **io.taken_json(seconds)}
+        found = [asdict(each) for each in drawing.contradictions]
+        content = {"rows": drawing.rows, "share": drawing.share, "contradictions": found}
+        content |= io.taken_json(seconds)
         io.emit_json({**content, "seed_insecure": loaded.insecure})
         return
     size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
-from adaptive_qs.generate.loglinear import Rows
+from adaptive_qs.generate.check import CheckedPages, Gap
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import apart, decode, read_table
@@ -28,6 +28,71 @@ DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
 MOST_NAMED = 5
 """Values that a warning names."""
+MOST_CONTRADICTIONS = 3
+"""Cells that a warning names."""
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A marginal in which a table is further from its release than chance allows.
+
+    Attributes:
+        columns: names.
+        cell: labels of the worst cell, one for each column.
+        measured: its count in the release (rows).
+        drawn: its count in the table, scaled to the number of rows of the release (rows).
+        standard_errors: distance of the two, in standard errors.
+    """
+
+    columns: tuple[str, ...]
+    cell: tuple[str, ...]
+    measured: float
+    drawn: float
+    standard_errors: float
+
+    @classmethod
+    def from_gap(cls, gap: Gap, pages: CheckedPages, schema: Schema) -> Contradiction:
+        """Name the columns and the labels of a cell.
+
+        Args:
+            gap: the cell.
+            pages: the check that found it.
+            schema: of its domain.
+        """
+        domain, labels = pages.check.domain, []
+        for position, index in zip(gap.clique, gap.cell):
+            column = domain.columns((position,))[0]
+            texts = schema.columns[column].labels_of_codes()
+            codes = [index]
+            if position != column:
+                codes = np.flatnonzero(domain.groups(column, position).of == index).tolist()
+            labels.append(first_of([texts[code] for code in codes], MOST_NAMED))
+        numbers = (round(number, 1) + 0.0 for number in (gap.measured, gap.drawn, gap.errors))
+        return cls(domain.clique_names(gap.clique), tuple(labels), *numbers)
+
+    def __str__(self) -> str:
+        cell = " and ".join(f"{name} = {label}" for name, label in zip(self.columns, self.cell))
+        return (
+            f"{cell} has {self.drawn:,.0f} rows where {round(self.measured):,} were measured "
+            f"({self.standard_errors:.1f} standard errors)"
+        )
+
+
+def contradictions(pages: CheckedPages, schema: Schema) -> tuple[Contradiction, ...]:
+    """Return what a check found in the pages drawn so far: columns first, the worst first."""
+    found = sorted(pages.gaps.values(), key=lambda gap: (len(gap.clique) > 1, -gap.errors))
+    return tuple(Contradiction.from_gap(gap, pages, schema) for gap in found)
+
+
+def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table") -> tuple[str, ...]:
+    """Return a warning that names the first cells, or none."""
+    if not found:
+        return ()
+    return (
+        f"the {table} contradicts the release by more than chance allows: "
+        f"{first_of([*map(str, found)], MOST_CONTRADICTIONS)}: do not use these counts, and draw "
+        "it with another seed, or check the rules of the schema",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +223,7 @@ class Drawing:
     Attributes:
         schema: of the table.
         rows: its number of rows.
-        parts: the rows, in codes.
+        parts: the rows, in codes, checked as they are drawn.
         seed: of the values.
         stamp: that the pages carry.
         drawers: by column, how values inside bins are drawn; evenly where there is none.
@@ -169,13 +234,18 @@ class Drawing:
 
     schema: Schema
     rows: int
-    parts: Iterator[Rows]
+    parts: CheckedPages
     seed: int
     stamp: str
     drawers: Mapping[str, Drawer] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
     doubts: tuple[str, ...] = ()
+
+    @property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """Where the rows drawn so far contradict the release; complete once all are drawn."""
+        return contradictions(self.parts, self.schema)
 
     def coded(self) -> CodedTable:
         """All rows in codes."""

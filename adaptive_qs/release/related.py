@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
+from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.machine import PhaseProgress
@@ -21,6 +23,7 @@ from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.release.bundle import RELATION, TABLES
+from adaptive_qs.release.drawing import Contradiction, Drawing, contradictions
 from adaptive_qs.release.page import pages_of
 from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
@@ -144,7 +147,19 @@ class RelatedRelease:
         where: str | None = None,
         balance: str | None = None,
     ) -> Pair:
-        """Synthetic parents, and children of theirs.
+        """Synthetic parents, and children of theirs; see :meth:`draw`."""
+        return self.draw(num_parents, seed, workers, progress, where, balance)[0]
+
+    def draw(
+        self,
+        num_parents: int | None = None,
+        seed: int | None = None,
+        workers: int = 1,
+        progress: PhaseProgress | None = None,
+        where: str | None = None,
+        balance: str | None = None,
+    ) -> tuple[Pair, tuple[tuple[Contradiction, ...], tuple[Contradiction, ...]]]:
+        """Return synthetic parents and their children, and where they contradict the release.
 
         Parents are drawn from their own model, each with a number of children; so many rows of
         children are then drawn from the children's model given the columns of the parent.
@@ -164,31 +179,38 @@ class RelatedRelease:
                 is not.
         """
         seed, schema = chosen_seed(seed), self.schema
-        self._check_steered(where, balance)
+        selected = self._check_steered(where, balance)
 
-        def drawn(number: int | None, *steered: str | None) -> tuple[pa.Table, Rows, Rows]:
+        def drawn(number: int | None, *steered: str | None) -> tuple[Drawing, pa.Table, Rows, Rows]:
             """Parents, the numbers of their children, and the codes that these have of them."""
             drawing = self.parents.draw(number, seed, workers, progress, *steered)
             table = pa.concat_tables(drawing.pages())
             codes = np.stack(read_table(table, schema.counted).columns, axis=1).astype(np.int32)
             children = table[schema.count].to_numpy()
-            return table, children, np.repeat(codes, children, axis=0)
+            return drawing, table, children, np.repeat(codes, children, axis=0)
 
-        parents, numbers, given = drawn(num_parents, where, balance)
+        drawing, parents, numbers, given = drawn(num_parents, where, balance)
         population = None if where is None and balance is None else drawn(None)[-1]
         pages: list[pa.Table] = []
+        found: tuple[Contradiction, ...] = ()
         if len(given):
-            pages += self._pages(given, population, seed, workers, progress)
+            rows = self.children.linked(given, seed, workers, progress, population)
+            check = self.children.check(selected, range(given.shape[1]))
+            checked = CheckedPages(rows, check, seed)
+            pages += self._pages(checked, given.shape[1], seed)
+            found = contradictions(checked, schema.joined)
         children = pa.concat_tables(pages or [_without_rows(schema.children)])
         keys, stamp = np.arange(1, len(parents) + 1), {STAMP_KEY: self.manifest.stamp}
         of_parents, of_children = schema.keys["parents"], schema.keys["children"]
-        return Pair(
+        pair = Pair(
             _with_key(parents.drop_columns([schema.count]), of_parents, keys, stamp),
             _with_key(children, of_children, np.repeat(keys, numbers), stamp),
         )
+        return pair, (drawing.contradictions, found)
 
-    def _check_steered(self, where: str | None, balance: str | None) -> None:
-        """Refuse what is asked of the children, who come as their parents have them."""
+    def _check_steered(self, where: str | None, balance: str | None) -> Clique:
+        """Return the columns by which parents are chosen; refuse those of the children, who come as
+        their parents have them."""
         own, asked = self.schema.children.names, [] if balance is None else [balance]
         if where is not None:
             with suppress(InputError):  # what is no condition is refused with the parents' columns
@@ -199,19 +221,12 @@ class RelatedRelease:
                 f"parents: name columns of theirs or {self.schema.count!r}, or keep of a larger "
                 "sample the families that are wanted"
             )
+        return self.children.domain.clique(set(asked) & set(self.schema.joined.names))
 
-    def _pages(
-        self,
-        given: Rows,
-        population: Rows | None,
-        seed: int,
-        workers: int,
-        progress: PhaseProgress | None,
-    ) -> Iterator[pa.Table]:
-        """Values of children's own columns, for rows with these codes of parents."""
-        schema, model, width = self.schema.children, self.children.model(), given.shape[1]
+    def _pages(self, pages: Iterable[Rows], width: int, seed: int) -> Iterator[pa.Table]:
+        """Yield values of the children's own columns, which come after so many of the parents."""
+        schema, model = self.schema.children, self.children.model()
         drawers = drawers_of(schema.columns, lambda i: single_target(model, width + i).counts)
-        pages = self.children.linked(given, seed, workers, progress, population)
         for number, rows in enumerate(pages):
             own = CodedTable.from_parts(schema.domain(), [rows[:, width:]], len(rows))
             rng = np.random.default_rng((seed, 2, number))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.generate.check import Check, CheckedPages
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
 from adaptive_qs.generate.targets import single_target
@@ -290,7 +291,8 @@ class Release(Bundle):
         if where is None and balance is None:
             count = self.num_rows if num_rows is None else num_rows
             parts = self._parts(count, seed, workers, progress)
-            return Drawing(schema, count, parts, seed, stamp, drawers)
+            checked = CheckedPages(parts, self.check(), seed)
+            return Drawing(schema, count, checked, seed, stamp, drawers)
         from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
 
         domain = self.workload.domain
@@ -312,7 +314,8 @@ class Release(Bundle):
             progress and partial(progress, "draw"),
         )  # fmt: skip
         doubts = wish.doubts(wanted.shares, total)
-        return Drawing(schema, count, parts, seed, stamp, drawers, wish.where, share, doubts)
+        checked = CheckedPages(parts, self.check(selected=named), seed)
+        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, doubts)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.
@@ -380,6 +383,11 @@ class Release(Bundle):
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
             self.zeros, kept,
         )  # fmt: skip
+
+    def check(self, selected: Iterable[int] = (), given: Iterable[int] = ()) -> Check:
+        """Return the measured marginals that drawn rows are compared with; see :class:`Check`."""
+        model, settings = self.model(), self._synthesis
+        return Check(model, self._measured_cliques, self.zeros, selected, given, settings)
 
     def linked(
         self,

@@ -1,0 +1,255 @@
+"""Whether drawn rows have the counts that were measured: a test of every marginal, at no cost.
+
+Everything here comes from what was released, so it costs nothing. Each cell of each measured
+marginal is compared with the counts of the rows, in standard errors: the noise of the measurement
+and the chance of drawing rows both count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique
+from adaptive_qs.generate.loglinear import Rows, make_target, outermost_cliques
+from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
+from adaptive_qs.generate.targets import single_target
+from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
+from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
+
+# What chance allows. A cell is measured as m = T + e, with Gaussian noise e of variance s² on the
+# true count T. Tables have no negative counts, so rows follow a projection of m. The projection of
+# a whole marginal onto non-negative tables of its total subtracts one number from all cells and
+# sets those below 0 to 0; that number is at most max e, so no cell moves by more than the largest
+# noise does, but all move to the same side. Neither this shift nor what denoising a column does is
+# an error of drawing. So a count is compared with the interval from the measured to the projected
+# value, and a gap is how far it lies outside, in standard errors √(s² + d²).
+#
+# d² is the variance of drawing. Rows are drawn and then refined, which brings them closer: a
+# Poisson count λ bounds both. It exceeds its mean by x with a chance of at most exp(−x²/2(λ + x))
+# and falls short of it with exp(−x²/2λ) (Chernoff), so with d² the larger one of the count and what
+# it is compared with, a gap of z has a chance of at most 2·exp(−z²/2), as for Gaussian noise. The
+# model itself was fitted by a limited number of rows, and this number stands for larger tables.
+#
+# Chances are added up (Bonferroni): half of ``CHANCE`` over the cells of single columns, half over
+# those of all other marginals, and of the pages of a table the k-th gets 1/k(k + 1) of it. A column
+# or marginal as a whole is tested by the sum of the squared gaps of its cells (chi-square; Laurent
+# and Massart 2000, Lemma 1).
+#
+# Rows that are further off are repaired: with weights that bring the marginals in question to the
+# nearest end of their intervals (raking), rows are left out or repeated. All that is known of the
+# other attributes given these marginals stays as it is.
+
+Array = NDArray[np.float64]
+
+CHANCE = 1e-3
+"""Chance that any cell of a table that follows what was measured is found."""
+REPAIRS = 4
+"""How often rows are repaired at most."""
+MOST_COPIES = 2.0
+"""Largest weight of a row, so that few rows do not stand for many."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A cell of a marginal in which drawn rows are further off than chance allows.
+
+    Attributes:
+        clique: of the marginal, at the levels that were measured.
+        cell: position of the worst cell on each of its axes.
+        measured: what the release has there (rows).
+        drawn: what a table of as many rows as the release would have there.
+        errors: how far apart the two are, in standard errors.
+    """
+
+    clique: Clique
+    cell: tuple[int, ...]
+    measured: float
+    drawn: float
+    errors: float
+
+
+class Check:
+    """The marginals that drawn rows are compared with.
+
+    Args:
+        model: what was released.
+        measured: cliques that were measured.
+        zeros: cells that no row lies in.
+        selected: attributes by which rows are chosen. Marginals that contain all of them say
+            what the other attributes of such rows are; the rest say nothing of them.
+        given: attributes whose values are given; compared are the other attributes given these.
+        settings: how rows are made.
+    """
+
+    def __init__(
+        self,
+        model: ReferenceModel,
+        measured: Iterable[Clique],
+        zeros: Zeros = (),
+        selected: Iterable[int] = (),
+        given: Iterable[int] = (),
+        settings: SynthesisSettings | None = None,
+    ) -> None:
+        domain, several = model.domain, outermost_cliques(model.domain, measured)
+        cliques = dict.fromkeys([*((i,) for i in range(len(domain))), *several])
+        chosen = set(selected)
+        self.domain = domain
+        self._model, self._zeros, self._fixed = model, zeros, {*chosen, *given}
+        self._cliques = [
+            clique
+            for clique in cliques
+            if is_measured(model.estimates, clique, domain)
+            and chosen.issubset(clique)
+            and not self._fixed.issuperset(domain.columns(clique))
+        ]
+        combined = tuple(dict.fromkeys(domain.columns(c) for c in several if len(c) > 1))
+        self._fit_rows = choose_fit_rows(domain, combined, settings or SynthesisSettings())
+
+    def repaired(self, rows: Rows, page: int, seed: int) -> tuple[Rows, list[Gap]]:
+        """Return rows without what chance does not allow, as far as that is possible, and the rest.
+
+        Rows whose attributes are selected or given are not repaired.
+
+        Args:
+            rows: codes of a page of a table, shape (rows, attributes).
+            page: its number, from 1 on.
+            seed: of the order in which rows are left out and repeated.
+        """
+        gaps, weights, found = self.gaps(rows, page), np.ones(len(rows)), rows
+        for _ in range(0 if self._fixed else REPAIRS):
+            if not gaps:
+                break
+            for gap in gaps:
+                _, _, drawn, nearest = self._compare(rows, gap.clique, weights)
+                ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=drawn > 0)
+                weights *= ratios.ravel()[self._cells(rows, gap.clique)]
+            np.clip(weights, 0.0, MOST_COPIES, out=weights)
+            better = rows[_pick(weights, np.random.default_rng((seed, page)))]
+            left = self.gaps(better, page)
+            if left and _sum_errors(left) >= _sum_errors(gaps):
+                break
+            found, gaps = better, left
+        return found, gaps
+
+    def gaps(self, rows: Rows, page: int = 1) -> list[Gap]:
+        """Return the worst cell of each marginal that is further off than chance allows.
+
+        Single columns come first, then others, the worst of them first.
+        """
+        found = []
+        chance = CHANCE / 2 / (page * (page + 1))
+        for single in (True, False):
+            cliques = [c for c in self._cliques if (len(c) == 1) == single]
+            cells = sum(map(self.domain.size, cliques))
+            for clique in cliques:
+                gaps, measured, drawn, _ = self._compare(rows, clique)
+                cell = np.unravel_index(int(gaps.argmax()), gaps.shape)
+                tail = math.log(len(cliques) / chance)
+                least = gaps.size + 2 * math.sqrt(gaps.size * tail) + 2 * tail
+                far = gaps[cell] > math.sqrt(2 * math.log(2 * cells / chance))
+                if far or np.square(gaps).sum() > least:
+                    numbers = (float(array[cell]) for array in (measured, drawn, gaps))
+                    found.append(Gap(clique, tuple(map(int, cell)), *numbers))
+        return sorted(found, key=lambda gap: (len(gap.clique) > 1, -gap.errors))
+
+    def _compare(
+        self, rows: Rows, clique: Clique, copies: Array | None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return gaps, measured and drawn counts, and the nearest ones that chance allows.
+
+        Args:
+            rows: drawn.
+            clique: of a measured marginal.
+            copies: weights of the rows; 1 each without.
+        """
+        model, domain, columns = self._model, self.domain, self.domain.columns(clique)
+        allowed = allowed_cells(self._zeros, domain, columns)
+        if columns != clique and allowed is not None:
+            allowed = domain.summed(allowed.astype(int), columns, clique) > 0
+        measured, wanted = model.marginal(clique), make_target(model, clique, allowed).counts
+        likely = wanted
+        if len(clique) == 1:
+            likely = masked(single_target(model, clique[0]), self._zeros, domain).counts
+        own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
+        counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
+        counts = counts.reshape(domain.shape(clique)).astype(np.float64)
+        totals = wanted.sum(axis=own, keepdims=True)
+        numbers = counts.sum(axis=own, keepdims=True)
+        weights = totals / np.maximum(numbers, 1)
+        drawn = counts * weights
+        low, high = np.minimum(measured, wanted), np.maximum(measured, wanted)
+        low, high = np.minimum(low, likely), np.maximum(high, likely)
+        # Each row of a model that was fitted by fewer rows stands for several.
+        weights = weights * max(1.0, len(rows) / self._fit_rows)
+        count = np.maximum(np.maximum(drawn, high), weights)
+        others = 1 - np.minimum(count / np.maximum(totals, weights), 1)
+        variance = measured_variance(model, clique) + weights * np.maximum(count * others, weights)
+        fixed = tuple(level for level, i in zip(clique, columns) if i in self._fixed)
+        if fixed:
+            known = np.expand_dims(measured_variance(model, fixed), own)
+            variance = variance + np.square(drawn / np.maximum(totals, 1e-300)) * known
+        nearest = np.clip(drawn, np.maximum(low, 0.0), high)
+        tested = (numbers > 0) if allowed is None else (numbers > 0) & allowed
+        gaps = np.where(tested, np.abs(drawn - nearest) / np.sqrt(variance), 0.0)
+        return gaps, measured, drawn, nearest
+
+    def _cells(self, rows: Rows, clique: Clique) -> NDArray[np.int64]:
+        """Return the cell of each row in a marginal at any levels, counted in natural order."""
+        cells: Any = np.zeros(len(rows), np.int64)
+        for position, size in zip(clique, self.domain.shape(clique)):
+            (column,) = self.domain.columns((position,))
+            codes = rows[:, column]
+            cells *= size
+            cells += codes if position == column else self.domain.groups(column, position).of[codes]
+        return np.asarray(cells)
+
+
+def _sum_errors(gaps: Iterable[Gap]) -> float:
+    return sum(gap.errors for gap in gaps)
+
+
+def _pick(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return as many rows as there are weights, in proportion to these, in a random order.
+
+    Each row comes within one as often as its weight says, and so do all of one weight together.
+    """
+    order = rng.permutation(weights.size)
+    order = order[np.argsort(weights[order], kind="stable")]
+    sums = np.cumsum(weights[order])
+    sums *= weights.size / sums[-1]
+    sums[-1] = weights.size
+    copies = np.diff(np.floor(sums + rng.random()), prepend=0.0).astype(np.intp)
+    return rng.permutation(np.repeat(order, copies))
+
+
+class CheckedPages:
+    """Pages of a table that are checked and repaired as they are drawn.
+
+    Args:
+        pages: drawn as they are requested.
+        check: what they are compared with.
+        seed: of the repair.
+
+    Attributes:
+        check: as given.
+        gaps: what is left of the pages drawn so far: the worst gap of each marginal.
+    """
+
+    def __init__(self, pages: Iterable[Rows], check: Check, seed: int) -> None:
+        self.check = check
+        self.gaps: dict[Clique, Gap] = {}
+        self._pages, self._seed = pages, seed
+
+    def __iter__(self) -> Iterator[Rows]:
+        for number, page in enumerate(self._pages, 1):
+            rows, gaps = self.check.repaired(page, number, self._seed)
+            for gap in gaps:
+                worst = self.gaps.get(gap.clique, gap)
+                self.gaps[gap.clique] = max(gap, worst, key=lambda each: each.errors)
+            yield rows
