@@ -325,13 +325,18 @@ def restore(
             show_default=False,
         ),
     ] = 0,
+    lock: Annotated[
+        bool,
+        typer.Option("--lock", help="Take no run until it is said what was released."),
+    ] = False,
     anchor: str | None = None,
     max_memory: str | None = None,
 ) -> None:
     """After restoring a copy of a ledger, count what was released since the copy was made.
 
-    Without --release, --rho or --none it only locks the ledger, so that no run is taken until they
-    are given. Releases that the copy has are not counted again.
+    A copy that is known to lack entries, or whose mark is lost, is locked if none of --release,
+    --rho and --none is given, so that no run is taken until they are; --lock locks any other.
+    Releases that the copy has are not counted again.
     """
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.budget import positive_number
@@ -357,6 +362,14 @@ def restore(
             f"give --none --missing {book.missing}"
         )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
+    if lock and confirmed:
+        raise InputError("--lock was given together with what was released: give one of them")
+    if not (confirmed or lock or book.missing or book.unmarked or book.locked):
+        raise InputError(
+            f"{path}: lacks nothing that is known: say what was released since the copy was made, "
+            "by --release for each file, --rho for what else was spent, or --none; or give --lock "
+            "to take no run until then"
+        )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
         io.emit(

@@ -560,7 +560,7 @@ def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
 
 
 def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(run, turned_back):
-    assert "locked: say what was released since" in done(ledger_of(run, "restore"))
+    assert "locked: say what was released since" in done(ledger_of(run, "restore", "--lock"))
     for command in commands([])[:2]:
         line = refused(run(*command))
         assert "nobody has said what was released since" in line
@@ -575,6 +575,22 @@ def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(r
     assert shown(run)["locked"] is False
     done(run(*TABLE, "--rho", "0.1", "--out", "x.csv"))
     done(ledger_of(run, "verify"))
+
+
+@pytest.mark.parametrize("anchor", [[], ["--anchor", "away"]])
+def test_a_ledger_that_lacks_nothing_is_not_locked_by_a_command_without_options(
+    run, ledger, anchor
+):
+    if anchor:
+        done(ledger_of(run, "anchor", *anchor))
+    before = shown(run)
+    line = refused(ledger_of(run, "restore", *anchor))
+    assert "--release for each file" in line
+    assert "--lock" in line
+    for words in (["--none"], ["--rho", "0.1"]):
+        assert "give one of them" in refused(ledger_of(run, "restore", "--lock", *words))
+    assert shown(run) == before
+    done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", *anchor))
 
 
 @pytest.mark.parametrize("names", [("r.zip", "a.csv"), ("o.csv.manifest.json", "a.csv")])
