@@ -43,7 +43,7 @@ ParentsShare = Annotated[
     option(
         "--parents-share",
         "P",
-        "With --related: part of the budget for the parents' table.",
+        "Of related tables: part of the budget for the parents' table.",
         "Privacy budget",
         "0.25",
         parser=double,
@@ -51,7 +51,9 @@ ParentsShare = Annotated[
 ]
 ChildrenOut = Annotated[
     Path | None,
-    option("--related-out", "FILE", "Synthetic table of children, with --related.", "Output"),
+    option(
+        "--related-out", "FILE", "Synthetic table of the children of two related tables.", "Output"
+    ),
 ]
 TrueChildren = Annotated[
     Path | None,
@@ -65,7 +67,12 @@ TrueChildren = Annotated[
 ]
 SyntheticChildren = Annotated[
     Path | None,
-    option("--related-synthetic", "FILE", "Synthetic table of children, with --related.", None),
+    option(
+        "--related-synthetic",
+        "FILE",
+        "Synthetic table of the children of two related tables.",
+        None,
+    ),
 ]
 
 ChildrenRows = Annotated[

@@ -332,7 +332,7 @@ BAD = {
     "both": ([*PLAN, "--ways", "1", "--workload", "w.json"], "both --workload and --ways"),
     "file and queries": ([*PLAN, "--queries", "range", "--workload", "w.json"], "both --workload"),
     "unordered": ([*PLAN, "--ways", "1", "--queries", "range"], "'job' is not ordered"),
-    "custom": ([*PLAN, "--queries", "custom"], "'custom' queries need a matrix"),
+    "custom": ([*PLAN, "--queries", "custom"], "or a --workload file"),
     "demo": (["plan", "--demo", "--schema", "s.json"], "--demo brings its own schema"),
     "demo answer": (["answer", "t.csv", "--demo"], "--demo brings its own"),
     "no data": (["answer", *ANSWER[2:]], "no DATA was given"),
