@@ -569,7 +569,7 @@ def test_without_discovery_plain_zcdp_is_claimed(run):
     assert "rho 0.5 (zCDP)" in said.out
     with zipfile.ZipFile("r.zip") as archive:
         statement = archive.read("statement.md").decode()
-    assert "guarantee: mu-Gaussian DP with mu = 1," in statement
+    assert "guarantee: mu-Gaussian DP with mu = 1 up to a share 2^-20 of delta" in statement
     assert "; rho = 0.5 zCDP" in statement
     assert PLAIN.search(said.out)
     assert "approximate" not in statement
