@@ -265,9 +265,9 @@ class RunState:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """μ of Gaussian DP (up to a share 2⁻²⁰ of δ, for δ of at least 10⁻³⁰⁰), rounded up, where all
-        its events are fine Gaussian noise on a batch of answers, whose parameters were fixed in
-        advance.
+        """μ of Gaussian DP, rounded up, where all its events are fine Gaussian noise on a batch of
+        answers, whose parameters were fixed in advance. It holds up to a share 2⁻²⁰ of δ, for δ of
+        at least 10⁻³⁰⁰.
 
         What a run that decides as it goes happens to have spent is no such bound.
         """
