@@ -27,7 +27,7 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     """Total, what is counted against it and what is left."""
     lines = [
         ("total", _cost_words(book, book.limit)),
-        ("counted", _cost_words(book, book.held)),
+        ("counted", _cost_words(book, book.held, promise=_single_promise(book, runs))),
         ("left", _cost_words(book, book.left, left=True)),
         ("protects", f"{book.protected}; neighbouring tables {book.relation}"),
         ("head", book.head),
@@ -35,7 +35,7 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
     ]
     if book.locked:
         lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
-    if not book.held.fits(book.limit):
+    if book.exceeds(runs):
         lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
     if still := ", ".join(str(run.number) for run in runs if run.state == "open"):
         lines.append(("open", f"run {still}: at work, or to be continued with --resume"))
@@ -56,9 +56,19 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
     return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
-def _cost_words(book: LedgerBook, cost: Cost, left: bool = False) -> str:
+def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
+    """The (ε, δ) of the one run that is all that counts; None if there are several or none."""
+    return next((run.promise for run in runs if run.counted == book.held), None)
+
+
+def _cost_words(
+    book: LedgerBook,
+    cost: Cost,
+    left: bool = False,
+    promise: tuple[float, float] | None = None,
+) -> str:
     """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
-    words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost)
+    words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost, promise)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
@@ -74,7 +84,7 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
         "protects": book.protected,
         "neighbours": book.relation,
         "total": _cost_json(book, book.limit),
-        "counted": _cost_json(book, book.held),
+        "counted": _cost_json(book, book.held, _single_promise(book, runs)),
         "left": _cost_json(book, book.left),
         "head": book.head,
         "locked": book.locked,
@@ -97,8 +107,8 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
                 "started": run.started,
                 "ended": run.ended,
                 "seed_insecure": run.insecure,
-                "reserved": _cost_json(book, run.reserved),
-                "spent": _cost_json(book, run.spent),
+                "reserved": _cost_json(book, run.reserved, run.promise),
+                "spent": _cost_json(book, run.spent, run.promise),
                 "gaussian_mu": run.gaussian_mu,
             }
             for run in runs
@@ -106,12 +116,14 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
     }
 
 
-def _cost_json(book: LedgerBook, cost: Cost) -> dict[str, Any]:
+def _cost_json(
+    book: LedgerBook, cost: Cost, promise: tuple[float, float] | None = None
+) -> dict[str, Any]:
     return {
         "rho": float(cost.rho),
         "rho_units": cost.rho_units,
         "discovery_delta": float(cost.delta),
-        "epsilon": book.epsilon_of(cost),
+        "epsilon": book.epsilon_of(cost, promise),
     }
 
 
@@ -313,13 +325,18 @@ def restore(
             show_default=False,
         ),
     ] = 0,
+    lock: Annotated[
+        bool,
+        typer.Option("--lock", help="Take no run until it is said what was released."),
+    ] = False,
     anchor: str | None = None,
     max_memory: str | None = None,
 ) -> None:
     """After restoring a copy of a ledger, count what was released since the copy was made.
 
-    Without --release, --rho or --none it only locks the ledger, so that no run is taken until they
-    are given. Releases that the copy has are not counted again.
+    A copy that is known to lack entries, or whose mark is lost, is locked if none of --release,
+    --rho and --none is given, so that no run is taken until they are; --lock locks any other.
+    Releases that the copy has are not counted again.
     """
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.budget import positive_number
@@ -345,6 +362,14 @@ def restore(
             f"give --none --missing {book.missing}"
         )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
+    if lock and confirmed:
+        raise InputError("--lock was given together with what was released: give one of them")
+    if not (confirmed or lock or book.missing or book.unmarked or book.locked):
+        raise InputError(
+            f"{path}: lacks nothing that is known: say what was released since the copy was made, "
+            "by --release for each file, --rho for what else was spent, or --none; or give --lock "
+            "to take no run until then"
+        )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
         io.emit(

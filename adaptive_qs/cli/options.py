@@ -93,7 +93,8 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
         _Entry(
             "queries",
             "FAMILY",
-            f"With --ways: {FAMILIES.listed(but='custom')}. (Default: marginal.)",
+            f"With --ways: {FAMILIES.listed(but='custom')}; custom ones need a --workload file. "
+            "(Default: marginal.)",
         ),
         _Entry("mechanism", "NAME", f"{MECHANISMS.listed()}. (Default: auto.)"),
         _Entry(
@@ -209,6 +210,13 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "Rows of one person that count at most, where the schema names the person column: "
             "the budget then protects a person with all rows. A public number, or auto to learn "
             f"one up to {MOST_LEARNT:,} from the table with a part of the budget.",
+        ),
+        _Entry(
+            "rows_per_person",
+            "K",
+            "Rows of one person that count at most, where the schema names the person column: "
+            "the budget then protects a person with all rows. A public number.",
+            of=("plan",),
         ),
         _Entry(
             "weigh",
@@ -344,7 +352,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "ADDRESS",
             "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows: "
             "they must see the files under the same paths. (Default, for --engine dask: as many "
-            "processes on this machine as --workers says.)",
+            "processes on this machine as threads.)",
         ),
         _Entry("jobs", "N", "Threads that solve; they share the memory. (Default: all cores.)"),
     ),
@@ -441,7 +449,7 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
             names = said[0]
             for name in names:
                 default = getattr(RunOptions, name, None)
-                kind = _annotated(_KINDS[name], "run", name)
+                kind = _annotated(_KINDS[name], verb, name, "run")
                 place = last if name in _MACHINE else parameters
                 place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
         elif said is not None:
@@ -462,9 +470,10 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
     return parse
 
 
-def _annotated(kind: Any, verb: str, name: str) -> Any:
-    """A type with the option of this name: that of the command, or else that of all."""
-    panel, entry = _OPTIONS.get((verb, name)) or _OPTIONS[None, name]
+def _annotated(kind: Any, verb: str, name: str, group: str | None = None) -> Any:
+    """A type with the option of this name: that of the command, of its group, or of all."""
+    found = _OPTIONS.get((verb, name)) or _OPTIONS.get((group, name))
+    panel, entry = found or _OPTIONS[None, name]
     flag = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
     parser = double if float in (kind, *get_args(kind)) else None
     if name == "rows_per_person":
@@ -478,8 +487,9 @@ def workload_spec(
     """The workload that the options stand for; None is the default."""
     if family is not None and workload is not None:
         raise InputError("both --workload and --queries were given: the file names its families")
-    if family is not None and family not in FAMILIES:
-        raise InputError(f"--queries is {family!r}: give one of {', '.join(FAMILIES)}")
+    if family is not None and (family == "custom" or family not in FAMILIES):
+        named = ", ".join(name for name in FAMILIES if name != "custom")
+        raise InputError(f"--queries is {family!r}: give one of {named}, or a --workload file")
     if family is not None:
         ways = ways or "2"
     if ways is None:

@@ -45,7 +45,7 @@ ParentsShare = Annotated[
     option(
         "--parents-share",
         "P",
-        "With --related: part of the budget for the parents' table.",
+        "Of related tables: part of the budget for the parents' table.",
         "Privacy budget",
         "0.25",
         parser=double,
@@ -53,7 +53,9 @@ ParentsShare = Annotated[
 ]
 ChildrenOut = Annotated[
     Path | None,
-    option("--related-out", "FILE", "Synthetic table of children, with --related.", "Output"),
+    option(
+        "--related-out", "FILE", "Synthetic table of the children of two related tables.", "Output"
+    ),
 ]
 TrueChildren = Annotated[
     Path | None,
@@ -67,7 +69,12 @@ TrueChildren = Annotated[
 ]
 SyntheticChildren = Annotated[
     Path | None,
-    option("--related-synthetic", "FILE", "Synthetic table of children, with --related.", None),
+    option(
+        "--related-synthetic",
+        "FILE",
+        "Synthetic table of the children of two related tables.",
+        None,
+    ),
 ]
 
 ChildrenRows = Annotated[

@@ -22,9 +22,10 @@ from adaptive_qs.ledger.entries import (
     Reserved,
     Restored,
     parse_body,
+    read_promise,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
-from adaptive_qs.ledger.run import LedgerRun, RunState, release_hash, runs_of
+from adaptive_qs.ledger.run import LedgerRun, RunState, is_promised, release_hash, runs_of
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
@@ -163,6 +164,7 @@ class LedgerBook(Store):
     ) -> None:
         super().__init__(path, None if anchor is None else Anchor(anchor), restoring, reading)
         first = next(self.bodies(Opened))
+        self._opened = first
         self.identity = first.ledger
         self.limit = first.total
         self.declared = dict(first.declared)
@@ -200,16 +202,35 @@ class LedgerBook(Store):
 
     @property
     def left(self) -> Cost:
-        """What further runs may spend; nothing where a lost copy had spent more than the total."""
-        return remaining_of(self.limit, self.held)
+        """What further runs may spend; nothing where a lost copy had spent more than the total, or
+        one run is all of it."""
+        newest = self.newest_run()
+        return self.left_beside(self.held, self.reservation(newest).price if newest else Cost())
 
-    def epsilon_of(self, cost: Cost) -> float | None:
+    def left_beside(self, held: Cost, newest: Cost) -> Cost:
+        """What a ledger with these costs allows, given what its newest run reserved."""
+        alone = held != Cost() and not newest.fits(self.limit)
+        return Cost() if alone else remaining_of(self.limit, held)
+
+    def exceeds(self, runs: Sequence[RunState]) -> bool:
+        """Whether more was released than the total."""
+        if self.held.fits(self.limit):
+            return False
+        alone = [run for run in runs if run.counted == self.held]
+        return not any(is_promised(self._opened, run.reserved, run.promise) for run in alone)
+
+    def epsilon_of(self, cost: Cost, promise: tuple[float, float] | None = None) -> float | None:
         """ε of a cost at the ledger's δ, of which partition selection takes its share first.
 
-        None where that share is δ or more, so that no ε holds.
+        None where that share is δ or more, so that no ε holds. What is the cost of one run alone
+        has the ε that this run promised, if that is less.
         """
-        left = Fraction(self.declared["delta"]) - cost.delta
-        return epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
+        delta = self.declared["delta"]
+        left = Fraction(delta) - cost.delta
+        found = epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
+        if promise is None or cost == Cost() or promise[1] > delta:
+            return found
+        return promise[0] if found is None else min(found, promise[0])
 
     @property
     def head(self) -> str:
@@ -276,7 +297,7 @@ class LedgerBook(Store):
         try:
             with self.writing():
                 self._refuse_repetition(request, inputs)
-                self.check_remaining(cost)
+                self.check_remaining(cost, read_promise(request))
                 lost = (r.run for entry in self.restorations() for r in entry.releases)
                 number = 1 + max(self.newest_run(), *lost, 0)
                 reserved = Reserved(
@@ -296,11 +317,18 @@ class LedgerBook(Store):
         reach(Fault.RESERVED)
         return LedgerRun(self, self.identity, reserved, lock, filtered, unit)
 
-    def check_remaining(self, cost: Cost) -> None:
-        """Refuse a budget that the total does not allow, and any where the ledger is locked."""
+    def check_remaining(self, cost: Cost, promise: tuple[float, float] | None = None) -> None:
+        """Refuse a budget that the total does not allow, and any where the ledger is locked.
+
+        Args:
+            cost: the budget.
+            promise: the (ε, δ) of the budget; None if unknown.
+        """
         self._refuse_locked()
         remaining = self.left
         if cost.fits(remaining):
+            return
+        if self.held == Cost() and is_promised(self._opened, cost, promise):
             return
         hint = ""
         if holding := self.open_runs():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +28,22 @@ def cost_text(cost: Cost) -> str:
     The same in every version, since resumed runs compare the text.
     """
     return f"{cost.rho_units} x 2^-60 rho, {cost.delta_units} x 2^-100 delta"
+
+
+_BUDGET = re.compile(r", epsilon (\S+), delta (\S+)")
+
+
+def budget_text(cost: Cost, epsilon: float, delta: float) -> str:
+    """Return a budget and the (ε, δ) that it promises, as the request of a run has them."""
+    return f"{cost_text(cost)}, epsilon {epsilon!r}, delta {delta!r}"
+
+
+def read_promise(request: Mapping[str, str]) -> tuple[float, float] | None:
+    """Return the (ε, δ) that a run promises; None if its request does not say."""
+    found = _BUDGET.search(request.get("budget", ""))
+    with suppress(ValueError):
+        return (float(found[1]), float(found[2])) if found else None
+    return None
 
 
 # Every entry has a hash over itself and the hash before it.

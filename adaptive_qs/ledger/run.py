@@ -23,6 +23,7 @@ from adaptive_qs.ledger.entries import (
     digests_of,
     from_bytes,
     parse_body,
+    read_promise,
     to_bytes,
 )
 from adaptive_qs.ledger.files import RunLock
@@ -214,6 +215,19 @@ def release_hash(previous: bytes, body: Released) -> bytes:
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
+def is_promised(opened: Opened, price: Cost, promise: tuple[float, float] | None) -> bool:
+    """Whether a run promises a total that was given as (ε, δ), so that it may be all of it.
+
+    The total in zCDP is for any runs together. One run of the same (ε, δ) can have a larger ρ, as
+    its own accounting is exact.
+    """
+    declared = opened.declared
+    if promise is None or "epsilon" not in declared:
+        return False
+    within = promise[0] <= declared["epsilon"] and promise[1] <= declared["delta"]
+    return within and price.delta_units <= opened.total.delta_units
+
+
 # All runs as the entries tell of them.
 
 State = Literal["open", "finished", "closed"]
@@ -245,9 +259,15 @@ class RunState:
         return self.reserved if self.state == "open" else self.spent
 
     @property
+    def promise(self) -> tuple[float, float] | None:
+        """The (ε, δ) of its budget; None if its request does not say."""
+        return read_promise(self.request)
+
+    @property
     def gaussian_mu(self) -> float | None:
-        """μ of exact Gaussian DP, rounded up, where all its events are fine Gaussian noise on a
-        batch of answers, whose parameters were fixed in advance.
+        """μ of Gaussian DP, rounded up, where all its events are fine Gaussian noise on a batch of
+        answers, whose parameters were fixed in advance. It holds up to a share 2⁻²⁰ of δ, for δ of
+        at least 10⁻³⁰⁰.
 
         What a run that decides as it goes happens to have spent is no such bound.
         """
@@ -294,13 +314,14 @@ def runs_of(rows: Iterable[Row]) -> list[RunState]:
     """
     runs: dict[int, RunState] = {}
     held = total = Cost()
+    opened: Opened | None = None
     for row in rows:
         try:
             body = parse_body(row.body)
             if isinstance(body, Opened):
                 if row.number != 1:
                     raise ValueError("sets the total a second time")
-                total = body.total
+                total, opened = body.total, body
             elif isinstance(body, Restored):
                 held += body.cost
             elif isinstance(body, Reserved):
@@ -319,6 +340,8 @@ def runs_of(rows: Iterable[Row]) -> list[RunState]:
                 held += run.counted
             # Only what was released from a copy that is lost may exceed the total.
             exceeds = isinstance(body, Reserved) and not held.fits(total)
+            if exceeds and held == body.price and opened is not None:
+                exceeds = not is_promised(opened, body.price, read_promise(body.request))
             if body.held != held or exceeds:
                 raise ValueError("does not count what was spent")
         except ValueError as error:

@@ -93,6 +93,7 @@ class Store:
 
     Attributes:
         reached: newest entry that it had come to, as mark and anchor say; 0 where neither does.
+        unmarked: whether the mark or the anchor could not be read, when restoring.
 
     Raises:
         LedgerError: it is missing, not a ledger, of a newer version, or damaged; the message names
@@ -108,6 +109,7 @@ class Store:
     ) -> None:
         self.path = Path(path)
         self._restoring = restoring
+        self.unmarked = False
         self._cleanup = ExitStack()
         self._appended: Mark | None = None  # in the transaction at hand
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
@@ -337,6 +339,7 @@ class Store:
             except LedgerError:
                 if not self._restoring:
                     raise
+                self.unmarked = True
         return found
 
     def _mark(self, mark: Mark) -> None:

@@ -119,6 +119,10 @@ class ThreatModel(BaseModel):
         )
 
 
+DISCRETE = " up to a share 2^-20 of delta, for delta of at least 1e-300"
+"""What discrete noise leaves of Gaussian DP; earlier versions did not say it."""
+
+
 def guarantee_of(
     rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
 ) -> str:
@@ -131,7 +135,7 @@ def guarantee_of(
     zcdp = zcdp_name(delta_spent)
     if mu is not None:
         kind = zcdp.replace("zCDP", "mu-Gaussian DP")
-        return f"{kind} with mu = {mu:.6g}, which is {means}; rho = {rho:.6g} {zcdp}"
+        return f"{kind} with mu = {mu:.6g}{DISCRETE}, which is {means}; rho = {rho:.6g} {zcdp}"
     kind = zcdp.replace("zCDP", "rho-zCDP")
     return f"{kind} with rho = {rho:.6g}, which implies {means}"
 
@@ -231,9 +235,9 @@ class Statement(BaseModel):
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
         promised = guarantee_of(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
-        if self.guarantee not in ("", promised):
+        if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
             raise ValueError("the guarantee in words is not that of the figures")
-        object.__setattr__(self, "guarantee", promised)
+        object.__setattr__(self, "guarantee", self.guarantee or promised)
         told = {"unit": self.protects.name, "neighbours": self.protects.relation}
         for name, words in told.items():
             if getattr(self, name) not in ("", words):

@@ -321,6 +321,7 @@ class Session:
         anchor: how far the ledger must have come, as a file or as it was printed; None for none.
         filtered: whether the filter of Gaussian DP bounds the run besides; see :class:`Ledger`.
         unit: whom the budget protects.
+        promise: the (ε, δ) of the budget; None if unknown.
 
     Attributes:
         closed: how it ended, after :meth:`finish` on a ledger.
@@ -339,6 +340,7 @@ class Session:
         anchor: str | Path | None = None,
         filtered: bool = False,
         unit: Unit = ROWS,
+        promise: tuple[float, float] | None = None,
     ) -> None:
         if path is None and resume:
             raise InputError("resume was asked for without a ledger: name the ledger of the run")
@@ -362,7 +364,7 @@ class Session:
                 if resume:
                     self._book.interrupted()
                 else:
-                    self._book.check_remaining(cost)
+                    self._book.check_remaining(cost, promise)
             except (BudgetExceeded, LedgerError):
                 self._book.close()
                 raise
@@ -419,14 +421,13 @@ class Session:
             LedgerError: the ledger cannot be written.
         """
         if self._run is not None and self._book is not None:
-            from adaptive_qs.ledger.book import remaining_of
             from adaptive_qs.ledger.entries import parse_body
             from adaptive_qs.ledger.files import Mark
 
             reach(Fault.DELIVERED)
             number, last = self._run.number, self._run.finish()
             held = parse_body(last.body).held
-            left = remaining_of(self._book.limit, held)
+            left = self._book.left_beside(held, self._cost)
             head = str(Mark(last.number, last.hash))
             self.closed = Closing(self._book.path, number, left, head)
             self._run = None

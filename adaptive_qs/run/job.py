@@ -252,6 +252,7 @@ class Job(Generic[W]):
             options.anchor,
             target.filtered,
             target.unit,
+            (target.epsilon, target.delta),
         )
         return cls(schema, options, target, learning, work, doubts, session)
 
@@ -431,14 +432,13 @@ class Job(Generic[W]):
 
         A ledger recognises the run by these words when it is resumed.
         """
-        from adaptive_qs.ledger.entries import cost_text
+        from adaptive_qs.ledger.entries import budget_text, cost_text
 
         target, seed = self.target, self.options.insecure_seed
-        budget = f"{cost_text(target.budget)}, epsilon {target.epsilon!r}, delta {target.delta!r}"
         return {
             "version": package_version(),
             "schema": sha256_of([self.schema.to_json().encode()]),
-            "budget": budget,
+            "budget": budget_text(target.budget, target.epsilon, target.delta),
             "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning.cost),
             "noise seed": "none" if seed is None else str(seed),

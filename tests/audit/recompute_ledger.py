@@ -26,6 +26,7 @@ class Run:
     """
 
     reserved: Units
+    budget: str
     releases: list = field(default_factory=list)
     spent: Units = NOTHING
     closed: bool = False
@@ -66,7 +67,7 @@ class Book:
         if (body["kind"] == "opened") != (number == 1):
             return ["the total is not set once, at the beginning"]
         if number == 1:
-            self.total = Units.read(body["total"])
+            self.total, self._declared = Units.read(body["total"]), body["declared"]
             found = [] if body["ledger"] == identity else ["it names another ledger"]
         elif body["kind"] == "restored":
             found = self._read_restored(body)
@@ -79,9 +80,18 @@ class Book:
         if held != self._held:
             found.append("what is held is not what the runs reserved and spent")
         self._lacked = body["kind"] == "restored" or (self._lacked and body["kind"] != "reserved")
-        if not self._held.within(self.total) and not self._lacked:
+        if not self._held.within(self.total) and not self._lacked and not self._is_one_run():
             found.append("the total is exceeded")
         return found
+
+    def _is_one_run(self) -> bool:
+        """Whether all that counts is one run, which promises the ε and δ of the total itself."""
+        counting = [run for run in self.runs.values() if run.counted != NOTHING]
+        if len(counting) != 1 or "epsilon" not in self._declared:
+            return False
+        words = counting[0].budget.split(", ")
+        promise = {name: float(value) for name, value in map(str.split, words[-2:])}
+        return all(promise[name] <= self._declared[name] for name in ("epsilon", "delta"))
 
     def _read_restored(self, body) -> list[str]:
         """What a copy lacked, all of which counts, whatever the total."""
@@ -97,7 +107,8 @@ class Book:
         if body["kind"] == "reserved":
             if run is not None:
                 return ["the run exists already"]
-            run = self.runs[number] = Run(price)
+            budget = body["request"].get("budget", "epsilon inf, delta inf")
+            run = self.runs[number] = Run(price, budget)
             found = []
         elif run is None or run.closed:
             return ["there is no such open run"]

@@ -331,7 +331,7 @@ BAD = {
     "both": ([*PLAN, "--ways", "1", "--workload", "w.json"], "both --workload and --ways"),
     "file and queries": ([*PLAN, "--queries", "range", "--workload", "w.json"], "both --workload"),
     "unordered": ([*PLAN, "--ways", "1", "--queries", "range"], "'job' is not ordered"),
-    "custom": ([*PLAN, "--queries", "custom"], "'custom' queries need a matrix"),
+    "custom": ([*PLAN, "--queries", "custom"], "or a --workload file"),
     "demo": (["plan", "--demo", "--schema", "s.json"], "--demo brings its own schema"),
     "demo answer": (["answer", "t.csv", "--demo"], "--demo brings its own"),
     "no data": (["answer", *ANSWER[2:]], "no DATA was given"),
@@ -568,7 +568,7 @@ def test_without_discovery_plain_zcdp_is_claimed(run):
     assert "rho 0.5 (zCDP)" in said.out
     with zipfile.ZipFile("r.zip") as archive:
         statement = archive.read("statement.md").decode()
-    assert "guarantee: mu-Gaussian DP with mu = 1," in statement
+    assert "guarantee: mu-Gaussian DP with mu = 1 up to a share 2^-20 of delta" in statement
     assert "; rho = 0.5 zCDP" in statement
     assert PLAIN.search(said.out)
     assert "approximate" not in statement

@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,12 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered, Row, last_sound
 from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import loop
+from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer import Synthesizer
 
+from ..audit.recompute_ledger import ledger_problems
 from .conftest import refused, working_in
 
 LEDGER = ["--ledger", "l"]
@@ -124,6 +127,83 @@ def test_a_table_without_choices_has_no_mu_of_a_batch(run, ledger):
     assert run(*words, "--out", "o.csv").code == 0
     (only,) = shown(run)["runs"]
     assert (only["events"], only["gaussian_mu"]) == (2, None)
+
+
+def stop(fault, drawn):
+    """Fail at the third draw: the releases before it are committed."""
+    if fault == Fault.CHARGED and next(drawn) == 2:
+        raise ZeroDivisionError
+
+
+ONE = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def total_of_one(run):
+    done(ledger_of(run, "create", *ONE))
+
+
+@pytest.mark.parametrize("command", [[*TABLE, "--out", "o.csv", "--release", "r.zip"], ANSWERS])
+def test_a_total_admits_one_run_of_its_epsilon_and_delta(run, total_of_one, command):
+    """Which is then all that it is spent on, and shown at what it promised."""
+    done(run(*command, *ONE))
+    content = shown(run)
+    assert content["total"]["rho"] < content["runs"][0]["reserved"]["rho"]
+    assert content["counted"]["epsilon"] == content["runs"][0]["spent"]["epsilon"] == 1.0
+    assert content["left"]["rho"] == 0
+    assert ", epsilon 1 at delta 1e-06\n  left      rho 0 " in done(ledger_of(run, "show"))
+    assert "EXCEEDED" not in done(ledger_of(run, "show"))
+    outcome = run(*TABLE, "--rho", "1e-6", "--out", "p.csv")
+    assert outcome.code == 3
+    assert "the budget of this data set is used up" in outcome.err
+    for release in command[-1:]:
+        done(ledger_of(run, "verify", "--release", release))
+    assert ledger_problems(json.loads(done(ledger_of(run, "export")))) == []
+
+
+@pytest.mark.parametrize("more", [["--epsilon", "1.0001"], ["--delta", "1.1e-6"]])
+def test_a_total_admits_no_run_of_more(run, total_of_one, more):
+    assert run(*TABLE, *ONE, *more, "--out", "o.csv").code == 3
+    assert shown(run)["runs"] == []
+
+
+def test_a_total_in_rho_is_a_total_in_rho(run):
+    done(ledger_of(run, "create", "--rho", repr(rho_of(1.0, 1e-6)), "--delta", "1e-6"))
+    assert run(*TABLE, *ONE, "--out", "o.csv").code == 3
+
+
+def test_a_run_that_is_all_of_a_total_comes_first_and_alone(run, total_of_one, monkeypatch):
+    """Not behind another that released something, nor beside one; and nothing is given back."""
+    with monkeypatch.context() as context:
+        context.setattr("adaptive_qs.run.job.Mechanisms", lambda *_: 1 / 0)
+        assert run(*TABLE, *ONE, "--out", "o.csv").code == 1
+    assert [each["state"] for each in shown(run)["runs"]] == ["closed"]
+    with monkeypatch.context() as context:
+        drawn = count()
+        context.setattr("adaptive_qs.machine._handlers", [lambda fault: stop(fault, drawn)])
+        assert run(*TABLE, *ONE, "--out", "o.csv").code == 1
+    assert shown(run)["left"]["rho"] == 0
+    assert run(*TABLE, "--rho", "1e-6", "--out", "p.csv").code == 3
+    done(ledger_of(run, "close", "--run", 2))
+    content = shown(run)
+    assert 0 < content["counted"]["rho"] < content["total"]["rho"]
+    assert content["left"]["rho"] == 0
+    assert run(*TABLE, "--rho", "1e-6", "--out", "p.csv").code == 3
+    assert ledger_problems(json.loads(done(ledger_of(run, "export")))) == []
+
+
+def test_one_run_of_several_is_shown_at_what_it_promised_and_all_at_their_sum(run, total_of_one):
+    done(run(*TABLE, "--epsilon", "0.5", "--delta", "1e-6", "--out", "o.csv"))
+    assert shown(run)["counted"]["epsilon"] == 0.5
+    done(run(*ANSWERS, "--epsilon", "0.3", "--delta", "1e-7"))
+    content = shown(run)
+    each = [one["spent"]["epsilon"] for one in content["runs"]]
+    assert each[0] == 0.5
+    assert each[1] <= 0.3  # at the larger delta of the ledger
+    spent = sum(one["spent"]["rho"] for one in content["runs"])
+    assert content["counted"]["rho"] == pytest.approx(spent, rel=1e-12)
+    assert content["counted"]["epsilon"] == pytest.approx(epsilon_of(spent, 1e-6), rel=1e-9)
+    assert run(*ANSWERS, *ONE, "--force").code == 3
 
 
 def test_what_the_total_does_not_allow_is_refused_before_a_draw(run, ledger, monkeypatch):
@@ -480,7 +560,7 @@ def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
 
 
 def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(run, turned_back):
-    assert "locked: say what was released since" in done(ledger_of(run, "restore"))
+    assert "locked: say what was released since" in done(ledger_of(run, "restore", "--lock"))
     for command in commands([])[:2]:
         line = refused(run(*command))
         assert "nobody has said what was released since" in line
@@ -495,6 +575,22 @@ def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(r
     assert shown(run)["locked"] is False
     done(run(*TABLE, "--rho", "0.1", "--out", "x.csv"))
     done(ledger_of(run, "verify"))
+
+
+@pytest.mark.parametrize("anchor", [[], ["--anchor", "away"]])
+def test_a_ledger_that_lacks_nothing_is_not_locked_by_a_command_without_options(
+    run, ledger, anchor
+):
+    if anchor:
+        done(ledger_of(run, "anchor", *anchor))
+    before = shown(run)
+    line = refused(ledger_of(run, "restore", *anchor))
+    assert "--release for each file" in line
+    assert "--lock" in line
+    for words in (["--none"], ["--rho", "0.1"]):
+        assert "give one of them" in refused(ledger_of(run, "restore", "--lock", *words))
+    assert shown(run) == before
+    done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", *anchor))
 
 
 @pytest.mark.parametrize("names", [("r.zip", "a.csv"), ("o.csv.manifest.json", "a.csv")])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from adaptive_qs.cli.entry import commands
+from adaptive_qs.cli.entry import commands, main
 from adaptive_qs.table import schema as of_schema
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.workload import FAMILIES
@@ -16,7 +16,7 @@ from .snippets import PAGES, ROOT, Reader
 
 REFERENCE = ROOT / "docs" / "reference"
 FIELDS = REFERENCE / "json.md"
-COMMANDS = dict(make_reference.leaves("", commands()))
+COMMANDS = {name.strip(): each for name, each in make_reference.leaves("", commands())}
 OPTIONS = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
 COMPLETION = "--install-completion"
 FOREIGN = {
@@ -119,6 +119,61 @@ def test_every_command_has_a_guide():
 def test_every_option_named_on_a_page_exists(page):
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text()))
     assert named - OPTIONS - FOREIGN == set()
+
+
+def options_in(text):
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def flags_of(command):
+    return {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_every_option_that_its_help_names(name):
+    command = COMMANDS[name]
+    texts = [command.help or "", *(getattr(each, "help", None) or "" for each in command.params)]
+    assert set().union(*map(options_in, texts)) - flags_of(command) == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_command_on_a_page_has_every_option_that_it_is_given(page):
+    text = re.sub(r"\\\n\s*", " ", page.read_text())
+    longest_first = "|".join(sorted(COMMANDS, key=len, reverse=True))
+    called = re.compile(rf"(?:adaptive-qs |`)({longest_first})\b([^`\n|;&<>)]*)")
+    for name, rest in called.findall(text):
+        assert options_in(rest) - flags_of(COMMANDS[name]) - {"--help"} == set(), (name, rest)
+
+
+def help_of(verb, flag):
+    (found,) = (each.help for each in COMMANDS[verb].params if flag in each.opts)
+    return found
+
+
+@pytest.mark.parametrize("verb", ["plan", "answer"])
+def test_the_help_of_queries_names_those_that_are_taken(verb, tmp_path, capsys):
+    schema, table = tmp_path / "s.json", tmp_path / "t.csv"
+    schema.write_text('{"a": 4, "b": 4}')
+    table.write_text("a,b\n" + "1,2\n3,0\n" * 9)
+    offered, custom = help_of(verb, "--queries").split("; ")
+    named = re.findall(r"[a-z]+", offered.removeprefix("With --ways: ").replace(" or ", " "))
+    assert set(named) == {*FAMILIES} - {"custom"}
+    for name in named:
+        ways = "2" if name in ("affine", "absdiff") else "1"  # of pairs
+        words = [verb, "--schema", str(schema), "--ways", ways, "--queries", name, "--epsilon", "1"]
+        if verb == "answer":
+            words += [str(table), "--out", str(tmp_path / f"{name}.csv")]
+        assert main(words) == 0, name
+    assert "custom ones need a --workload file" in custom
+    capsys.readouterr()
+    assert main(["plan", "--schema", str(schema), "--queries", "custom"]) == 2
+    assert "or a --workload file" in capsys.readouterr().err
+
+
+def test_a_plan_offers_no_number_of_rows_that_it_does_not_take():
+    assert " auto " not in help_of("plan", "--rows-per-person")
+    assert " auto " in help_of("answer", "--rows-per-person")
+    assert " auto " in help_of("synthesize", "--rows-per-person")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
-from adaptive_qs.release.statement import Manifest, package_version, statement_page
+from adaptive_qs.release.statement import DISCRETE, Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
@@ -142,10 +142,24 @@ def test_gaussian_dp_is_stated_exactly():
     exact = gaussian_delta_of(mu, epsilon)
     claim = {"accountant": "Gaussian DP", "mu": mu, "epsilon": epsilon}
     stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=exact * (1 + 2**-21))
-    assert "mu-Gaussian DP with mu = 1" in statement_page(stated)
+    words = "mu-Gaussian DP with mu = 1 up to a share 2^-20 of delta, for delta of at least 1e-300"
+    assert words in statement_page(stated)
     with pytest.raises(ValidationError, match="implies"):
         manifest_of(SCHEMA, [BEFORE], **claim, delta=exact)
     assert gaussian_delta_of(mu, epsilon) < delta_of(stated.rho, epsilon)
+
+
+def test_a_guarantee_in_the_words_of_earlier_versions_is_read_and_kept():
+    """Byte for byte, since a ledger has the digest of what was handed over."""
+    claim = {"accountant": "Gaussian DP", "mu": 1.0, "epsilon": 1.5}
+    stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=gaussian_delta_of(1.0, 1.5) * 1.001)
+    new = stated.to_json()
+    assert DISCRETE in new
+    old = new.replace(DISCRETE, "")
+    assert Manifest.model_validate_json(old).to_json() == old
+    assert Manifest.model_validate_json(new).to_json() == new
+    with pytest.raises(ValidationError, match="in words"):
+        Manifest.model_validate_json(old.replace("mu = 1", "mu = 0.1"))
 
 
 @settings(max_examples=200, deadline=None)
@@ -258,7 +272,7 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     table.unlink()
     stated = manifest_path(table).read_bytes()
     with (
-        pytest.raises(InputError, match="replaced by force only"),
+        pytest.raises(InputError, match="exists already"),
         with_manifest(table, False) as put,
     ):
         put(PLAIN, sampling={"seed": 7, "rows": 3})
