@@ -161,7 +161,7 @@ def lower_epsilon(canaries: int, guesses: int, correct: int, delta: float, level
         return 0.0
     while p_value(canaries, guesses, correct, high, delta) < level:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(30):
         middle = (low + high) / 2
         if p_value(canaries, guesses, correct, middle, delta) < level:
             low = middle
