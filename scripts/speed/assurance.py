@@ -132,7 +132,7 @@ def curves(scale: Scale, _: Path) -> dict[str, Any]:
     """Trade-off curves of the game for every kind of release, at three budgets."""
     from tests.audit.curves import audit_curves
 
-    found = audit_curves(max(8, scale.game_runs // 80), scale.draws // 2, 20, SEED)
+    found = audit_curves(max(8, scale.game_runs // 125), scale.draws // 2, 20, SEED)
     return {
         "target": "no error rates below the claimed curve at 99.9 % for all games together; the "
         "worst of 20 random pairs has at least 0.9 of the claimed mu",
