@@ -12,23 +12,31 @@ import io
 import json
 import math
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import dp_accounting as accounting
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from adaptive_qs.ledger.book import LedgerBook, Total
+
 from .curves import KINDS, MUS
+from .paid import released_runs
 from .recompute import charged, cost
 
 STEP = 4e-3
 ORDERS = (1 + np.exp(np.arange(math.log(0.02), math.log(1e4), STEP))).tolist()
 """Rényi orders α, in steps of ln(α − 1)."""
 INTERVAL = 1e-3
-"""Steps to which privacy losses are rounded, up for an upper and down for a lower bound."""
+"""Steps to which privacy losses are rounded, up for an upper and down for a lower bound; of ε where
+that is below 1, and finer the more choices are composed."""
+RATIO = 1.02
+"""Ratio of successive ε of choices, to which they are rounded likewise."""
 SKEWS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 """Probabilities of the larger log ratio of a choice; the worst depends on all that is composed."""
 CLOSE = 0.99
@@ -63,10 +71,16 @@ def recomputed_epsilon(manifest: Any, records: Sequence[Any]) -> tuple[float, fl
         # which is below aρ + ln(1/δ)/a + 1.
         a, rho = order - 1, float(sum(map(cost, records)))
         return float(found - (a * rho - math.log(delta) / a + 1) * STEP**2 / 6), float(found)
-    return tuple(
-        max(composed(records, skew, pessimistic).get_epsilon_for_delta(delta) for skew in SKEWS)
+    choices = sum(record["mechanism"] == "exponential" for record in records)
+    step = INTERVAL * min(1.0, manifest["epsilon"]) * 4 / (4 + choices)
+    lower, upper = (
+        max(
+            composed(records, skew, pessimistic, step).get_epsilon_for_delta(delta)
+            for skew in SKEWS
+        )
         for pessimistic in (False, True)
-    )  # type: ignore[return-value]
+    )
+    return lower, upper
 
 
 def event(record: Any) -> Any:
@@ -76,27 +90,33 @@ def event(record: Any) -> Any:
     return accounting.GaussianDpEvent(1 / math.sqrt(2 * cost(record)))
 
 
-def composed(records: Iterable[Any], skew: float, pessimistic: bool) -> Any:
-    """The privacy loss distribution of all charges; noise together, choices one by one."""
-    options = {
-        "pessimistic_estimate": pessimistic, "value_discretization_interval": INTERVAL,
-    }  # fmt: skip
-    records = list(records)
-    choices = [r for r in records if r["mechanism"] == "exponential"]
-    squared = 2 * sum(cost(r) for r in records if r["mechanism"] != "exponential")
+def composed(records: Iterable[Any], skew: float, pessimistic: bool, step: float) -> Any:
+    """The privacy loss distribution of all charges: of noise together, and of all choices.
+
+    Choices of nearly the same ε are composed as if they had the larger one, or the smaller one for
+    a lower bound.
+    """
+    options = {"pessimistic_estimate": pessimistic, "value_discretization_interval": step}
+    squared, choices = Fraction(0), Counter[int]()
+    for record in records:
+        if record["mechanism"] == "exponential":
+            place = math.log(Fraction(record["epsilon"])) / math.log(RATIO)
+            choices[math.ceil(place) if pessimistic else math.floor(place)] += 1
+        else:
+            squared += 2 * cost(record)
     noise = pld.from_gaussian_mechanism(
         1 / math.sqrt(squared), use_connect_dots=pessimistic, **options
     )
-    parts = [
+    parts = (
         pld.from_two_probability_mass_functions(
-            *worst_choice(Fraction(r["epsilon"]), skew), **options
-        )
-        for r in choices
-    ]
+            *worst_choice(RATIO**place, skew), **options
+        ).self_compose(number)
+        for place, number in choices.items()
+    )
     return reduce(lambda one, other: one.compose(other), parts, noise)
 
 
-def worst_choice(epsilon: Fraction, skew: float) -> tuple[dict[int, float], dict[int, float]]:
+def worst_choice(epsilon: float, skew: float) -> tuple[dict[int, float], dict[int, float]]:
     """Log probabilities of two outcomes in two worlds, whose log ratios are ε apart."""
     span = math.exp(epsilon)
     low = 1 / (1 - skew + skew * span)
@@ -117,6 +137,24 @@ def figures(manifest: Any, records: Sequence[Any]) -> dict[str, Any]:
         "stated": stated,
         "recomputed": [round(least, 5), round(most, 5)],
         "passed": least <= stated and CLOSE * stated <= most <= (2 - CLOSE) * stated,
+    }
+
+
+def recompute_sample(epsilons: Sequence[float], folder: Path) -> dict[str, dict[str, Any]]:
+    """Tables and answers of the shipped sample on one ledger, recomputed.
+
+    Args:
+        epsilons: of one table and one set of answers each; every second learns columns.
+        folder: an empty one.
+    """
+    ledger = folder / "ledger"
+    total = Total.of(rho=10.0 * len(epsilons), delta=1e-6, discovery_delta=1e-7)
+    LedgerBook.create(ledger, total.limit, total.declared).close()
+    return {
+        f"sample, {run.kind}, epsilon {run.manifest['epsilon']:g}": figures(
+            run.manifest, run.records
+        )
+        for run in released_runs([*epsilons], ledger)
     }
 
 

@@ -568,7 +568,7 @@ def audit_game(
         "mu of the worst pair": round(exact, 4),
         **found,
         "passed": not any(each["breaks the claim"] for each in found.values())
-        and exact >= POWER * mu
+        and POWER * mu <= exact <= mu * (1 + 1e-9)
         and (found["steps"]["mu"] if number == draws else found["steps"]["bounds"][1])
         >= POWER * mu,
     }

@@ -155,13 +155,13 @@ def judge(estimates: np.ndarray, coins: np.ndarray, claimed: float, delta: float
 
 
 def lower_epsilon(canaries: int, guesses: int, correct: int, delta: float, level: float) -> float:
-    """The smallest ε at which so many right guesses have a probability of at least ``level``."""
+    """The smallest ε at which this many right guesses have a probability of at least ``level``."""
     low, high = 0.0, 1.0
     if p_value(canaries, guesses, correct, 0.0, delta) >= level:
         return 0.0
     while p_value(canaries, guesses, correct, high, delta) < level:
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(30):
         middle = (low + high) / 2
         if p_value(canaries, guesses, correct, middle, delta) < level:
             low = middle

@@ -75,7 +75,7 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
         discovery_delta=2 * count * DELTA,
     )
     LedgerBook.create(ledger, total.limit, total.declared).close()
-    runs = list(_runs(budgets, ledger))
+    runs = list(released_runs(budgets, ledger))
     with closing(LedgerBook(ledger)) as book:
         export = json.loads(exported(book))
     recomputed = Book(export)
@@ -94,7 +94,8 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _runs(budgets: list[float], ledger: Path) -> Iterator[Paid]:
+def released_runs(budgets: list[float], ledger: Path) -> Iterator[Paid]:
+    """Release a table and answers of the shipped sample at each ε, on one ledger."""
     sample = sample_dataset()
     rows = pd.read_csv(sample.data, dtype=str, keep_default_na=False)
     declared = json.loads(sample.schema.read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ def test_charges_that_cost_more_than_is_stated_are_found():
 
 
 def test_the_worst_choice_has_bounded_range():
-    lower, upper = accountants.worst_choice(Fraction(1, 2), 0.3)
+    lower, upper = accountants.worst_choice(0.5, 0.3)
     for law in (lower, upper):
         assert sum(np.exp(list(law.values()))) == pytest.approx(1)
     ratios = [upper[k] - lower[k] for k in lower]

@@ -187,7 +187,7 @@ def neighbour_game() -> list[str]:
 def trade_off() -> list[str]:
     """The trade-off curve of answers, whose noise is all Gaussian."""
     found = curves.audit_game(
-        "answers, residuals", 3.0, 2, 60_000, 1, 1, np.random.default_rng(0)
+        "answers, residuals", 3.0, 1, 40_000, 1, 1, np.random.default_rng(0)
     )  # fmt: skip
     return ["a point below the claimed curve"] if found["steps"]["breaks the claim"] else []
 
