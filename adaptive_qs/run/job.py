@@ -333,7 +333,7 @@ class Job(Generic[W]):
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
         table = prepared(table, how)
-        check_held(table, self.work.limits.opened_bytes)
+        check_held(table, self.work.limits.opened_bytes, (*schema.written, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)
             return

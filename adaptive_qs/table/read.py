@@ -23,7 +23,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import DataError, InputError, reason
-from adaptive_qs.table.archive import check_workbook, open_archive
+from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
+from adaptive_qs.table.archive import check_workbook, open_archive, rows_at_once
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
     COMMA,
@@ -109,6 +110,11 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
 
 
 # Tables of any kind, as chunks of their columns.
+
+_TEXTS = (
+    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+    pa.binary_view(),
+)  # fmt: skip
 
 BLOCK_BYTES = 1 << 22
 BATCH_ROWS = 1 << 16
@@ -231,22 +237,35 @@ def open_file(
         yield Source(str(path), names, read, cut=cut, other_delimiter=other)
         return
 
-    def damaged(_: Exception) -> DataError:
-        return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
-
-    def opened() -> pq.ParquetFile:
-        with pq.ParquetFile(path) as plain:
-            listed = _few_texts(plain)
-        return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
-
-    with redacted(opened, damaged) as file:
+    with _opened_parquet(path) as file:
         names = tuple(file.schema_arrow.names)
-        read = partial(_read_parquet, file, damaged, piece)
+        read = partial(_read_parquet, path, file, piece)
         yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
 
 
-def check_held(source: Any, most_bytes: int) -> None:
-    """Refuse a table whose file takes more memory than this while it is open, whatever is read.
+def _opened_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file, of whose texts equal ones are read as one, which is held once."""
+
+    def opened() -> pq.ParquetFile:
+        with pq.ParquetFile(path) as plain:
+            listed = [each.name for each in plain.schema_arrow if each.type in _TEXTS]
+        return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
+
+    return redacted(opened, partial(_damaged_parquet, path))
+
+
+def _damaged_parquet(path: Path, _: Exception) -> DataError:
+    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
+
+
+def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most_bytes: int) -> int:
+    """See :func:`rows_at_once`; damage becomes one line."""
+    ask = partial(rows_at_once, path, file, names, BATCH_ROWS, most_bytes)
+    return redacted(ask, partial(_damaged_parquet, path))
+
+
+def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
+    """Refuse a table whose file takes more memory than this while these columns of it are read.
 
     Raises:
         ResourceExceeded: it does.
@@ -256,8 +275,12 @@ def check_held(source: Any, most_bytes: int) -> None:
         if not path.is_file():  # a pipe would be waited for; whoever reads it explains it
             return
         with contextlib.suppress(OSError), path.open("rb") as file:
-            if file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC:
+            magic = file.read(len(_ZIP_MAGIC))
+            if magic == _ZIP_MAGIC:
                 check_workbook(path, most_bytes)
+            elif magic == PARQUET_MAGIC:
+                with contextlib.suppress(DataError), _opened_parquet(path) as parquet:  # as above
+                    _rows_at_once(path, parquet, names, most_bytes)
 
 
 # Tables in several files: all of a folder, or all that a pattern names.
@@ -573,14 +596,19 @@ def _parsed(
 
 
 def _read_parquet(
+    path: Path,
     file: pq.ParquetFile,
-    damaged: Callable[[Exception], DataError],
     piece: Piece | None,
     wanted: Sequence[str],
 ) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
     groups = None if piece is None else list(piece.groups)
-    ask = partial(file.iter_batches, batch_size=BATCH_ROWS, columns=list(wanted), row_groups=groups)
+    for name in wanted:
+        if pa.types.is_nested(file.schema_arrow.field(name).type):
+            raise DataError(f"{path}: column {name!r} cannot be read: write it as text")
+    damaged = partial(_damaged_parquet, path)
+    rows = _rows_at_once(path, file, wanted, memory_bytes(None) - PROCESS_BYTES)
+    ask = partial(file.iter_batches, batch_size=rows, columns=list(wanted), row_groups=groups)
     batches = redacted(ask, damaged)
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
@@ -598,26 +626,6 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None
         groups.append(number)
         size += more
     yield Piece(size, groups=tuple(groups))
-
-
-_DICTIONARY_BYTES = 4
-"""Of each value at most, where a column of texts is stored as places in a dictionary."""
-
-
-def _few_texts(file: pq.ParquetFile) -> list[str]:
-    """Columns of texts that are stored with a dictionary, which is then read as it is.
-
-    That is faster and changes no cell: a row has the entry that its place names.
-    """
-    metadata = file.metadata
-    sizes = dict.fromkeys(range(metadata.num_columns), 0)
-    for group in range(metadata.num_row_groups):
-        for column in sizes:
-            sizes[column] += metadata.row_group(group).column(column).total_uncompressed_size
-    texts = [field.name for field in file.schema_arrow if field.type == pa.string()]
-    paths = {metadata.schema.column(i).path: size for i, size in sizes.items()}
-    most = _DICTIONARY_BYTES * metadata.num_rows
-    return [name for name in texts if paths.get(name, most + 1) <= most]
 
 
 def _csv_problem(path: Path, error: Exception, width: int) -> DataError:
