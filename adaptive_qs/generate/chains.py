@@ -25,8 +25,8 @@ from adaptive_qs.machine import StepProgress
 
 Array = NDArray[np.float32]
 
-SETTLED, SETTLING = 24, 0.5
-"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
+SETTLED, SETTLING, SETTLED_ROWS = 24, 0.5, 2**12
+"""Steps that compensate zeros, the part of the logarithmic difference in each, and their rows."""
 
 
 AVERAGED = 8
@@ -346,11 +346,10 @@ def settle_weights(
     """Move the weights of single attributes until the rows have their counts.
 
     Zeros take rows from some codes and give them to others, however well these were measured. What
-    is left to the fit after that is what was measured with noise. It starts with ``early_rows`` of
-    the rows, and so only these are moved.
+    is left to the fit after that is what was measured with noise.
     """
     domain, every = chains.model.domain, chains.rows
-    chains.rows = every[: settings.early_rows]
+    chains.rows = every[: min(settings.early_rows, SETTLED_ROWS)]
     share = len(chains.rows) / len(every)
 
     def follow(target: Target) -> None:
