@@ -41,8 +41,10 @@ TIED = 1e3
 """Mutual information (nats) above any other: a tree first joins pairs that a zero ties."""
 SMOOTHED = 2.0
 """Rows added to both sides of the ratio that replaces a missing table."""
-PARTS = 16
-"""A move redraws the blocks of one row in this many: a block costs up to three sweeps of a row."""
+SWEEPS = 3.0
+"""Work of redrawing the attributes of a block together, in sweeps of these attributes."""
+WORK = 0.15
+"""Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +262,7 @@ class BlockTrees(NamedTuple):
     """The trees of all blocks as compiled kernels walk them, parents first.
 
     Attributes:
+        parts: (blocks,) a move redraws each block in one row of this many.
         start: (blocks + 1,) the first node of each block.
         attribute, parent, place: (nodes,) as of a node.
         outside, late, tree: entries of the adjacency of all nodes.
@@ -270,6 +273,7 @@ class BlockTrees(NamedTuple):
         length: of the buffers.
     """
 
+    parts: Integers
     start: Integers
     attribute: Integers
     parent: Integers
@@ -288,7 +292,7 @@ class BlockTrees(NamedTuple):
     length: int
 
 
-def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
+def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
     """Write nodes one after the other into arrays."""
 
     def integers(parts: Sequence[Any]) -> Integers:
@@ -301,6 +305,7 @@ def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
         [getattr(n, name) for n in nodes] for name in ("outside", "late", "tree")
     )
     return BlockTrees(
+        parts=integers(parts),
         start=integers(start),
         attribute=integers([node.attribute for node in nodes]),
         parent=integers([node.parent for node in nodes]),
@@ -335,7 +340,8 @@ class _Planner:
         self._model = model
         self._joints = joints
         self._zeros = zeros
-        self.start, self.nodes, self.loops = [0], list[_Node](), list[Loop]()
+        self.start, self.parts = [0], list[int]()
+        self.nodes, self.loops = list[_Node](), list[Loop]()
 
     def add(self, block: Component) -> None:
         """Add the tree of a block; attributes too wide to be swept stay as they are."""
@@ -349,6 +355,9 @@ class _Planner:
                 self._add_node(i, parents.get(i), members)
                 self._add_loops(block, root, top)
         self.start.append(len(self.nodes))
+        work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
+        share = work[list(members)].sum() / work.sum()
+        self.parts.append(max(round(SWEEPS * share / WORK), 1))
 
     def _span(self, members: set[int]) -> nx.Graph:
         """Return the strongest forest of some attributes: tied pairs, then mutual information."""
@@ -449,7 +458,7 @@ class BlockMoves:
         for block in blocks:
             planner.add(block)
         self._model = model
-        self._trees = _flatten(planner.start, planner.nodes)
+        self._trees = _flatten(planner.parts, planner.start, planner.nodes)
         self._loops = planner.loops
         self._workers = workers
 
@@ -459,18 +468,19 @@ class BlockMoves:
         found._model = model
         return found
 
-    def __call__(self, rows: Rows, key: int, parts: int = PARTS) -> None:
-        """Propose every block of one row in ``parts``, in place.
+    def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
+        """Propose new blocks, in place: every block of every row if ``thorough``.
 
-        Which rows these are, and all that is drawn, is a function of ``key``.
+        Otherwise each block in some rows. All of it is a function of ``key``.
         """
         factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
-        phase, seed = key % parts, np.uint64(key)
+        trees, seed = self._trees, np.uint64(key)
+        if thorough:
+            trees = trees._replace(parts=np.ones_like(trees.parts))
+        phases = key % trees.parts
 
         def move(start: int, stop: int) -> None:
-            _move_blocks(
-                rows, start, stop, parts, phase, self._trees, hopes, factors, adjacency, seed
-            )
+            _move_blocks(rows, start, stop, phases, trees, hopes, factors, adjacency, seed)
 
         over_rows(self._workers, len(rows), move)
 
@@ -485,7 +495,7 @@ class BlockMoves:
 
 
 _ROWS_AT_ONCE = 32
-"""Rows of which all or none are redrawn in a move."""
+"""Rows of which all or none get a new block in a move."""
 _UNCHECKED = 16
 """Tables that multiply a probability before its size is checked: each changes it by 1e±6."""
 
@@ -513,16 +523,16 @@ def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
+def _move_blocks(rows, begin, end, phases, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
     old, new = np.empty(rows.shape[1], np.int32), np.empty(rows.shape[1], np.int32)
     alone, promised = np.empty(hopes.size), np.empty(hopes.size)
     p, cells = np.empty(factors[0].max()), np.empty(adjacency[1].size, np.int64)
     for r in range(begin, end):
-        if (r // _ROWS_AT_ONCE) % parts != phase:
-            continue
         for i in range(rows.shape[1]):
             old[i] = new[i] = rows[r, i]
         for b in range(trees.start.size - 1):
+            if (r // _ROWS_AT_ONCE) % trees.parts[b] != phases[b]:
+                continue
             lo, hi = trees.start[b], trees.start[b + 1]
             promised[:] = hopes
             if not _send_messages(

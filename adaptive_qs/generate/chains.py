@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.blocks import PARTS, BlockMoves, SharedSteps
+from adaptive_qs.generate.blocks import BlockMoves, SharedSteps
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -81,7 +81,7 @@ class Chains:
         for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
         if self._blocks is not None:
-            self._blocks(self.rows, int(self.rng.integers(2**63)), 1 if thorough else PARTS)
+            self._blocks(self.rows, int(self.rng.integers(2**63)), thorough)
 
     def advance(self, times: int = 1) -> Rows:
         """So many next states as rows of codes, one below the other, in an array of their own."""
@@ -359,6 +359,6 @@ def settle_weights(
         chains.model.scale(target.clique, ratio)
 
     for _ in range(SETTLED):
-        chains.move()
+        chains.move(thorough=True)
         over_items(workers, follow, singles)
     chains.rows = every
