@@ -41,8 +41,10 @@ TIED = 1e3
 """Mutual information (nats) above any other: a tree first joins pairs that a zero ties."""
 SMOOTHED = 2.0
 """Rows added to both sides of the ratio that replaces a missing table."""
-PARTS = 8
-"""A move redraws the blocks of one row in this many: that costs as much as two sweeps of a row."""
+SWEEPS = 3.0
+"""Work of redrawing the attributes of a block together, in sweeps of these attributes."""
+WORK = 0.15
+"""Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,19 +195,27 @@ class SharedSteps:
     def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
         """Return log(wanted / counted), of which shared parts count only in part."""
         logs: Array = np.log(wanted / counted)
+        sums = {(): (wanted, counted)}
         shared = [axis for axis, i in enumerate(clique) if i in self._sides]
         for degree in range(1, len(shared) + 1):
             for axes in combinations(shared, degree):
-                sums, part = np.stack([wanted, counted]), -1.0
+                _, belongs, _ = self._sides[clique[axes[-1]]]
+                sums[axes] = wide, narrow = tuple(
+                    _sum_sides(total, belongs, axes[-1]) for total in sums[axes[:-1]]
+                )
+                change = np.log(wide / narrow)
                 for axis in axes:
-                    _, belongs, removed = self._sides[clique[axis]]
-                    sums = np.moveaxis(np.tensordot(belongs, sums, (1, axis + 1)), 0, axis + 1)
-                    part *= -removed
-                change = part * np.log(sums[0] / sums[1])
-                for axis in axes:
-                    change = change.take(self._sides[clique[axis]][0], axis)
-                logs -= change
+                    sides, _, removed = self._sides[clique[axis]]
+                    change = -removed * change.take(sides, axis)
+                logs += change
         return logs
+
+
+def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:
+    """Sum the values of each side of one axis."""
+    if axis == total.ndim - 1:
+        return total @ belongs.T
+    return np.moveaxis(np.moveaxis(total, axis, -1) @ belongs.T, -1, axis)
 
 
 class Loop(NamedTuple):
@@ -252,6 +262,7 @@ class BlockTrees(NamedTuple):
     """The trees of all blocks as compiled kernels walk them, parents first.
 
     Attributes:
+        parts: (blocks,) a move redraws each block in one row of this many.
         start: (blocks + 1,) the first node of each block.
         attribute, parent, place: (nodes,) as of a node.
         outside, late, tree: entries of the adjacency of all nodes.
@@ -262,6 +273,7 @@ class BlockTrees(NamedTuple):
         length: of the buffers.
     """
 
+    parts: Integers
     start: Integers
     attribute: Integers
     parent: Integers
@@ -280,7 +292,7 @@ class BlockTrees(NamedTuple):
     length: int
 
 
-def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
+def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
     """Write nodes one after the other into arrays."""
 
     def integers(parts: Sequence[Any]) -> Integers:
@@ -293,6 +305,7 @@ def _flatten(start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
         [getattr(n, name) for n in nodes] for name in ("outside", "late", "tree")
     )
     return BlockTrees(
+        parts=integers(parts),
         start=integers(start),
         attribute=integers([node.attribute for node in nodes]),
         parent=integers([node.parent for node in nodes]),
@@ -327,7 +340,8 @@ class _Planner:
         self._model = model
         self._joints = joints
         self._zeros = zeros
-        self.start, self.nodes, self.loops = [0], list[_Node](), list[Loop]()
+        self.start, self.parts = [0], list[int]()
+        self.nodes, self.loops = list[_Node](), list[Loop]()
 
     def add(self, block: Component) -> None:
         """Add the tree of a block; attributes too wide to be swept stay as they are."""
@@ -341,6 +355,9 @@ class _Planner:
                 self._add_node(i, parents.get(i), members)
                 self._add_loops(block, root, top)
         self.start.append(len(self.nodes))
+        work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
+        share = work[list(members)].sum() / work.sum()
+        self.parts.append(max(round(SWEEPS * share / WORK), 1))
 
     def _span(self, members: set[int]) -> nx.Graph:
         """Return the strongest forest of some attributes: tied pairs, then mutual information."""
@@ -441,7 +458,7 @@ class BlockMoves:
         for block in blocks:
             planner.add(block)
         self._model = model
-        self._trees = _flatten(planner.start, planner.nodes)
+        self._trees = _flatten(planner.parts, planner.start, planner.nodes)
         self._loops = planner.loops
         self._workers = workers
 
@@ -451,18 +468,19 @@ class BlockMoves:
         found._model = model
         return found
 
-    def __call__(self, rows: Rows, key: int, parts: int = PARTS) -> None:
-        """Propose every block of one row in ``parts``, in place.
+    def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
+        """Propose new blocks, in place: every block of every row if ``thorough``.
 
-        Which rows these are, and all that is drawn, is a function of ``key``.
+        Otherwise each block in some rows. All of it is a function of ``key``.
         """
         factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
-        phase, seed = key % parts, np.uint64(key)
+        trees, seed = self._trees, np.uint64(key)
+        if thorough:
+            trees = trees._replace(parts=np.ones_like(trees.parts))
+        phases = key % trees.parts
 
         def move(start: int, stop: int) -> None:
-            _move_blocks(
-                rows, start, stop, parts, phase, self._trees, hopes, factors, adjacency, seed
-            )
+            _move_blocks(rows, start, stop, phases, trees, hopes, factors, adjacency, seed)
 
         over_rows(self._workers, len(rows), move)
 
@@ -477,7 +495,7 @@ class BlockMoves:
 
 
 _ROWS_AT_ONCE = 32
-"""Rows of which all or none are redrawn in a move."""
+"""Rows of which all or none get a new block in a move."""
 _UNCHECKED = 16
 """Tables that multiply a probability before its size is checked: each changes it by 1e±6."""
 
@@ -505,19 +523,21 @@ def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
+def _move_blocks(rows, begin, end, phases, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
     old, new = np.empty(rows.shape[1], np.int32), np.empty(rows.shape[1], np.int32)
     alone, promised = np.empty(hopes.size), np.empty(hopes.size)
-    p = np.empty(factors[0].max())
+    p, cells = np.empty(factors[0].max()), np.empty(adjacency[1].size, np.int64)
     for r in range(begin, end):
-        if (r // _ROWS_AT_ONCE) % parts != phase:
-            continue
         for i in range(rows.shape[1]):
             old[i] = new[i] = rows[r, i]
         for b in range(trees.start.size - 1):
+            if (r // _ROWS_AT_ONCE) % trees.parts[b] != phases[b]:
+                continue
             lo, hi = trees.start[b], trees.start[b + 1]
             promised[:] = hopes
-            if not _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p):
+            if not _send_messages(
+                rows, r, lo, hi, trees, factors, adjacency, alone, promised, p, cells
+            ):
                 continue
             ratio = _walk_tree(
                 new, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, True, key
@@ -542,14 +562,14 @@ def _move_blocks(rows, begin, end, parts, phase, trees, hopes, factors, adjacenc
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p):  # type: ignore[no-untyped-def]
+def _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p, cells):  # type: ignore[no-untyped-def]
     """Write the weights of each value given the attributes outside, times the messages from below.
 
     ``promised`` starts with the hopes and ends with the products of the messages. Return whether
     any state of the block has weight.
     """
     sizes, singles, single_start, _, packed = factors
-    cells, row = np.empty(adjacency[1].size, np.int64), rows[r]
+    row = rows[r]
     for k in range(hi - 1, lo - 1, -1):
         i, at, parent = trees.attribute[k], trees.place[k], trees.parent[k]
         size = sizes[i]

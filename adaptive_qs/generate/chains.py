@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.generate.blocks import PARTS, BlockMoves, SharedSteps
+from adaptive_qs.generate.blocks import BlockMoves, SharedSteps
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
     LogLinearModel,
@@ -26,8 +26,8 @@ from adaptive_qs.machine import StepProgress
 
 Array = NDArray[np.float32]
 
-SETTLED, SETTLING = 24, 0.5
-"""Steps in which zeros are made up for, and the part of the logarithmic difference in each."""
+SETTLED, SETTLING, SETTLED_ROWS = 24, 0.5, 2**12
+"""Steps that compensate zeros, the part of the logarithmic difference in each, and their rows."""
 
 
 AVERAGED = 8
@@ -82,7 +82,7 @@ class Chains:
         for change in self._moves:
             change(self.rows, int(self.rng.integers(2**63)))
         if self._blocks is not None:
-            self._blocks(self.rows, int(self.rng.integers(2**63)), 1 if thorough else PARTS)
+            self._blocks(self.rows, int(self.rng.integers(2**63)), thorough)
 
     def advance(self, times: int = 1) -> Rows:
         """So many next states as rows of codes, one below the other, in an array of their own."""
@@ -348,11 +348,10 @@ def settle_weights(
     """Move the weights of single attributes until the rows have their counts.
 
     Zeros take rows from some codes and give them to others, however well these were measured. What
-    is left to the fit after that is what was measured with noise. It starts with ``early_rows`` of
-    the rows, and so only these are moved.
+    is left to the fit after that is what was measured with noise.
     """
     domain, every = chains.model.domain, chains.rows
-    chains.rows = every[: settings.early_rows]
+    chains.rows = every[: min(settings.early_rows, SETTLED_ROWS)]
     share = len(chains.rows) / len(every)
 
     def follow(target: Target) -> None:
@@ -362,6 +361,6 @@ def settle_weights(
         chains.model.scale(target.clique, ratio)
 
     for _ in range(SETTLED):
-        chains.move()
+        chains.move(thorough=True)
         over_items(workers, follow, singles)
     chains.rows = every

@@ -10,9 +10,11 @@ table, in the codes of the schema.
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,12 @@ import pandas as pd
 import typer
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.generate.loglinear import count_rows
+from adaptive_qs.generate.zeros import allowed_cells
+from adaptive_qs.release.release import Release
+from adaptive_qs.residual import measured_variance
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
@@ -243,13 +250,141 @@ def measured(name: str, epsilon: float, seed: int) -> list[dict[str, Any]]:
     return [base | {"kind": kind} | broken[kind] | found for kind in case.rules]
 
 
+# Drawn against measured counts.
+
+DRAWN_EPSILON, DRAWN_DELTA, DRAWN_SEEDS = 10.0, 1e-5, (1, 2, 3, 4, 5)
+BEYOND = 5.0
+"""Standard errors from which a cell of a pair counts as off."""
+
+
+def events(rng: np.random.Generator, rows: int) -> pd.DataFrame:
+    """Three groups of columns: each has one that decides what the others can be."""
+    on = rng.random(rows) < 0.04
+    frame = {"switch": np.where(on, "on", "off")}
+    frame |= {f"s{k}": np.where(on, "none", rng.choice(list("abcd"), rows)) for k in range(5)}
+    event = rng.random(rows) < 0.3
+    times = np.sort(rng.integers(0, 60, (rows, 3)) + 10 * on[:, None], axis=1)
+    kind = rng.choice(["x", "y", "z"], (rows, 3), p=[0.6, 0.3, 0.1])
+    values = {f"t{k}": times[:, k] for k in range(3)} | {f"k{k}": kind[:, k] for k in range(3)}
+    frame |= {name: pd.array(v).astype(object) for name, v in values.items()}
+    for name in values:
+        frame[name] = np.where(event, frame[name], None)
+    kinds = rng.choice(8, rows, p=np.array([8, 7, 6, 5, 4, 3, 2, 1]) / 36)
+    frame |= {"type": [f"t{k}" for k in kinds], "group": [f"g{k // 3}" for k in kinds]}
+    for k in range(4):
+        frame[f"r{k}"] = kinds // 3 * 10 + rng.binomial(9, 0.3 + 0.1 * k, rows)
+    frame["other"] = np.where(event ^ on, "yes", rng.choice(["yes", "no"], rows))
+    frame["size"] = np.minimum(rng.geometric(0.1, rows) + 10 * on, 59)
+    return pd.DataFrame(frame)
+
+
+def events_schema() -> dict[str, Any]:
+    numbers = [integer(f"r{k}", 0, 29) for k in range(4)]
+    columns = [
+        labels("switch", "on", "off"),
+        *(labels(f"s{k}", "none", *"abcd") for k in range(5)),
+        *(integer(f"t{k}", 0, 79, bins=16, missing=[""]) for k in range(3)),
+        *(labels(f"k{k}", "x", "y", "z", missing=[""]) for k in range(3)),
+        labels("type", *(f"t{k}" for k in range(8))), labels("group", "g0", "g1", "g2"),
+        *numbers, labels("other", "yes", "no"), integer("size", 0, 59, bins=12),
+    ]  # fmt: skip
+    rules: list[Any] = ["t0 <= t1", "t1 <= t2"]
+    for k in range(5):
+        rules += [f"switch = on -> s{k} = none", f"switch = off -> s{k} != none"]
+    for name in ("t1", "t2", "k0", "k1", "k2"):
+        rules += [f"t0 is missing -> {name} is missing", f"{name} is missing -> t0 is missing"]
+    for k in range(4):
+        rules += [f"group = g{g} -> r{k} >= {10 * g} and r{k} <= {10 * g + 9}" for g in range(3)]
+    table = [[f"t{k}", f"g{k // 3}"] for k in range(8)]
+    rules.append({"rule": "type determines group", "table": table})
+    return {"version": 1, "columns": columns, "rules": rules}
+
+
+def excerpts(folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
+    """Tables with blocks, and their schemas: two excerpts of a survey, and a made-up one."""
+    described = json.loads((folder / "national2019" / "schema_rules.json").read_text())
+    for name in ("national2019", "ma2019"):
+        frame = pd.read_csv(folder / name / f"{name}.csv.gz", dtype=str)
+        schema = json.loads(json.dumps(described))
+        for column in schema["columns"]:
+            if column["name"] in ("PUMA", "DENSITY"):
+                column["values"] = sorted(frame[column["name"]].unique())
+        for rule in schema["rules"]:
+            if isinstance(rule, dict) and rule["rule"] == "PUMA determines DENSITY":
+                rule["table"] = sorted(map(list, {*zip(frame["PUMA"], frame["DENSITY"])}))
+        yield name, frame, schema
+    yield "events", events(np.random.default_rng(1), 20_000), events_schema()
+
+
+def gaps(rows: np.ndarray, release: Release, clique: Clique) -> np.ndarray:
+    """Drawn counts minus measured ones in standard errors; 0 in cells that rules forbid."""
+    model, zeros = release.model(), release.zeros
+    columns = model.domain.columns(clique)
+    counted = count_rows(rows, model.domain, columns) * (model.total / len(rows))
+    drawn, measured = model.domain.summed(counted, columns, clique), model.marginal(clique)
+    likely = np.maximum(np.maximum(measured, drawn), 1.0)
+    drawing = likely * np.maximum(1 - likely / model.total, 0.0) * model.total / len(rows)
+    found = (drawn - measured) / np.sqrt(measured_variance(model, clique) + drawing)
+    allowed = allowed_cells(zeros, model.domain, columns) if clique == columns else None
+    return found if allowed is None or len(clique) == 1 else np.where(allowed, found, 0.0)
+
+
+def drawn_and_measured(
+    true: pd.DataFrame, schema: dict[str, Any], seed: int, ruled: bool
+) -> dict[str, Any]:
+    """Gaps of one table, its error, and the processor seconds of measuring and of drawing it."""
+    described = schema if ruled else schema | {"rules": []}
+    start = time.process_time()
+    model = Synthesizer(epsilon=DRAWN_EPSILON, delta=DRAWN_DELTA, insecure_seed=seed, workers=1,
+                        beyond_limits=True).fit(true, schema=described)  # fmt: skip
+    measured_at = time.process_time()
+    made = model.release_.sample(seed=seed)
+    seconds = time.process_time() - measured_at
+    release = model.release_
+    coded = read_table(true, release.schema)
+    rows = np.asfortranarray(np.stack(made.columns, axis=1).astype(np.int32))
+    singles = [gaps(rows, release, (i,)) for i in range(rows.shape[1])]
+    measured = {past.clique: release.domain.clique_at(past.clique, past.groups)
+                for past in release.rounds}.values()  # fmt: skip
+    pairs = [gaps(rows, release, clique) for clique in measured if len(clique) > 1]
+    workload = Workload.all_ways(release.schema.domain(), 2)
+    return {
+        "rules": ruled,
+        "seed": seed,
+        "largest_single": max(float(np.abs(gap).max()) for gap in singles),
+        "largest_together": max(float(np.abs(gap).max()) for gap in pairs),
+        "cells": sum(gap.size for gap in pairs),
+        "cells_beyond": sum(int((np.abs(gap) > BEYOND).sum()) for gap in pairs),
+        "error": workload_error(coded, made, workload).mean_l1,
+        "seconds_measuring": round(measured_at - start, 1),
+        "seconds_drawing": round(seconds, 1),
+    }
+
+
+def compare_drawn(folder: Path) -> None:
+    """Write results/rules_drawn.*."""
+    rows: list[dict[str, Any]] = []
+    for name, true, schema in excerpts(folder):
+        drawn_and_measured(true.head(500), schema, 0, True)  # compiles
+        for seed in DRAWN_SEEDS:
+            for ruled in (True, False):
+                rows.append({"table": name} | drawn_and_measured(true, schema, seed, ruled))
+                typer.echo(json.dumps(rows[-1]))
+                config = {"epsilon": DRAWN_EPSILON, "delta": DRAWN_DELTA, "beyond": BEYOND}
+                write_results("rules_drawn", rows, config, list(DRAWN_SEEDS), rows)
+
+
 def main(
     table: Annotated[list[str], typer.Option("--table")] = [*CASES],  # noqa: B006
     epsilon: Annotated[list[float], typer.Option("--epsilon")] = [0.1, 1.0, 10.0],  # noqa: B006
     seed: int = 1,
+    drawn: Path | None = None,
 ) -> None:
-    """Every kind of rule on its table; writes results/rules.*."""
+    """Every kind of rule on its table; writes results/rules.*, or results/rules_drawn.*."""
     warnings.simplefilter("ignore")
+    if drawn is not None:
+        compare_drawn(drawn)
+        return
     rows: list[dict[str, Any]] = []
     for name in table:
         for eps in epsilon:

@@ -63,7 +63,7 @@ def test_moves_keep_the_distribution(zeros):
     rows = drawn_rows(joint, 100_000)
     before = rows.copy()
     for key in range(5):
-        moves(rows, key, 1)
+        moves(rows, key, True)
     assert_drawn_from(histogram(rows, DOMAIN), joint)
     off = margin(joint, (0,))[0]
     changed = ((before[:, 0] == 0) != (rows[:, 0] == 0)).mean()
@@ -79,7 +79,7 @@ def test_moves_reach_the_distribution_of_a_block_given_the_rest():
     start = np.argwhere(joint[..., value] > 0)[0]
     rows = np.tile(np.array([*start, value], dtype=np.int32), (40_000, 1))
     for key in range(60):
-        moves(rows, key, 1)
+        moves(rows, key, True)
     whole = np.zeros(SIZES)
     whole[..., value] = given
     assert_drawn_from(histogram(rows, DOMAIN), whole)
@@ -91,7 +91,7 @@ def test_moves_do_not_depend_on_threads():
         moves, joint = model_of((*SWITCH, SUM), workers)
         rows = drawn_rows(joint, 1_001)
         for key in range(3):
-            moves(rows, key, 1)
+            moves(rows, key, True)
         found.append(rows)
     assert (found[0] == found[1]).all()
 
