@@ -297,7 +297,7 @@ def test_cells_with_several_forms_are_refused(forms, tmp_path):
 
 def test_a_date_is_the_text_of_it(tmp_path):
     day = dt.date(2024, 2, 29)
-    assert counted(written(tmp_path, ["2024-02-29", pa.array([day]))]) == 1
+    assert counted(written(tmp_path, ["2024-02-29", pa.array([day])])) == 1
     frame = as_objects([day, "2024-02-29", dt.date(2024, 2, 28)], None)
     assert counted(frame) == 2
 
