@@ -5,6 +5,7 @@ from fractions import Fraction
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
@@ -15,6 +16,7 @@ from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
 from adaptive_qs.table import persons
+from adaptive_qs.table.cells import as_text, normalise
 from adaptive_qs.table.schema import Schema
 
 from . import checks
@@ -168,6 +170,25 @@ def marked_by_others(original, schema, chunk, whose, names, hashes):
 @replaced(persons, "_codes", "rows of one code kept by their order", replayed_values)
 def codes_only(_, column, cells, label):
     return np.concatenate(persons.encode_chunk(column, cells, label)).astype(np.uint64)
+
+
+def vague_persons():
+    """Persons whose identifiers may stand for several, which have to be refused."""
+    found = []
+    for cells in (["Jos\udce9", "Jos\udce8"], [True, 1], [0.1, 0.2], [2.0**53, 2.0**53 + 2]):
+        table = pd.DataFrame({"who": pd.Series(cells, dtype=object), "a": 0, "b": "x"})
+        try:
+            persons.count_persons(table, SCHEMA, 2**20)
+        except DataError:
+            continue
+        found.append(f"{cells!r} are taken for persons")
+    return found
+
+
+@replaced(persons, "as_identifiers", "identifiers that may stand for several", vague_persons)
+def vague(_, cells):
+    normal = normalise(cells)
+    return as_text(normal) if normal is not None else cells, ""
 
 
 @replaced(persons.Whose, "of", "rows of nobody as those of one person", rows_of_nobody)
