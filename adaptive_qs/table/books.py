@@ -235,11 +235,11 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         )
         remedy = "whose rows can depend on each other: write its rows to a table, and name that"
         refused = {
-            title: f"{'view' if kind == 'view' else 'virtual table'}, {remedy}"
-            for title, kind, page in listed
-            if not page
+            row[0]: f"{'view' if row[1] == 'view' else 'virtual table'}, {remedy}"
+            for row in listed
+            if not _is_stored(row)
         }
-        tables = [title for title, _, page in listed if page]
+        tables = [row[0] for row in listed if _is_stored(row)]
         table = _chosen(path, tables, name, "table", refused)
         names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
@@ -252,6 +252,11 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
             yield from _guarded(_chunks(names, rows, total, wanted), damaged)
 
         yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
+
+
+def _is_stored(row: Row) -> bool:
+    """Return whether an entry of a schema of SQLite has a page of its own, as tables alone do."""
+    return row[1] == "table" and row[2] > 0
 
 
 @contextmanager

@@ -1,8 +1,13 @@
 """Bugs by which private rows show, without noise, in what is done or written."""
 
 import logging
+import sqlite3
+import tempfile
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow.compute as pc
 
@@ -10,10 +15,13 @@ from adaptive_qs.errors import DataError
 from adaptive_qs.loop import loop, pricing
 from adaptive_qs.loop.select import Selector
 from adaptive_qs.release.release import Release
-from adaptive_qs.table import books, cells, encode
+from adaptive_qs.table import books, cells, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
+from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.engines import dask
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Spelling
 
 from . import checks
@@ -128,3 +136,46 @@ def quoted(original, column, values):
     if refused:
         raise DataError(f"column {column.name!r} has the value {refused[0]!r}")
     return codes
+
+
+ONE = Schema.parse({"a": 2})
+
+
+def views_are_refused() -> list[str]:
+    """A row of a view can depend on all rows of a table, whatever the file says that it is."""
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        for path in (Path(folder) / "t.sqlite", Path(folder) / "t.duckdb"):
+            connect = sqlite3.connect if path.suffix == ".sqlite" else duckdb.connect
+            with closing(connect(str(path))) as database:
+                database.execute("CREATE TABLE t AS SELECT 1 AS a")
+                database.execute("CREATE VIEW v AS SELECT (SELECT max(a) FROM t) AS a FROM t")
+                database.commit()
+            try:
+                read_table(f"{path}::v", ONE)
+            except DataError:
+                continue
+            wrong.append(f"a view of {path.suffix} is read")
+    return wrong
+
+
+@replaced(sql, "list_tables", "views of DuckDB taken for tables", views_are_refused)
+def views_as_tables(original, database):
+    return dict.fromkeys(original(database), True)
+
+
+@replaced(books, "_is_stored", "views of SQLite taken for tables", views_are_refused)
+def views_as_stored(original, row):
+    return True
+
+
+def parts_stay_as_they_were() -> list[str]:
+    """A part that another worker reads again is counted only if it has the same codes."""
+    first, again = (dask.Codes(ONE.domain(), [np.array(rows, np.uint8)]) for rows in ([0], [1]))
+    found = dask._count(again, dask.Asked([(0,)]), first.facts)
+    return [] if isinstance(found, dask.Refusal) else ["other rows are counted than were encoded"]
+
+
+@replaced(dask, "_engine", "a part with other rows when it is read again", parts_stay_as_they_were)
+def any_codes(original, codes, facts):
+    return original(codes, codes.facts)

@@ -1,5 +1,6 @@
 """Bugs in what protects persons."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
@@ -7,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+import adaptive_qs
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.learn import persons as learnt
@@ -15,8 +17,12 @@ from adaptive_qs.loop import measure
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
+from adaptive_qs.run import job as runs
 from adaptive_qs.table import persons
 from adaptive_qs.table.cells import as_text, normalise
+from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.table.engines.local import Spool
+from adaptive_qs.table.read import Rows, frame_source, open_source
 from adaptive_qs.table.schema import Schema
 
 from . import checks
@@ -200,3 +206,39 @@ def nobody(original, cls, name, cells, label):
 @replaced(LedgerBook, "check_unit", "a ledger of rows that counts persons", units_of_a_ledger)
 def any_unit(_, self, unit):
     assert unit != ROWS
+
+
+class Liar(Rows):
+    """A table that gives other rows at each reading: 300 of one person after the first one."""
+
+    def __init__(self):
+        self.readings = 0
+
+    @contextmanager
+    def open(self):
+        self.readings += 1
+        rows = [(who, 0) for who in range(1, 50)] + [(0, 3)] * (1 if self.readings == 1 else 300)
+        yield frame_source(pd.DataFrame(rows, columns=["who", "a"]))
+
+
+def counted_as_checked() -> list[str]:
+    """Whatever a source does between two readings, a person counts as often as was promised."""
+    schema = {
+        "version": 1,
+        "person": "who",
+        "columns": [{"name": "a", "type": "integer", "min": 0, "max": 3}],
+    }
+    found = []
+
+    def noted(engine):
+        found.append(int(engine.count_all([(0,)])[0][3]))
+        return MarginalCounter(engine)
+
+    with mock.patch.object(runs, "MarginalCounter", noted):
+        adaptive_qs.answer(Liar(), schema, 1, rho=1.0, rows_per_person=1, beyond_limits=True)
+    return [f"a person counts {rows} times, and K is 1" for rows in found if rows > 1]
+
+
+@replaced(Spool, "open", "a table that is read anew for each pass", counted_as_checked)
+def read_anew(original, self):
+    return open_source(self.table, None)

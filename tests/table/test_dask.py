@@ -26,6 +26,7 @@ from distributed import LocalCluster, get_worker
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.table import read
 from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
+from adaptive_qs.table.engines.local import Spool
 from adaptive_qs.table.schema import Schema
 
 CANARY = "kanarienvogel"
@@ -311,6 +312,46 @@ def test_workers_that_are_lost_while_they_count(frame, small_parts, tmp_path, mo
         cluster.sync(second.close)
         with pytest.raises(AdaptiveQsError, match="no worker is left: start some, and repeat"):
             engine.count_all(CLIQUES)
+
+
+def test_a_part_that_is_read_again_must_have_the_same_rows(frame, small_parts, tmp_path):
+    """The file is replaced by one of the same size and time of change, before a worker is lost."""
+    path = tmp_path / "t.csv"
+    path.write_text("number,word,flag,note\n" + "7,plain,y,n\n" * 4_000)
+    before = path.stat()
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        LocalCluster(processes=False, silence_logs=50, **settings) as cluster,
+        open_engine(
+            "dask", path, SCHEMA, EngineOptions(scheduler=cluster.scheduler_address)
+        ) as engine,
+    ):
+        assert engine.count_all([(0,)])[0][7] == 4_000
+        path.write_text(path.read_text().replace("7,plain", "8,plain"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        first, _ = cluster.workers.values()
+        cluster.sync(first.close)
+        for count in (engine.count_all, engine.occupied):
+            with pytest.raises(DataError, match="the table changed before a worker read a part"):
+                count([(0, 1)])
+
+
+def test_bins_are_learnt_from_the_rows_that_workers_count(frame, tmp_path, dask_client):
+    """The coordinator reads a file to learn from it, and workers read it to count it."""
+    path = written(frame, tmp_path, "csv")
+    spool = Spool(path, SCHEMA, EngineOptions(), keeps=False, sums=True)
+    with spool.open() as source:
+        for _ in source.read(SCHEMA.names):
+            pass
+    options = EngineOptions(scheduler=dask_client)
+    with open_engine("dask", spool, SCHEMA, options) as engine:
+        assert engine.count_rows() == len(frame)
+    written(frame[::-1].assign(flag="y"), tmp_path, "csv")
+    with (
+        pytest.raises(DataError, match="changed while it was read"),
+        open_engine("dask", spool, SCHEMA, options),
+    ):
+        pass
 
 
 def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
