@@ -230,11 +230,12 @@ def _sidecar(
 ) -> Released:
     content = read_sidecar(manifest, max_memory)
     sha256 = content.pop("sha256", None)
+    more: dict[str, Any] = {}
     found = None if table is None or not exists(table) else _sha256(table)
     differs = found not in (None, sha256)
     try:
         if content.get("kind") == "answers":
-            released, more = _answers(named, content, str(sha256)), {}
+            released = _answers(named, content, str(sha256))
             what, fault = "answers", "the answers beside it are others"
         else:
             released, more = _table(named, content)

@@ -340,8 +340,9 @@ def runs_of(rows: Iterable[Row]) -> list[RunState]:
                 held += run.counted
             # Only what was released from a copy that is lost may exceed the total.
             exceeds = isinstance(body, Reserved) and not held.fits(total)
-            if exceeds and held == body.price and opened is not None:
-                exceeds = not is_promised(opened, body.price, read_promise(body.request))
+            if isinstance(body, Reserved) and held == body.price and opened is not None:
+                promised = is_promised(opened, body.price, read_promise(body.request))
+                exceeds = exceeds and not promised
             if body.held != held or exceeds:
                 raise ValueError("does not count what was spent")
         except ValueError as error:

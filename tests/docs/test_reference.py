@@ -136,7 +136,11 @@ def test_a_command_has_every_option_that_its_help_names(name):
     assert set().union(*map(options_in, texts)) - flags_of(command) == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""Pages that say what there is, and not what there was."""
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_command_on_a_page_has_every_option_that_it_is_given(page):
     text = re.sub(r"\\\n\s*", " ", page.read_text())
     longest_first = "|".join(sorted(COMMANDS, key=len, reverse=True))
