@@ -19,7 +19,7 @@ from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.release.bundle import of_interrupted_run
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.release import Release, check_rows
@@ -217,8 +217,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         learning_share: part of the budget for bins and values that the schema leaves to be learnt
             (``private_bins``, ``private_values``); not used by other schemas.
         rows_per_person: rows of one person that count at most, where the schema names a ``person``
-            column: a public number, or "auto" to learn one from the table with a part of the
-            budget. The budget then protects a person with all rows.
+            column: a public number. The budget then protects a person with all rows.
         weigh: a name of ``adaptive_qs.privacy.unit.WEIGH``: "rows" (default), or "persons", so that
             each person counts as one row, by the average of theirs, in ``rows_per_person`` equal
             parts.
@@ -268,7 +267,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         reference: str = "product",
         levels: str = LEVELS[0],
         learning_share: float = DEFAULT_SHARE,
-        rows_per_person: RowsPerPerson | None = None,
+        rows_per_person: int | None = None,
         weigh: str = DEFAULT_WEIGH,
         neighbours: str = DEFAULT_NEIGHBOURS,
         target: str | None = None,

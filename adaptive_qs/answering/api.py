@@ -18,10 +18,9 @@ from adaptive_qs.answering.plan import (
 )
 from adaptive_qs.arguments import DEFAULT_SHARE
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, budget_of, check_learnable
@@ -48,7 +47,7 @@ def plan(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
-    rows_per_person: RowsPerPerson | None = None,
+    rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     public_rows: int | None = None,
@@ -106,12 +105,7 @@ def plan_answers(
     described = resolve_schema(schema, max_memory=options.max_memory).without_heaps()
     given = options if options.budgeted else replace(options, cost=1.0)
     target, learning = budget_of(described, given, _budget(given))
-    if target.unit.is_open:
-        raise InputError(
-            "rows-per-person is 'auto', which is learnt from the table, and a plan reads none: "
-            "give a number"
-        )
-    left = target.left_of(target.budget - learning.cost)
+    left = target.left_of(target.budget - learning)
     batch = _batch(asked, options, described.widest_domain(), left)
     doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
     return batch.plan(), doubts
@@ -132,7 +126,7 @@ def answer(
     max_memory: int | str | None = None,
     bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
-    rows_per_person: RowsPerPerson | None = None,
+    rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     engine: str = DEFAULT_ENGINE,
@@ -208,8 +202,8 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
         if learns:
             check_learnable(planned.workload, job.schema)
         schema, counter, begin = job.read(source, clock)
-        if learns or job.target.unit.is_open:
-            ledger, job = begin().ledger, job.settled(begin)
+        if learns:
+            ledger = begin().ledger
             clock.start("plan")
             left = job.target.left_of(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable

@@ -44,7 +44,7 @@ from adaptive_qs.privacy.budget import Budget, Ledger
 from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Counts, Mechanisms, PrimitiveCall, auditing
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, RowsPerPerson, Unit
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits, check_learnable
 from adaptive_qs.run.tables import Served, Tables, measure, tables_limits
@@ -533,7 +533,7 @@ def audit(
     max_memory: int | str = MAX_MEMORY,
     engine: str = DEFAULT_ENGINE,
     scheduler: Any = None,
-    rows_per_person: RowsPerPerson | None = None,
+    rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
 ) -> AuditReport:

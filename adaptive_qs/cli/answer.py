@@ -328,7 +328,7 @@ def tables_of(
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
-    left = target.left_of(target.budget - learning.cost)
+    left = target.left_of(target.budget - learning)
     served = Served.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.rho_of_published)

@@ -14,7 +14,7 @@ from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.cli.related_tables import describes_pair, refuse_beside
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def audit(
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
-    rows_per_person: RowsPerPerson | None = None,
+    rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
     neighbours: str = DEFAULT_NEIGHBOURS,
     pairs: Annotated[

@@ -15,7 +15,7 @@ import typer
 from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.loop import LEVELS
-from adaptive_qs.privacy.unit import AUTO, DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, MOST_LEARNT
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
@@ -208,8 +208,7 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "rows_per_person",
             "K",
             "Rows of one person that count at most, where the schema names the person column: "
-            "the budget then protects a person with all rows. A public number, or auto to learn "
-            f"one up to {MOST_LEARNT:,} from the table with a part of the budget.",
+            "the budget then protects a person with all rows. A public number.",
         ),
         _Entry(
             "rows_per_person",
@@ -422,16 +421,6 @@ def double(text: Any) -> float:
     return number
 
 
-def number_or_auto(text: Any) -> Any:
-    """A whole number as it was written, or that it is to be learnt."""
-    if text is None or text == AUTO:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a whole number, nor {AUTO}") from None
-
-
 def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
     """What Typer calls with the values of a command line: the command with them, to be called then.
 
@@ -476,8 +465,6 @@ def _annotated(kind: Any, verb: str, name: str, group: str | None = None) -> Any
     panel, entry = found or _OPTIONS[None, name]
     flag = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
     parser = double if float in (kind, *get_args(kind)) else None
-    if name == "rows_per_person":
-        kind, parser = str | None, number_or_auto
     return Annotated[kind, option(flag, entry.metavar, entry.help, panel, parser=parser)]
 
 

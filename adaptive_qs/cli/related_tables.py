@@ -380,7 +380,7 @@ def synthesize(
                     clock.start("write")
                     release.save(outputs.release, outputs.force)
                     written["release"] = outputs.release
-                numbers, contradictions = None, {}
+                numbers, contradictions = None, dict[str, Any]()
                 if outputs.tables:
                     numbers, contradictions = _drawn(
                         release, outputs, {}, rows, seed, workers, clock

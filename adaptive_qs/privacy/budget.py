@@ -67,9 +67,7 @@ class Ledger(ABC):
         unit: whom the budget protects; the events of its releases are for that.
 
     Attributes:
-        limit: the budget.
-        filtered: as given.
-        unit: as given, or as it was settled since.
+        limit, filtered, unit: as given.
     """
 
     def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
@@ -94,12 +92,6 @@ class Ledger(ABC):
         """What may still be spent."""
         left = self.limit - self._spent
         return Cost(min(left.rho_units, self._filter_left), left.delta_units)
-
-    def settle(self, unit: Unit) -> None:
-        """Protect this unit from now on, whose number of rows was left to be learnt."""
-        if not (self.unit.is_open and unit.protected == self.unit.protected):
-            raise RuntimeError("the unit of a ledger is settled already, or is another one")
-        self.unit = unit
 
     @property
     def place(self) -> Place | None:

@@ -18,8 +18,6 @@ from adaptive_qs.errors import InputError
 class Purpose(StrEnum):
     """What a charge paid for."""
 
-    PERSONS = "persons"
-    """How many persons have how many rows."""
     ROWS = "rows"
     """The number of rows."""
     BINS = "bins"
@@ -37,7 +35,6 @@ class Purpose(StrEnum):
 
 
 _WORDS = {
-    Purpose.PERSONS: "rows per ",
     Purpose.ROWS: "",
     Purpose.BINS: "bins of ",
     Purpose.VALUES: "values of ",
@@ -47,7 +44,6 @@ _WORDS = {
     Purpose.STRATEGY: "strategy ",
 }
 _COLUMNS = {
-    Purpose.PERSONS: range(1, 2),
     Purpose.ROWS: range(1),
     Purpose.BINS: range(1, 2),
     Purpose.VALUES: range(1, 2),

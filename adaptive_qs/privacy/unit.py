@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from adaptive_qs.arguments import one_of, positive_integer
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.events import Cost, E, GaussianEvent, Purpose
+from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
 # All that is measured is a function of the rows that are kept, and its sensitivity is proven for
 # one row more or less. Two neighbours of another kind are a chain of tables of which each has one
@@ -28,10 +28,6 @@ from adaptive_qs.privacy.events import Cost, E, GaussianEvent, Purpose
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
 # the unit of its ledger; what may be spent on rows is computed from the budget by
 # :meth:`Unit.for_rows`.
-#
-# How many rows of a person count may itself be learnt (:class:`OpenUnit`). That is a measurement of
-# persons, not of rows: one person changes one number of rows, by whatever much. It comes first, and
-# the ledger protects persons with the number learnt from then on.
 #
 # Where persons weigh alike, each has exactly K rows in the table that is counted: theirs, repeated.
 # A person changes it by K rows at most, as before, so nothing above changes. What is published is
@@ -73,11 +69,6 @@ WEIGH: Mapping[str, str] = MappingProxyType(
 
 MOST_ROWS = 2**20
 """Of one person: with so many there is nothing but noise."""
-MOST_LEARNT = 1_000
-"""Of one person, where their number is learnt: persons with more count with so many."""
-AUTO: Literal["auto"] = "auto"
-"""What a run is told where that number is to be learnt."""
-RowsPerPerson = int | Literal["auto"]
 _TOGETHER = "which together count as one row"
 
 
@@ -142,11 +133,9 @@ class Unit:
                 if person is None
                 else f"the schema names the person column {person!r}: say how many rows of one "
                 "person count at most with --rows-per-person (in Python rows_per_person=): a "
-                "public number, or 'auto' to learn it"
+                "public number"
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)
-        if isinstance(rows_per_person, str) and rows_per_person == AUTO:
-            return OpenUnit(person, neighbours=kind, weigh=weigh)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
         if rows > MOST_ROWS:
             raise InputError(f"rows-per-person is {rows:,}: give {MOST_ROWS:,} at most")
@@ -164,12 +153,7 @@ class Unit:
             raise ValueError("persons that weigh alike, and there are none")
 
     @property
-    def is_open(self) -> bool:
-        """Whether the number of rows that count is still to be learnt."""
-        return False
-
-    @property
-    def asked(self) -> RowsPerPerson | None:
+    def asked(self) -> int | None:
         """The number of rows of a person that a run is told."""
         return None if self.person is None else self.rows
 
@@ -265,53 +249,6 @@ class Unit:
         """What events for one row may cost together, rounded down, so that they cost the unit no
         more than this."""
         return Cost(cost.rho_units // self.group**2, cost.delta_units // self.group)
-
-
-@dataclass(frozen=True)
-class OpenUnit(Unit):
-    """A person of whom as many rows count as is still to be learnt; until then nothing is measured
-    but that number. What depends on it is planned for one row."""
-
-    @property
-    def is_open(self) -> bool:
-        """It is."""
-        return True
-
-    @property
-    def copies(self) -> int:
-        """One, as all else is planned."""
-        return 1
-
-    @property
-    def asked(self) -> RowsPerPerson:
-        """That it be learnt."""
-        return AUTO
-
-    @property
-    def _counted(self) -> str:
-        """What is protected, in words, with what is known of the number of rows that count."""
-        if self.weigh != DEFAULT_WEIGH:
-            parts = f"in as many equal parts as is learnt, {MOST_LEARNT:,} at most"
-            return f"{self.protected}, {_TOGETHER}, {parts}"
-        return f"{self.protected}, of which as many count as is learnt, {MOST_LEARNT:,} at most"
-
-    def priced(self, event: E) -> E:
-        """An event about the rows of persons, whose parameters are for one person.
-
-        Raises:
-            RuntimeError: rows are measured before it is known how many of a person count.
-        """
-        if event.purpose is not Purpose.PERSONS:
-            raise RuntimeError(f"{event.label} before the number of rows that count is known")
-        return event.of_group(NEIGHBOURS[self.neighbours].steps)
-
-    def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
-        """The same; what two rows change says nothing of persons."""
-        return self.priced(event)
-
-    def known(self, rows: int) -> Unit:
-        """The unit once the number is known."""
-        return Unit(self.person, rows, self.neighbours, weigh=self.weigh, query=self.query)
 
 
 ROWS = Unit()

@@ -25,7 +25,7 @@ in the release with no promise about it."""
 
 Kind = Literal[
     "columns", "values", "heaps", "missing", "other cells", "constant", "ignored",
-    "refusals", "settings", "persons", "rows", "single columns", "combinations", "selections",
+    "refusals", "settings", "rows", "single columns", "combinations", "selections",
     "answers", "derived", "kept back",
 ]  # fmt: skip
 """What a fact is about; one column has at most one fact of a kind."""
@@ -127,8 +127,6 @@ _HEAPS = "which values and last digits are frequent, and how many rows have them
 _OF_ONE_COLUMN: tuple[Kind, ...] = ("values", "heaps")
 """Kinds of facts that are paid for column by column."""
 _SAYS: dict[Kind, str] = {
-    "persons": "how many persons have how many rows, with noise, and from it how many of a person "
-    "count",
     "rows": "the number of rows, with noise",
     "selections": "which marginals are measured: {} noisy choices",
     "heaps": _HEAPS,
@@ -195,7 +193,6 @@ def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
 
 
 _KINDS: dict[Purpose, Kind] = {
-    Purpose.PERSONS: "persons",
     Purpose.ROWS: "rows",
     Purpose.BINS: "values",
     Purpose.VALUES: "values",
@@ -214,7 +211,7 @@ def _kind(event: Event) -> Kind:
 
 def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
     columns: tuple[str, ...] = ()
-    if kind in (*_OF_ONE_COLUMN, "single columns", "persons"):
+    if kind in (*_OF_ONE_COLUMN, "single columns"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
     learnt = kind == "values"
     text = _learnt_text(schema.column(columns[0])) if learnt else _SAYS[kind]

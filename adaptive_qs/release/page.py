@@ -164,7 +164,6 @@ def _ends(first: str, last: str) -> tuple[str, str]:
 _PARTS: dict[Kind, str] = {
     "values": "learning bins and values",
     "heaps": "frequent values",
-    "persons": "rows per person",
     "rows": "number of rows",
     "single columns": "single columns",
     "selections": "choosing combinations",

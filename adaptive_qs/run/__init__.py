@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, positive_integer, shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, RowsPerPerson
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 
@@ -30,7 +30,7 @@ class RunOptions:
     rho: float | None = None
     cost: float | None = None
     learning_share: float = DEFAULT_SHARE
-    rows_per_person: RowsPerPerson | None = None
+    rows_per_person: int | None = None
     weigh: str = DEFAULT_WEIGH
     neighbours: str = DEFAULT_NEIGHBOURS
     insecure_seed: int | None = None

@@ -30,7 +30,7 @@ from adaptive_qs.privacy.budget import (
     positive_number,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
-from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Unit
+from adaptive_qs.privacy.unit import ROWS, Unit
 
 if TYPE_CHECKING:  # a run without a ledger does not read the modules of one
     from adaptive_qs.ledger.book import LedgerBook
@@ -252,12 +252,6 @@ class PrivacyTarget:
                 "count"
             )
         return target
-
-    @property
-    def most_rows(self) -> int:
-        """The largest number of rows of one unit that leaves more than noise."""
-        steps = NEIGHBOURS[self.unit.neighbours].steps
-        return int(math.sqrt(self.rho * (1 - SLACK) / (MIN_COST / 2)) / steps)
 
     @property
     def rho_of_published(self) -> float:

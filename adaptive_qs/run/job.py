@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
@@ -19,7 +19,7 @@ from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_ro
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
-from adaptive_qs.privacy.unit import DEFAULT_WEIGH, MOST_LEARNT, OpenUnit, Unit
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, Unit
 from adaptive_qs.release.statement import package_version
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
@@ -165,20 +165,6 @@ class Work(Protocol):
 W = TypeVar("W", bound=Work)
 
 
-class Learning(NamedTuple):
-    """Parts of the budget of a run."""
-
-    columns: Cost = Cost()
-    """For the bins and values that the schema leaves open."""
-    persons: Cost = Cost()
-    """For how many rows of a person count, where that is left open."""
-
-    @property
-    def cost(self) -> Cost:
-        """All of it."""
-        return self.columns + self.persons
-
-
 @dataclass(frozen=True)
 class Job(Generic[W]):
     """A run with everything checked that can be checked before the private table is read.
@@ -187,7 +173,7 @@ class Job(Generic[W]):
         schema: the public description of the columns.
         options: as its user gave them.
         target: the budget.
-        learning: the parts of it for what is still to be learnt.
+        learning: the part of it for the bins and values that the schema leaves open.
         work: what is measured.
         doubts: warnings about the budget and what it can buy, from public numbers, and about a
             scheduler without TLS.
@@ -200,7 +186,7 @@ class Job(Generic[W]):
     schema: Schema
     options: RunOptions
     target: PrivacyTarget
-    learning: Learning
+    learning: Cost
     work: W
     doubts: tuple[str, ...]
     session: Session
@@ -239,7 +225,7 @@ class Job(Generic[W]):
         rows = checked_public_rows(options.public_rows)
         entropy_of(options)
         target, learning = budget_of(schema, options, budget, unit)
-        work = plan(schema.widest_domain(), target.left_of(target.budget - learning.cost))
+        work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
         rails = work.rails(target, rows)
         doubts = check_rails(rails, options.beyond_limits or options.resume)
         doubts += scheduler_warnings(options.scheduler)
@@ -293,7 +279,7 @@ class Job(Generic[W]):
                 source, digest = spooled.enter_context(self.read_once(source, schema, sums))
             begin: Begin = partial(self._begin, digest)
             if schema.person is not None:
-                source, begin, how = self._few_rows(source, clock, opened, how, begin)
+                source = self._few_rows(source, clock)
             if schema.open_columns:
                 from adaptive_qs.learn.schema import learn_schema
 
@@ -301,7 +287,7 @@ class Job(Generic[W]):
                 widest = schema.widest_domain()
                 how = opened.enter_context(made_ready(name, source, rows, widest, how))
                 mechanisms = begin()
-                learning = mechanisms.ledger.unit.for_rows(self.learning.columns)
+                learning = mechanisms.ledger.unit.for_rows(self.learning)
                 schema = learn_schema(schema, gathered, mechanisms, learning)
                 begin = _begun(mechanisms)
             steps = clock.steps("read")
@@ -347,52 +333,19 @@ class Job(Generic[W]):
         with closing(Spool(table, schema, how, keeps, sums)) as spool:
             yield spool, lambda: [spool.digest.encode()]
 
-    def _few_rows(
-        self, source: Any, clock: PhaseClock, opened: ExitStack, how: EngineOptions, begin: Begin
-    ) -> tuple[FewRows, Begin, EngineOptions]:
-        """The rows that count of every person, how spending begins, and what the engine is told;
-        how many rows these are is learnt where that was left open, once all cells are known to be
-        good and the engine to have room for the most that there may be."""
+    def _few_rows(self, source: Any, clock: PhaseClock) -> FewRows:
+        """Return the rows that count of every person."""
         from adaptive_qs.table.persons import FewRows, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
-        steps, most = clock.steps("persons"), unit.rows
-        counted = count_persons(source, schema, most_bytes, steps, check_cells=unit.is_open)
-        alike = unit.weigh != DEFAULT_WEIGH
-        if alike:
-            self._check_filled(counted.num_rows)
-        if isinstance(unit, OpenUnit):
-            from adaptive_qs.learn.persons import learn_rows, tolerated
-
-            most = most_learnt(self.target)
-            all_rows = FewRows.of_counted(source, schema, counted.slice(0, 0), most, most_bytes)
-            held = counted["rows"].to_numpy().clip(max=most)
-            number = most * held.size if alike else int(held.sum())
-            ready = made_ready(self.options.engine, all_rows, number, schema.widest_domain(), how)
-            how = opened.enter_context(ready)
-            mechanisms = begin()
-            left = self.target.left_of(self.target.budget - self.learning.cost)
-            few = tolerated(schema.widest_domain().sizes, left.rho)
-            cost, rows = unit.for_rows(self.learning.persons), counted["rows"].to_numpy()
-            most = learn_rows(unit, rows, mechanisms, cost, few, most)
-            begin = _begun(mechanisms)
-        few_rows = FewRows.of_counted(source, schema, counted, most, most_bytes, steps, alike)
-        return few_rows, begin, how
-
-    def _check_filled(self, persons: int) -> None:
-        """Refuse so many persons, a private number, that all rows made of theirs cannot be held,
-        before they are made, or anything is spent on learning how many."""
-        unit, how = self.target.unit, self._engine_options
-        rows = persons * (most_learnt(self.target) if unit.is_open else unit.rows)
-        for check in (how.check_rows, how.check_held if self.options.engine == "memory" else None):
-            if check is not None:
+        steps, alike = clock.steps("persons"), unit.weigh != DEFAULT_WEIGH
+        counted = count_persons(source, schema, most_bytes, steps)
+        if alike:  # refuse rows that cannot be held before they are repeated
+            how, rows = self._engine_options, counted.num_rows * unit.rows
+            held = how.check_held if self.options.engine == "memory" else None
+            for check in filter(None, (how.check_rows, held)):
                 check(rows)
-
-    def settled(self, begin: Begin) -> Self:
-        """The same, protecting persons with the number of rows that was learnt when it was read."""
-        if not self.target.unit.is_open:
-            return self
-        return replace(self, target=self.target.protecting(begin().ledger.unit))
+        return FewRows.of_counted(source, schema, counted, unit.rows, most_bytes, steps, alike)
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
         """What is to be learnt from, and the number of rows; bad cells are refused."""
@@ -406,7 +359,7 @@ class Job(Generic[W]):
             limits.check_countable(number)
 
         gathered = gather_private(
-            source, schema, self.learning.columns,
+            source, schema, self.learning,
             most_bytes=limits.rows_bytes, progress=steps, check_rows=check_rows,
         )  # fmt: skip
         return gathered, rows
@@ -416,8 +369,7 @@ class Job(Generic[W]):
         limits, options, unit = self.work.limits, self.options, self.target.unit
         what = "the table"
         if unit.weigh != DEFAULT_WEIGH:
-            each = f"up to {MOST_LEARNT:,}" if unit.is_open else f"{unit.rows:,}"
-            what = f"the table, with {each} rows for each person,"
+            what = f"the table, with {unit.rows:,} rows for each person,"
         return EngineOptions(
             workers=limits.workers,
             rows_bytes=limits.rows_bytes,
@@ -440,7 +392,7 @@ class Job(Generic[W]):
             "schema": sha256_of([self.schema.to_json().encode()]),
             "budget": budget_text(target.budget, target.epsilon, target.delta),
             "unit": f"{target.unit.name}; {target.unit.relation}",
-            "learning share": cost_text(self.learning.cost),
+            "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.words(),
             **self.beside,
@@ -460,7 +412,7 @@ def budget_of(
     options: RunOptions,
     budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
-) -> tuple[PrivacyTarget, Learning]:
+) -> tuple[PrivacyTarget, Cost]:
     """The budget of a run, and what of it goes to what it has to learn first.
 
     Args:
@@ -475,23 +427,14 @@ def budget_of(
     unit = unit or Unit.of(
         schema.person, options.rows_per_person, options.neighbours, options.weigh
     )
-    if not (schema.open_columns or unit.is_open):
-        return budget(None).protecting(unit), Learning()
-    from adaptive_qs.learn.persons import counting_cost
+    if not schema.open_columns:
+        return budget(None).protecting(unit), Cost()
     from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
 
     target = budget(discovery_share(schema)).protecting(unit)
-    persons = counting_cost(target.budget) if unit.is_open else Cost()
-    columns = preprocessing_cost(schema, target.budget - persons, options.learning_share)
-    if isinstance(unit, OpenUnit):  # there must be enough for any number that may be learnt
-        unit = unit.known(most_learnt(target))
-    column_costs(schema, unit.for_rows(columns))
-    return target, Learning(columns, persons)
-
-
-def most_learnt(target: PrivacyTarget) -> int:
-    """The largest number of rows of a person that may be learnt."""
-    return max(min(MOST_LEARNT, target.most_rows), 1)
+    learning = preprocessing_cost(schema, target.budget, options.learning_share)
+    column_costs(schema, unit.for_rows(learning))
+    return target, learning
 
 
 def check_learnable(workload: QueryWorkload, schema: Schema) -> None:

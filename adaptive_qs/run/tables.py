@@ -265,7 +265,6 @@ def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
     job = job.of_table(source)
     schema, counter, begin = job.read(source, clock)
     with closing(counter):
-        job = job.settled(begin)
         work = job.work.over(schema.domain())
         mechanisms = begin()
         release = measure(counter, schema, work.workload, job.target, work, mechanisms, clock)

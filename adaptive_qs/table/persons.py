@@ -169,25 +169,18 @@ def count_persons(
     schema: Schema,
     most_bytes: int,
     progress: StepProgress | None = None,
-    check_cells: bool = False,
 ) -> pa.Table:
     """The rows of each person, in columns ``person`` and ``rows``; private.
 
     Args:
         source, schema, most_bytes, progress: as for :meth:`FewRows.of`.
-        check_cells: whether cells that encoding would refuse are refused here, as something is
-            spent before the rows are encoded.
 
     Raises:
         DataError, ResourceExceeded: as :meth:`FewRows.of` does.
     """
 
     def persons(whole: Source) -> Iterator[Whose]:
-        wanted = schema.names if check_cells else ()
-        for chunk, whose in _chunks(whole, schema, wanted, progress):
-            for column, cells in zip(schema.columns, chunk.columns):
-                encode_chunk(column.probe if isinstance(column, PrivateColumn) else column,
-                             cells, chunk.file)  # fmt: skip
+        for _, whose in _chunks(whole, schema, (), progress):
             yield whose
 
     with _opened(source, schema) as whole:

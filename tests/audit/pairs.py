@@ -49,7 +49,7 @@ def replay_pairs(pairs, num_schemas, start=0, sample_every=10, persons=False):
         unit = {}
         if persons:
             schema = schema.model_copy(update={"person": "whose"})
-            unit["rows_per_person"] = data.draw(st.sampled_from([1, 2, 3, 4, "auto"]))
+            unit["rows_per_person"] = data.draw(st.sampled_from([1, 2, 3, 4]))
             unit["neighbours"] = data.draw(st.sampled_from([*NEIGHBOURS]))
         report = audit(
             schema, workload, each, table_seed, sample_every=sample_every, mechanism=mechanism,

@@ -43,16 +43,6 @@ def test_persons_may_weigh_alike(persons):
     assert json.loads(done(persons("plan", *asked)).out)["unit"] == told
 
 
-def test_the_number_of_rows_may_be_learnt(persons):
-    learnt = ["--rows-per-person", "auto", "--release", "r.zip"]
-    told = done(persons(*BASE, *learnt)).out
-    assert f"{PERSON}, of which at most " in told
-    line = refused(persons("plan", "--schema", "s.json", "--rows-per-person", "auto"), 2)
-    assert "a plan reads none: give a number" in line
-    line = refused(persons(*BASE, "--rows-per-person", "some", "--out", "o.csv"), 2)
-    assert "'some' is not a whole number, nor auto" in line
-
-
 def test_a_plan_and_answers_of_persons(persons):
     asked = ["--schema", "s.json", "--epsilon", "1", "--rows-per-person", "4", "--ways", "1"]
     assert f"{PERSON}, of which at most 4 count" in done(persons("plan", *asked)).out

@@ -11,7 +11,6 @@ import pandas as pd
 import adaptive_qs
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
-from adaptive_qs.learn import persons as learnt
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop import measure
 from adaptive_qs.privacy.events import PartitionEvent
@@ -50,12 +49,6 @@ def replayed_persons():
 def weighed_persons():
     """Neighbours that differ by a person whose rows are repeated until all persons weigh alike."""
     return audit(SCHEMA, 2, 2, rhos=(2.0,), sample_every=10**6, rows_per_person=3, weigh="persons")
-
-
-@checks.audited
-def learnt_persons():
-    """Neighbours that differ by a person whose rows are counted to learn how many count."""
-    return audit(SCHEMA, 2, 2, rhos=(2.0,), sample_every=10**6, rows_per_person="auto")
 
 
 @checks.audited
@@ -117,18 +110,6 @@ def rows_of_nobody():
 @replaced(Unit, "priced", "persons charged as rows", replayed_persons)
 def free_group(_, self, event):
     return event
-
-
-@replaced(learnt, "learn_rows", "rows counted where persons are charged", learnt_persons)
-def rows_counted(original, unit, rows, *others):
-    return original(unit, np.repeat(rows, rows), *others)
-
-
-@replaced(learnt, "learn_rows", "the number of rows that count not measured", learnt_persons)
-def unmeasured_rows(original, unit, rows, mechanisms, *others):
-    original(unit, rows, mechanisms, *others)
-    mechanisms.ledger.unit = unit.known(1 + rows.size % 2)
-    return mechanisms.ledger.unit.rows
 
 
 @replaced(Mechanisms, "select", "a person's choices drawn as those of a row", replayed_persons)

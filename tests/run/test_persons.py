@@ -11,10 +11,7 @@ from adaptive_qs.answering.api import plan
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import AdaptiveQsError, InputError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, SelectionEvent
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.table.schema import Schema
 
@@ -183,20 +180,14 @@ def test_the_statement_says_that_persons_weigh_alike(tmp_path):
     assert (loaded.manifest, loaded.num_rows) == (manifest, rows)
     assert manifest.protects.copies == 3
     assert manifest.unit.endswith("'who', which together count as one row, in 3 equal parts")
-    auto = fitted(**AUTO, weigh="persons").release_
-    assert "one row, in 3 equal parts" in auto.manifest.unit
-    assert abs(auto.num_rows - 300) < 20
 
 
-def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path, monkeypatch):
-    """Those that are made of the table, and those that a number still to be learnt may make."""
+def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
     path = ledger(tmp_path, Unit("who"), 50.0)
-    monkeypatch.setattr("adaptive_qs.run.job.MOST_LEARNT", 10**6)
     few = {"engine": "memory", "max_memory": "800MB", "weigh": "persons", "ledger": path}
-    for asked in ({**AUTO, "rows_per_person": 10**5}, {**AUTO, "rho": 40}):
-        said = "with (up to 1,000,000|100,000) rows for each person, has more rows than"
-        with pytest.raises(AdaptiveQsError, match=said):
-            answer(FRAME, PERSONS, 1, **few, **asked, **OPTIONS)
+    said = "with 100,000 rows for each person, has more rows than"
+    with pytest.raises(AdaptiveQsError, match=said):
+        answer(FRAME, PERSONS, 1, rho=20.0, rows_per_person=10**5, **few, **OPTIONS)
     assert LedgerBook(path).held == Cost()
 
 
@@ -279,102 +270,6 @@ def test_nothing_is_spent_where_a_row_has_no_person(tmp_path):
     assert LedgerBook(path).held == Cost()
 
 
-AUTO = {"rows_per_person": "auto", "rho": 20.0, "beyond_limits": True}
-
-
-@pytest.mark.parametrize("schema", [PERSONS, LEARNING])
-def test_the_number_of_rows_is_learnt_and_stated(schema):
-    """All persons have three rows, but for a few who have fifty."""
-    many = pd.concat([FRAME, pd.concat([FRAME[:1].assign(who="many")] * 50)])
-    model = fitted(schema, many, **AUTO)
-    manifest = model.release_.manifest
-    assert manifest.unit == Unit("who", 3).name
-    (fact,) = (fact for fact in manifest.facts if fact.kind == "persons")
-    assert (fact.columns, fact.basis) == (("who",), "paid for")
-    first, *others = model.release_.events
-    assert first.label == "rows per who"
-    assert all(event.label != first.label for event in others)
-    assert 19 < model.rho_spent_ <= 20
-    assert abs(model.release_.num_rows - 903) <= 25
-    answers = answer(many, schema, 1, **AUTO, **OPTIONS)
-    assert answers.to_pandas().standard_error.notna().all()
-    statement = answers.statement()
-    assert (statement.unit, statement.rho) == (manifest.unit, 20)
-    assert 20 * (1 - 1e-9) < answers.rho_spent <= 20
-
-
-def test_what_is_measured_is_what_a_number_given_would_measure():
-    """The rest of the budget, with the number that was learnt; until noise decides what follows."""
-    auto = fitted(**AUTO).release_
-    number = auto.manifest.protects.rows
-    assert number == 3
-    paid = float(auto.events[0].rho)
-    given = fitted(rho=20 - paid, rows_per_person=number, beyond_limits=True).release_
-    for event, other in zip(auto.events[1:5], given.events[:4], strict=True):
-        assert event.label == other.label
-        assert float(event.rho) == pytest.approx(float(other.rho), rel=1e-4)  # the filter rounds up
-
-
-def test_a_run_that_learns_the_number_is_resumed(tmp_path):
-    path = ledger(tmp_path, Unit("who"), 50.0)
-    first = fitted(LEARNING, **AUTO, ledger=path)
-    manifest, rows = first.release_.manifest, first.sample(20, seed=1)
-    del first  # not saved: interrupted
-    spent = LedgerBook(path).runs()[0].spent
-    again = fitted(LEARNING, **AUTO, ledger=path, resume=True)
-    assert again.release_.manifest == manifest
-    assert again.sample(20, seed=1).equals(rows)
-    assert LedgerBook(path).runs()[0].spent == spent
-    with pytest.raises(LedgerError, match=r"started with another .*unit"):
-        fitted(LEARNING, rho=20, rows_per_person=3, ledger=path, resume=True, beyond_limits=True)
-
-
-def test_bad_cells_are_refused_before_the_number_is_learnt(tmp_path):
-    path = ledger(tmp_path, Unit("who"), 50.0)
-    for schema in (PERSONS, LEARNING):
-        with pytest.raises(InputError, match="column 'c'"):
-            fitted(schema, FRAME.assign(c="maybe"), **AUTO, ledger=path)
-    assert LedgerBook(path).held == Cost()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"engine": "stream", "temp_folder": "none"}, "is no folder"),
-        ({"engine": "memory"}, "raise --max-memory"),
-        ({"delta": 1e-28}, "needs a share of delta"),
-    ],
-)
-def test_what_may_stop_a_run_is_refused_before_the_number_is_learnt(options, words, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
-    monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
-    with pytest.raises(AdaptiveQsError, match=words):
-        fitted(LEARNING if "delta" in options else PERSONS, **AUTO, **options)
-
-
-def test_rows_are_not_measured_before_their_number_is_known():
-    for event in (GaussianEvent(Purpose.ROWS, (), 1, 1), SelectionEvent(Purpose.SELECTION, (), 1)):
-        with pytest.raises(RuntimeError, match="before the number of rows that count is known"):
-            Unit.of("who", "auto", "replace").priced(event)
-    mechanisms = Mechanisms(Budget(1, unit=Unit.of("who", "auto", "replace")), InsecureSeed(1))
-    request = CountsRequest(GaussianEvent(Purpose.RESIDUAL, ("a",), 2, 9), np.arange(2), "", 4)
-    with pytest.raises(RuntimeError, match="before the number of rows that count is known"):
-        mechanisms.release_together([request])
-    assert mechanisms.ledger.events == ()
-    budget = Budget(1, unit=Unit.of("who", "auto", "add-remove"))
-    for other in (Unit("else", 3), ROWS):
-        with pytest.raises(RuntimeError, match="is another one"):
-            budget.settle(other)
-    budget.settle(Unit("who", 3))
-    with pytest.raises(RuntimeError, match="settled already"):
-        budget.settle(Unit("who", 2))
-
-
-def test_a_plan_takes_a_number():
-    with pytest.raises(InputError, match="a plan reads none: give a number"):
-        plan(PERSONS, 1, rho=1.0, rows_per_person="auto")
-
-
 @pytest.mark.parametrize(
     ("schema", "rows", "neighbours", "pairs"),
     [
@@ -382,8 +277,6 @@ def test_a_plan_takes_a_number():
         (PERSONS, 3, "replace", 2),
         (LEARNING, 2, "add-remove", 3),
         (LEARNING, 2, "replace", 1),
-        (PERSONS, "auto", "replace", 1),
-        (LEARNING, "auto", "add-remove", 1),
         (BY_ROWS, None, "replace", 2),
     ],
 )
@@ -401,7 +294,6 @@ def test_neighbours_by_a_person_cannot_be_told_apart(schema, rows, neighbours, p
     [
         (PERSONS, 4, "add-remove"),
         (LEARNING, 3, "replace"),
-        (PERSONS, "auto", "replace"),
     ],
 )
 def test_nor_where_persons_weigh_alike(schema, rows, neighbours):

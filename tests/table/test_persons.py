@@ -216,7 +216,7 @@ def test_a_person_is_the_same_as_integer_and_as_decimal(tmp_path):
         (True, r"cells of another type than text, whole numbers and dates \(bool\)"),
         (pd.Timestamp("2024-01-01"), "cells of another type than text, whole numbers and dates"),
         ("p\udce9", "texts with white space at an end, characters that could not be decoded"),
-        ("p\ufffd", "texts with white space at an end, characters that could not be decoded"),
+        ("p\ufffd", "texts with white space at an end, characters that could not be decoded"),  # noqa: PT014
         ("p\n", "texts with white space at an end, characters that could not be decoded"),
         ("115.00", "texts with white space at an end, .* numbers written as floating-point ones"),
         ("1.5e+15", "texts with white space at an end, .* numbers written as floating-point ones"),
