@@ -673,7 +673,7 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
         raise no_answer
     if with_tls and security is None:
-        security = _own_certificate(given)
+        security = _own_certificate(str(given))
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         if given is None:
             options = replace(options, workers=fitting_workers(options))

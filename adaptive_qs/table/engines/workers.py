@@ -101,9 +101,7 @@ def local_cluster(options: EngineOptions) -> Iterator[tuple[str, Security]]:
                 process.wait()
 
 
-def _worker_command(
-    address: str, options: EngineOptions, folder: Path, security: Security
-) -> list[str]:
+def _worker_command(address: str, options: EngineOptions, folder: Path, security: Any) -> list[str]:
     """Write the key of the run to the folder, and return the command that starts a worker."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     for path, text in (key, security.tls_worker_key), (certificate, security.tls_worker_cert):
