@@ -19,18 +19,20 @@ import warnings
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
+from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes
 from adaptive_qs.table import sql
 from adaptive_qs.table.archive import MOST_SHEET_ROWS, Workbook
 from adaptive_qs.table.cells import object_cells, redacted
@@ -40,7 +42,12 @@ from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
 """Of a block of rows that are held as Python objects."""
+_ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
+"""Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
+_PATIENCE = 0.2
+"""Seconds after which signals are heard where they do not end a wait."""
 Row = Sequence[Any]
+T = TypeVar("T")
 
 
 def _chosen(
@@ -97,15 +104,36 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _guarded(rows: Iterator[Chunk], explain: Callable[[Exception], DataError]) -> Iterator[Chunk]:
-    """The chunks; what a library says of its cells, as a warning or an error, is lost."""
+def _interruptible(call: Callable[[], T], database: sqlite3.Connection) -> T:
+    """Return the result of a call that runs in a thread, so that signals end it."""
+    with ThreadPool(1) as thread:
+        result = thread.submit(call)
+        try:
+            while not wait([result], _PATIENCE).done:
+                pass
+        except BaseException:
+            database.interrupt()
+            raise
+        return result.result()
+
+
+def _guarded(
+    rows: Iterator[Chunk],
+    explain: Callable[[Exception], DataError],
+    database: sqlite3.Connection | None = None,
+) -> Iterator[Chunk]:
+    """The chunks; what a library says of its cells, as a warning or an error, is lost.
+
+    A signal interrupts the database that they come from.
+    """
 
     def following() -> Chunk | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return next(rows, None)
 
-    while (chunk := redacted(following, explain)) is not None:
+    call = following if database is None else partial(_interruptible, following, database)
+    while (chunk := redacted(call, explain)) is not None:
         yield chunk
 
 
@@ -216,6 +244,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         # The message is only searched: it quotes the cell.
         if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
             return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
+        if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+            return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
         return DataError(f"{path}: is no SQLite database that can be read: check the file")
 
     def connected() -> sqlite3.Connection:
@@ -226,7 +256,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     with closing(redacted(connected, damaged)) as database:
 
         def ask(query: str) -> list[Row]:
-            return redacted(lambda: database.execute(query).fetchall(), damaged)
+            call = partial(_interruptible, lambda: database.execute(query).fetchall(), database)
+            return redacted(call, damaged)
 
         ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
         listed = ask(
@@ -242,6 +273,7 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         tables = [title for title, _, page in listed if page]
         table = _chosen(path, tables, name, "table", refused)
         names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
         def read(wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -249,7 +281,7 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
             rows = redacted(
                 lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
             )
-            yield from _guarded(_chunks(names, rows, total, wanted), damaged)
+            yield from _guarded(_chunks(names, rows, total, wanted), damaged, database)
 
         yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
 
