@@ -19,20 +19,19 @@ import warnings
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes
+from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
 from adaptive_qs.table.archive import MOST_SHEET_ROWS, Workbook
 from adaptive_qs.table.cells import object_cells, redacted
@@ -44,10 +43,7 @@ _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
 """Of a block of rows that are held as Python objects."""
 _ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
 """Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
-_PATIENCE = 0.2
-"""Seconds after which signals are heard where they do not end a wait."""
 Row = Sequence[Any]
-T = TypeVar("T")
 
 
 def _chosen(
@@ -104,19 +100,6 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _interruptible(call: Callable[[], T], database: sqlite3.Connection) -> T:
-    """Return the result of a call that runs in a thread, so that signals end it."""
-    with ThreadPool(1) as thread:
-        result = thread.submit(call)
-        try:
-            while not wait([result], _PATIENCE).done:
-                pass
-        except BaseException:
-            database.interrupt()
-            raise
-        return result.result()
-
-
 def _guarded(
     rows: Iterator[Chunk],
     explain: Callable[[Exception], DataError],
@@ -132,7 +115,7 @@ def _guarded(
             warnings.simplefilter("ignore")
             return next(rows, None)
 
-    call = following if database is None else partial(_interruptible, following, database)
+    call = following if database is None else partial(sql.interruptible, following, database)
     while (chunk := redacted(call, explain)) is not None:
         yield chunk
 
@@ -256,7 +239,7 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     with closing(redacted(connected, damaged)) as database:
 
         def ask(query: str) -> list[Row]:
-            call = partial(_interruptible, lambda: database.execute(query).fetchall(), database)
+            call = partial(sql.interruptible, lambda: database.execute(query).fetchall(), database)
             return redacted(call, damaged)
 
         ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
