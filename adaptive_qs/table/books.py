@@ -21,6 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,6 +41,8 @@ from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
 """Of a block of rows that are held as Python objects."""
+_ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
+"""Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
 Row = Sequence[Any]
 
 
@@ -97,15 +100,23 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _guarded(rows: Iterator[Chunk], explain: Callable[[Exception], DataError]) -> Iterator[Chunk]:
-    """The chunks; what a library says of its cells, as a warning or an error, is lost."""
+def _guarded(
+    rows: Iterator[Chunk],
+    explain: Callable[[Exception], DataError],
+    database: sqlite3.Connection | None = None,
+) -> Iterator[Chunk]:
+    """The chunks; what a library says of its cells, as a warning or an error, is lost.
+
+    A signal interrupts the database that they come from.
+    """
 
     def following() -> Chunk | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return next(rows, None)
 
-    while (chunk := redacted(following, explain)) is not None:
+    call = following if database is None else partial(sql.interruptible, following, database)
+    while (chunk := redacted(call, explain)) is not None:
         yield chunk
 
 
@@ -216,6 +227,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         # The message is only searched: it quotes the cell.
         if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
             return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
+        if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+            return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
         return DataError(f"{path}: is no SQLite database that can be read: check the file")
 
     def connected() -> sqlite3.Connection:
@@ -226,7 +239,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     with closing(redacted(connected, damaged)) as database:
 
         def ask(query: str) -> list[Row]:
-            return redacted(lambda: database.execute(query).fetchall(), damaged)
+            call = partial(sql.interruptible, lambda: database.execute(query).fetchall(), database)
+            return redacted(call, damaged)
 
         ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
         listed = ask(
@@ -242,6 +256,7 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         tables = [row[0] for row in listed if _is_stored(row)]
         table = _chosen(path, tables, name, "table", refused)
         names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
         def read(wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -249,7 +264,7 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
             rows = redacted(
                 lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
             )
-            yield from _guarded(_chunks(names, rows, total, wanted), damaged)
+            yield from _guarded(_chunks(names, rows, total, wanted), damaged, database)
 
         yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
 

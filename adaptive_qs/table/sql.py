@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -20,6 +21,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,11 +29,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.machine import ThreadPool
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
 from adaptive_qs.table.read import BATCH_ROWS, Chunk, Rows, Source
 
 T = TypeVar("T")
+
+_PATIENCE = 0.2
+"""Seconds after which signals are heard where they do not end a wait."""
 
 _QUERY = "the query (--sql)"
 _MADE_UP = re.compile(r"_[0-9a-f]{12,16}(_\d+)?\b")
@@ -61,8 +67,8 @@ class Query(Rows):
     @contextmanager
     def open(self) -> Iterator[Source]:
         """Its rows as a source; raises as :func:`_opened` does."""
-        with _opened(self) as relation:
-            yield _relation_source(relation, self.label)
+        with _opened(self) as (relation, connection):
+            yield _relation_source(relation, self.label, connection)
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,23 @@ def duckdb() -> Any:
     return library
 
 
-def said(call: Callable[[], T], what: str) -> T:
+def interruptible(call: Callable[[], T], database: Any) -> T:
+    """Return the result of a call on a database, in a thread, which a signal interrupts."""
+    with ThreadPool(1) as thread:
+        result = thread.submit(call)
+        try:
+            while not wait([result], _PATIENCE).done:
+                pass
+        except BaseException:
+            database.interrupt()
+            raise
+        return result.result()
+
+
+def said(call: Callable[[], T], what: str, database: Any = None) -> T:
     """The result of a call of DuckDB, whose errors become one line without anything of its own.
+
+    Signals end it if its database is given.
 
     Raises:
         InputError: it failed; the message begins with ``what``.
@@ -124,7 +145,7 @@ def said(call: Callable[[], T], what: str) -> T:
     """
     library = duckdb()
     try:
-        return call()
+        return call() if database is None else interruptible(call, database)
     except (library.Error, pa.ArrowException, OSError, RuntimeError) as error:
         refusal = _refusal(library, error, what)
     raise refusal  # once DuckDB's error is gone, which may quote a cell
@@ -155,8 +176,8 @@ def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
 
 
 @contextmanager
-def _opened(query: Query) -> Iterator[Any]:
-    """The relation of a query, over a connection of its own.
+def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
+    """The relation of a query, and a connection of its own.
 
     Raises:
         InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
@@ -173,10 +194,11 @@ def _opened(query: Query) -> Iterator[Any]:
         opened.enter_context(closing(connection))
         connection.execute("SET enable_external_access=false")
         connection.execute("SET lock_configuration=true")
-        statements = said(lambda: connection.extract_statements(query.sql), query.label)
+        ask = partial(said, what=query.label, database=connection)
+        statements = ask(lambda: connection.extract_statements(query.sql))
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{query.label} is not one SELECT: give one")
-        yield said(lambda: connection.sql(query.sql), query.label)
+        yield ask(lambda: connection.sql(query.sql)), connection
 
 
 def _cause(error: Exception) -> str:
@@ -225,16 +247,16 @@ def digest_query(table: Any) -> str | None:
     return None
 
 
-def _relation_source(relation: Any, label: str) -> Source:
+def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
     names = tuple(relation.columns)
 
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
         places = [names.index(name) for name in wanted]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        reader = said(lambda: ask(BATCH_ROWS), label)
+        reader = said(lambda: ask(BATCH_ROWS), label, connection)
         with suppress(StopIteration):
             while True:
-                batch = said(reader.read_next_batch, label)
+                batch = said(reader.read_next_batch, label, connection)
                 yield Chunk(tuple(batch.column(place) for place in places), 0, 1)
 
     return Source(label, names, read)
