@@ -43,7 +43,7 @@ SMOOTHED = 2.0
 """Rows added to both sides of the ratio that replaces a missing table."""
 SWEEPS = 3.0
 """Work of redrawing the attributes of a block together, in sweeps of these attributes."""
-WORK = 0.15
+WORK = 0.1
 """Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
 
 

@@ -26,7 +26,7 @@ from adaptive_qs.machine import StepProgress
 
 Array = NDArray[np.float32]
 
-SETTLED, SETTLING, SETTLED_ROWS = 24, 0.5, 2**12
+SETTLED, SETTLING, SETTLED_ROWS = 24, 0.5, 2**11
 """Steps that compensate zeros, the part of the logarithmic difference in each, and their rows."""
 
 

@@ -9,11 +9,23 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
+from adaptive_qs.generate.chains import Chains
+from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.conditional import wanted_of
+from adaptive_qs.generate.linked import linked_rows
 from adaptive_qs.generate.loglinear import LogLinearModel, Target
-from adaptive_qs.generate.tree import pair_marginals
+from adaptive_qs.generate.rows import Fitted
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
 from adaptive_qs.generate.zeros import Zero, masks_of
 
-from .helpers import assert_drawn_from, drawn_rows, histogram, margin
+from .helpers import (
+    assert_drawn_from,
+    drawn_rows,
+    histogram,
+    margin,
+    random_loglinear,
+    residuals_of,
+)
 
 SIZES = (3, 3, 4, 3, 4, 2)
 DOMAIN = Domain.from_sizes({f"a{i}": n for i, n in enumerate(SIZES)})
@@ -117,3 +129,93 @@ def test_what_several_attributes_tell_moves_their_weights_in_part():
     )
     both = shared.log_ratio((0, 1), np.diag([200.0, 50, 50]) + 1, np.diag([100.0, 50, 50]) + 1)
     assert 0 < both[0, 0] < np.log(2)
+
+
+def test_a_move_redraws_some_rows_and_later_moves_the_others():
+    moves, joint = model_of((*SWITCH, LESS))
+    moves._trees = moves._trees._replace(parts=np.array([3]))
+    rows = drawn_rows(joint, 60_000)
+    start = rows.copy()
+    group = np.arange(len(rows)) // 32 % 3
+    for phase in range(3):
+        before = rows.copy()
+        moves(rows, 3_000 + phase)
+        changed = (rows != before).any(axis=1)
+        assert changed[group == phase].mean() > 0.3
+        assert not changed[group != phase].any()
+    assert (rows != start).any()
+    assert_drawn_from(histogram(rows, DOMAIN), joint)
+
+
+def test_components_with_too_many_patterns_are_redrawn_as_well(monkeypatch):
+    monkeypatch.setattr("adaptive_qs.generate.blocks.MOST_PATTERNS", 1)
+    (block,) = blocks_of((*SWITCH, LESS))
+    assert block.patterns is None
+    assert block.repeats() == [1] * 5
+    test_moves_keep_the_distribution((*SWITCH, LESS))
+
+
+def test_attributes_that_determine_each_other_share_their_steps():
+    both = Zero((0, 1), np.eye(3, dtype=bool))
+    (component,) = find_components((both,))
+    assert not component.is_block
+    shared = SharedSteps([component])
+    wanted, counted = np.array([200.0, 50.0, 50.0]), np.array([100.0, 150.0, 50.0])
+    np.testing.assert_allclose(
+        shared.log_ratio((1,), wanted, counted), np.log(wanted / counted) / 2
+    )
+
+
+@pytest.mark.parametrize("box", [{0: [1.0, 0.0, 0.0]}, {1: [0.0, 1.0, 0.0], 5: [0.2, 1.0]}])
+def test_a_condition_has_the_conditional_distribution(box):
+    """Of rows on the rare side as well, which moves of one or two attributes do not reach."""
+    zeros, rows = (*SWITCH, LESS), 20_000
+    moves, joint = model_of(zeros)
+    singles = [margin(joint, (i,)) * rows for i in range(6)]
+    targets = [Target(c, margin(joint, c) * rows, 1.0) for c in CLIQUES]
+    proposals = TreeMoves(moves._model, dependence_tree(DOMAIN, targets, singles), singles, 1)
+    coarse = CoarseDomain(DOMAIN, CLIQUES, singles)
+    rng, start = np.random.default_rng(1), drawn_rows(joint, rows)
+    chains = Chains(moves._model, proposals, start, rng, coarse, None, moves)
+    means = {c: targets[k].counts.astype(np.float32) for k, c in enumerate(CLIQUES)}
+    chances = {i: np.array(chance) for i, chance in box.items()}
+    wanted = wanted_of(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
+    taken = joint.copy()
+    for i, chance in chances.items():
+        taken *= chance.reshape([-1 if k == i else 1 for k in range(6)])
+    share = taken.sum()
+    assert_drawn_from(histogram(wanted.states.rows, DOMAIN), taken / share)
+    # At worst each weight is 0 or 1, in half the rows for what is left of dependence between them.
+    error = np.sqrt(2 * share * (1 - share) / rows * len(box))
+    assert abs(wanted.shares[0] - share) < 5 * error
+
+
+def test_linked_rows_have_the_conditional_distribution_under_zeros():
+    """Columns 2 to 4 state together which side a child is on; columns 0 and 1 are the parent's."""
+    domain = Domain.from_sizes({"g": 3, "h": 2, "a": 3, "b": 3, "c": 4, "d": 3})
+    off = [Zero((2, k), (np.arange(3) == 0)[:, None] == (np.arange(n) == 0))
+           for k, n in ((3, 3), (4, 4))]  # fmt: skip
+    cliques = [(0, 2), (1, 3), (0, 4), (2, 3), (3, 4), (2, 4), (4, 5), (1, 5)]
+    _, joint = random_loglinear(domain, [(0, 1), *cliques], seed=4)
+    for zero in off:
+        joint *= zero.allowed.reshape([n if i in zero.clique else 1
+                                       for i, n in enumerate(domain.sizes)])  # fmt: skip
+    joint /= joint.sum()
+    count = 20_000
+    rows = drawn_rows(joint, count)
+    model = residuals_of(rows, domain, cliques)
+    given = np.stack([np.arange(count) % 3, np.arange(count) % 2], axis=1).astype(np.int32)
+    pages = linked_rows(model, cliques, cliques, given, 1, zeros=off, population=rows[:, :2])
+    made = np.concatenate(list(pages))
+    np.testing.assert_array_equal(made[:, :2], given)
+    known = histogram(given, Domain.from_sizes({"g": 3, "h": 2}))[:, :, None, None, None, None]
+    exact = joint / joint.sum(axis=(2, 3, 4, 5), keepdims=True) * known
+    found = histogram(made, domain)
+    assert not found[exact == 0].any()
+    # Cells given the parent's are multinomial; 5 standard deviations of these counts and of those
+    # of the rows that the model was fitted to.
+    fitted = known * np.sqrt(exact / known / count * 6)
+    assert (np.abs(found - exact) <= 5 * np.sqrt(exact) + 5 * fitted + 3).all()
+    sides, expected = found[:, :, 0].sum(axis=(2, 3, 4)), exact[:, :, 0].sum(axis=(2, 3, 4))
+    spread = np.sqrt(expected * (1 + 6))
+    assert (np.abs(sides - expected) <= 5 * spread).all()
