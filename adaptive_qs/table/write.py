@@ -222,7 +222,7 @@ def write_pages(
     written = schema.written
     columns = [written.get(name) or schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
-    rest = chain([first], pages)
+    rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
         names = escaped_names(first.column_names, formulas)
         rest = (page.rename_columns(names) for page in rest)
