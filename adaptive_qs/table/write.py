@@ -219,12 +219,14 @@ def write_pages(
     """
     pages = iter(tables)
     first = next(pages)
-    names = escaped_names(first.column_names, formulas if kind.is_text else "keep")
     written = schema.written
     columns = [written.get(name) or schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
-    renamed = (page.rename_columns(names) for page in chain([first], pages))
-    kind.declared(schema).write(renamed, texts, file)
+    rest: Iterable[pa.Table] = chain([first], pages)
+    if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
+        names = escaped_names(first.column_names, formulas)
+        rest = (page.rename_columns(names) for page in rest)
+    kind.declared(schema).write(rest, texts, file)
 
 
 def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:

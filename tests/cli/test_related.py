@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -84,6 +85,14 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     Path("sp.csv").write_text("home,age,sex\n1,1,f\n")
     line = refused(homes("ledger", "verify", "--ledger", "l.db", "--release", "sp.csv"))
     assert "its table differs" in line
+    true = Path("r.zip").read_bytes()
+    Path("r.zip").write_bytes(true[:-22] + true[-22:-2] + b"\4\0said")  # a comment of the archive
+    refused(homes("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
+    with ZipFile("r.zip", "w") as spelt, ZipFile(BytesIO(true)) as opened_again:
+        for name in opened_again.namelist():
+            spelt.writestr(name, opened_again.read(name))  # with other times and attributes
+    line = refused(homes("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
+    assert "bytes that are no part of a release" in line
     lost = ["ledger", "restore", "--ledger", "l.db", "--release", "sh.csv"]
     assert refused(homes(*lost))
 
