@@ -313,6 +313,12 @@ class _Noise:
             found[start : start + size] = (2 * (noise @ shift) - shift @ shift) / (2 * variance)
         return found
 
+    def along(self) -> float:
+        """What the run drew along ``shift``, in standard deviations that were charged."""
+        noise = np.ravel(self.call.output - self.call.inputs).astype(float)
+        length = np.linalg.norm(self.shift)
+        return float(noise @ self.shift / (length * math.sqrt(self.call.event.noise_variance)))
+
     def loss(self) -> float:
         """The log ratio of what the run itself drew."""
         noise = np.ravel(self.call.output - self.call.inputs).astype(float)
@@ -523,12 +529,13 @@ def audit_game(
     game, exact = worst_game(kind, mu, pairs, rng)
     claim = Claim.of(game.target)
     whole: list[list[float]] = [[], []]
-    courses = []
+    courses, along = [], []
     for world, sign in ((0, 1), (1, -1)):
         for _ in range(runs):
             one, other = game.courses(world)
             steps = [_step(a, b) for a, b in zip(one, other, strict=True)]
             whole[world].append(sign * math.fsum(step.loss() for step in steps))
+            along += [s.along() for s in steps if isinstance(s, _Noise) and s.shift.any()]
             courses.append((one, other) if world == 0 else (other, one))
     chosen = [courses[k] for k in rng.permutation(len(courses))[:10]]
     events = [call.event for one, _ in chosen for call in one]
@@ -546,19 +553,23 @@ def audit_game(
         )
         for sign in (1, -1)
     ]
-    curves = {
-        "whole runs": Curve.of([np.array(some) for some in whole], mu, games),
-        "steps": Curve.of(ratios, mu, games),
-    }
+    of_runs = Curve.of([np.array(some) for some in whole], mu, games)
+    of_steps = Curve.of(ratios, mu, games)
+    lower, upper = of_steps.bounds()
     found = {
-        name: {
-            "draws": curve.draws,
-            "errors": curve.errors,
-            "mu": round(curve.estimate(), 4),
-            "bounds": [round(bound, 4) for bound in curve.bounds()],
-            "breaks the claim": curve.breaks(claim),
-        }
-        for name, curve in curves.items()
+        "whole runs": {
+            "draws": of_runs.draws,
+            "errors": of_runs.errors,
+            "breaks the claim": of_runs.breaks(claim),
+            "noise": spread(along, (1 - CONFIDENCE) / games),
+        },
+        "steps": {
+            "draws": of_steps.draws,
+            "errors": of_steps.errors,
+            "breaks the claim": of_steps.breaks(claim),
+            "mu": round(of_steps.estimate(), 4),
+            "bounds": [round(lower, 4), round(upper, 4)],
+        },
     }
     return {
         "claimed mu": mu,
@@ -568,9 +579,23 @@ def audit_game(
         "mu of the worst pair": round(exact, 4),
         **found,
         "passed": not any(each["breaks the claim"] for each in found.values())
+        and not found["whole runs"]["noise"]["too small"]
         and POWER * mu <= exact <= mu * (1 + 1e-9)
-        and (found["steps"]["mu"] if number == draws else found["steps"]["bounds"][1])
-        >= POWER * mu,
+        and (of_steps.estimate() if number == draws else upper) >= POWER * mu,
+    }
+
+
+def spread(along: Sequence[float], level: float) -> dict[str, Any]:
+    """How wide noise is along what the unit changes, as a share of what was charged.
+
+    The squares of ``n`` standard normal values have a sum of the chi-squared law with ``n`` degrees
+    of freedom; its lower tail of this level says that the noise is too small.
+    """
+    squares = float(np.square(along).sum())
+    return {
+        "values": len(along),
+        "standard deviation": round(math.sqrt(squares / len(along)), 4),
+        "too small": bool(squares < stats.chi2.ppf(level, len(along))),
     }
 
 

@@ -30,6 +30,7 @@ def test_no_kind_of_release_is_told_apart_better_than_claimed(kind):
     found = audit_game(kind, 3.0, 2, 20_000, 2, len(KINDS), np.random.default_rng(1))
     assert not found["steps"]["breaks the claim"]
     assert not found["whole runs"]["breaks the claim"]
+    assert not found["whole runs"]["noise"]["too small"]
     assert found["mu of the worst pair"] <= 3.0
     assert found["steps"]["mu"] >= curves.POWER * 3.0
 
@@ -70,6 +71,12 @@ def test_every_threshold_is_judged():
     assert found.estimate() < 0.3
     assert found.breaks(Claim(mu, 0.0, True))
     assert len(found.errors) == len(THRESHOLDS)
+
+
+def test_noise_that_is_too_narrow_is_found():
+    noise = np.random.default_rng(0).normal(size=4_000)
+    assert not curves.spread(noise, 1e-4)["too small"]
+    assert curves.spread(0.9 * noise, 1e-4)["too small"]
 
 
 @pytest.mark.parametrize("mu", curves.MUS)
