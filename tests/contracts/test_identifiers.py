@@ -311,7 +311,7 @@ def test_what_was_merged_is_refused_by_all_entries_and_not_quoted(one, tmp_path)
     for run in (
         lambda: counted(frame),
         lambda: answer(frame, SCHEMA, 1, epsilon=1, rows_per_person=1),
-        lambda: Synthesizer(epsilon=1, rows_per_person="auto").fit(frame, schema=SCHEMA),
+        lambda: Synthesizer(epsilon=1, rows_per_person=2).fit(frame, schema=SCHEMA),
     ):
         with pytest.raises(DataError, match="which can confuse persons") as refused:
             run()

@@ -23,12 +23,10 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, Se
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual import ReferenceModel, uniform_reference
-from adaptive_qs.strategy.integer import answer_scale, on_grid
-from adaptive_qs.strategy.mechanism import QueryMeasurement, StrategyMeasurement
+from adaptive_qs.strategy.integer import on_grid
+from adaptive_qs.strategy.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
-from adaptive_qs.workload.axes import Prefix
-from adaptive_qs.workload.matrices import CustomAxis
 
 from . import oracles
 from .learning_paths import discovered, magnitudes, trees
@@ -51,8 +49,6 @@ def paths() -> dict[str, Callable[[int], Noise | Selections | Discoveries]]:
         "residual, plain": partial(_residual, (2**10, 2**10 + 1)),
         "strategy, rounded matrix": _rounded_strategy,
         "strategy, cells": _cells_strategy,
-        "queries, counts": partial(_queries, False),
-        "queries, rounded matrix": partial(_queries, True),
         "bins, magnitudes": magnitudes,
         "bins, trees": trees,
         "values, discovered": discovered,
@@ -133,18 +129,6 @@ def _cells_strategy(count: int) -> Noise:
     measurement = StrategyMeasurement((0, 1), strategy, 1.0)
     matrices = [np.eye(n, dtype=np.int64)] * 2
     return _measured(_counter((n, n)), measurement, matrices, UNITS_PER_RHO)
-
-
-def _queries(rounded: bool, count: int) -> Noise:
-    """Prefixes along one axis, and along the other prefixes or queries with real coefficients."""
-    n = _side(count)
-    custom = CustomAxis(np.random.default_rng(2).normal(size=(n, 6)).tolist())
-    queries = (custom if rounded else Prefix(n), Prefix(n))
-    scale = answer_scale(queries)  # of the first: prefixes are not multiplied
-    matrices = [np.rint(q.matrix() * s).astype(np.int64) for q, s in zip(queries, (scale, 1.0))]
-    counter = _counter((matrices[0].shape[1], n))
-    measurement = QueryMeasurement((0, 1), queries, 1.0, 1.0)
-    return _measured(counter, measurement, matrices, UNITS_PER_RHO // 3)
 
 
 def _score_selection(count: int) -> Selections:
