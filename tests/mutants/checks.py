@@ -169,7 +169,7 @@ def long_axes() -> list[str]:
 def noise() -> list[str]:
     """Noise of three paths against its exact law, and of measurements against each other."""
     paths = noise_paths.paths()
-    wanted = ["counts, sigma 4/5", "residual, scaled", "queries, counts"]
+    wanted = ["counts, sigma 4/5", "residual, scaled", "strategy, cells"]
     return [f for name in wanted for f in noise_paths.faults(paths[name](DRAWS).figures())]
 
 
