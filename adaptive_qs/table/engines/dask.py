@@ -13,17 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from hashlib import blake2b
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,7 +34,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import CheckRows, StepProgress, version_of
+from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import encode_chunk, joined, read_table, summed
@@ -54,7 +52,13 @@ try:
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
-from adaptive_qs.table.engines.workers import fitting_workers, local_cluster
+from adaptive_qs.table.engines.workers import (
+    PACKAGES,
+    check_versions,
+    fitting_workers,
+    local_cluster,
+    own_versions,
+)
 
 # On the workers. What a task takes and returns says nothing about the rows when it is printed.
 
@@ -293,35 +297,6 @@ def file_stamp(path: str) -> Stamp:
     return found.st_size, found.st_mtime_ns
 
 
-# Versions decide what a cell means: all machines must have the same.
-
-_EXTRAS = ("openpyxl",)
-_PACKAGES = ("adaptive_qs", "numpy", "pandas", "pyarrow", *_EXTRAS)
-"""What turns files into cells, cells into codes, and codes into counts; extras may be missing, and
-who lacks one says so when a file takes it."""
-
-
-def own_versions() -> dict[str, str]:
-    """Versions of Python and of what reads cells, as this process has them."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    here = [name for name in _PACKAGES if name not in _EXTRAS or find_spec(name)]
-    return {"python": python, **{name: version_of(name) for name in here}}
-
-
-def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
-    """Refuse other versions than the coordinator's.
-
-    Raises:
-        InputError: one differs.
-    """
-    for name, own in wanted.items():
-        if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
-            has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
-            raise InputError(
-                f"{where} {has}, and this machine has {own}: install the same versions everywhere"
-            )
-
-
 # In the coordinator.
 
 BEAT = 0.5
@@ -379,7 +354,7 @@ class Cluster:
                 raise InputError(
                     f"{self._name}: has no workers: start some by 'dask worker' with its address"
                 ) from None
-            told: Any = self._client.get_versions(packages=_PACKAGES)
+            told: Any = self._client.get_versions(packages=PACKAGES)
             for address, found in told["workers"].items():
                 packages = dict(found["packages"])
                 packages["python"] = ".".join(packages["python"].split(".")[:2])

@@ -1,21 +1,23 @@
-"""A Dask scheduler and workers on this machine, for a run that was given none."""
+"""Dask processes on this machine, for a run that was given none, and the versions that all need."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from distributed import Scheduler, Security, SpecCluster, Worker
 
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, version_of
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
 
@@ -122,3 +124,32 @@ def _worker_environment(options: EngineOptions) -> dict[str, str]:
     memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
     settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
     return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+# Versions decide what a cell means: all machines must have the same.
+
+_EXTRAS = ("openpyxl",)
+PACKAGES = ("adaptive_qs", "numpy", "pandas", "pyarrow", *_EXTRAS)
+"""What turns files into cells, cells into codes, and codes into counts; extras may be missing, and
+who lacks one says so when a file takes it."""
+
+
+def own_versions() -> dict[str, str]:
+    """Versions of Python and of what reads cells, as this process has them."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    here = [name for name in PACKAGES if name not in _EXTRAS or find_spec(name)]
+    return {"python": python, **{name: version_of(name) for name in here}}
+
+
+def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
+    """Refuse other versions than the coordinator's.
+
+    Raises:
+        InputError: one differs.
+    """
+    for name, own in wanted.items():
+        if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
+            has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
+            raise InputError(
+                f"{where} {has}, and this machine has {own}: install the same versions everywhere"
+            )
