@@ -392,7 +392,7 @@ def test_a_run_is_resumed_with_the_same_table_only(run, pipe, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr("adaptive_qs.release.release.Release.sample_pages", stop)
+        broken.setattr("adaptive_qs.release.release.Release.draw", stop)
         pipe(contents())
         assert run(*options).code == 130
     pipe(contents() + b"a,1,2020-01-01\n")

@@ -467,7 +467,7 @@ def check(outcome, code, *hints):
 def test_the_release_is_saved_before_the_table_is_fitted(failure, run, monkeypatch):
     error, code, hint = failure
     with monkeypatch.context() as patch:
-        fail_at(patch, Release, "sample_pages", error)
+        fail_at(patch, Release, "draw", error)
         check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, SAVED)
     assert not Path("o.csv").exists()
     assert run("sample", "r.zip", "--out", "o.csv").code == 0
@@ -477,7 +477,7 @@ def test_the_release_is_saved_before_the_table_is_fitted(failure, run, monkeypat
 def test_without_a_release_the_message_owns_up(failure, run, monkeypatch):
     error, code, hint = failure
     before = sorted(Path.cwd().iterdir())
-    fail_at(monkeypatch, Release, "sample_pages", error)
+    fail_at(monkeypatch, Release, "draw", error)
     lost = "the budget is spent; no release was kept (--release FILE"
     check(run(*RECEIPT_BASE), code, hint, lost)
     assert sorted(Path.cwd().iterdir()) == before
@@ -501,7 +501,7 @@ def test_failures_between_the_first_charge_and_the_release(failure, run, monkeyp
 def test_notes_of_other_libraries_are_not_shown(run, monkeypatch):
     error = RuntimeError()
     error.add_note(CANARY)
-    fail_at(monkeypatch, Release, "sample_pages", error)
+    fail_at(monkeypatch, Release, "draw", error)
     check(run(*RECEIPT_BASE), 1, "no release was kept")
 
 
