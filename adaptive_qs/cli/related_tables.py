@@ -366,7 +366,7 @@ def synthesize(
                     clock.start("write")
                     release.save(outputs.release, force=True)  # checked before anything was spent
                     written["release"] = outputs.release
-                numbers, contradictions = None, {}
+                numbers, contradictions = None, dict[str, Any]()
                 if outputs.tables:
                     numbers, contradictions = _drawn(
                         release, outputs, {}, rows, seed, workers, clock

@@ -308,7 +308,8 @@ def synthesize(
                     clock.start("write")
                     released.save(release, force=True)  # checked before anything was spent
                     written["release"] = release
-                made, contradictions = released.num_rows, ()
+                made = released.num_rows
+                contradictions: tuple[Contradiction, ...] = ()
                 if out is not None:
                     made = made if rows is None else rows
                     drawing = released.draw(made, sampling_seed, limits.workers, clock)
