@@ -358,3 +358,23 @@ def test_rules_of_either_table_hold():
     assert not ((homes["income"] == 3) & (homes["region"] != "s")).any()
     assert not ((persons["age"] == 4) & (persons["sex"] == "f")).any()
     assert set(persons["home"]) <= set(homes["home"])
+
+
+def test_drawn_tables_are_compared_with_the_release(monkeypatch):
+    """Children given their parents too: healthy pairs are not found, a shifted column is."""
+    release = fitted(rho=2.0).release_
+    for steered in ({}, {"where": "region = n"}):
+        _, found = release.draw(seed=1, **steered)
+        assert found == ((), ())
+    linked = Release.linked
+
+    def shifted(self, given, *args, **options):
+        for rows in linked(self, given, *args, **options):
+            rows = rows.copy()
+            rows[:, given.shape[1] :] = 0
+            yield rows
+
+    monkeypatch.setattr(Release, "linked", shifted)
+    _, (parents, children) = release.draw(seed=1)
+    assert not parents
+    assert {"age", "sex"} & {name for each in children for name in each.columns}

@@ -1,0 +1,179 @@
+"""Drawn rows against every measured marginal: planted bias is found, healthy tables are not."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from adaptive_qs import Synthesizer
+from adaptive_qs.cli.entry import main
+from adaptive_qs.generate import GENERATORS
+from adaptive_qs.generate.check import Check
+from adaptive_qs.generate.rows import synthesize_rows
+from adaptive_qs.privacy.budget import GuardRailWarning
+
+MESSAGE = "contradicts the release"
+
+
+def made(rows: int = 3_000, seed: int = 0) -> pd.DataFrame:
+    """Five columns; the third depends on the first two, and the last one has rare values."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 4, rows), rng.integers(0, 3, rows)
+    c = (a + b + rng.integers(0, 2, rows)) % 6
+    d = np.minimum(rng.geometric(0.2, rows) - 1, 19)
+    e = np.minimum(rng.geometric(0.6, rows) - 1, 9) * (a > 0)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": d, "e": e})
+
+
+SIZES = {"a": 4, "b": 3, "c": 6, "d": 20, "e": 10}
+SCHEMA = {
+    "version": 1,
+    "columns": [
+        {"name": name, "type": "integer", "min": 0, "max": size - 1} for name, size in SIZES.items()
+    ],
+}
+RULED = {**SCHEMA, "rules": ["a = 0 -> e = 0"]}
+
+
+def fitted(epsilon: float, schema=SCHEMA, seed: int = 1, **options) -> Synthesizer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = Synthesizer(epsilon=epsilon, insecure_seed=seed, workers=1, **options)
+        return found.fit(made(), schema=schema)
+
+
+def shift(part: float, column: int = 0):
+    """A generator of which a part of the rows have 0 in one column."""
+
+    def generate(*args, **options):
+        for rows in synthesize_rows(*args, **options):
+            rows = rows.copy()
+            rows[: int(part * len(rows)), column] = 0
+            yield rows
+
+    return generate
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Plant a generator in place of the one there is."""
+    return lambda generate: monkeypatch.setitem(GENERATORS, "loglinear", generate)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("schema", [SCHEMA, RULED], ids=["plain", "ruled"])
+@pytest.mark.parametrize("ways", [1, 2, 3])
+def test_healthy_tables_are_not_found(epsilon, schema, ways):
+    """Each is found with a chance of at most 1e-3."""
+    release = fitted(epsilon, schema, workload=ways).release_
+    for rows in (None, 500):
+        drawing = release.draw(rows, seed=3)
+        drawing.coded()
+        assert not drawing.contradictions
+        assert not release.check().gaps(_codes(release, rows))
+
+
+def _codes(release, rows=None):
+    """Rows as the generator makes them, without a repair."""
+    return np.concatenate(list(release._parts(rows or release.num_rows, 3, 1, None)))
+
+
+@pytest.mark.parametrize("where, balance", [("a = 1", None), ("d >= 3", None), (None, "b")])
+@pytest.mark.parametrize("epsilon", [0.5, 10.0])
+def test_conditional_samples_are_compared_with_what_was_measured_of_them(where, balance, epsilon):
+    release = fitted(epsilon).release_
+    drawing = release.draw(None, 2, where=where, balance=balance)
+    drawing.coded()
+    assert not drawing.contradictions
+    wrong = np.zeros((2_000, 5), np.int32) + [1, 0, 0, 3, 0]
+    assert epsilon < 1 or drawing.parts.check.gaps(wrong)
+
+
+def test_persons_with_several_rows():
+    table = made().assign(who=np.arange(3_000) // 3)
+    schema = {**SCHEMA, "person": "who"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = Synthesizer(epsilon=5, insecure_seed=1, rows_per_person=3, workers=1)
+        release = found.fit(table, schema=schema).release_
+    assert not release.check().gaps(_codes(release))
+    rows = _codes(release)
+    rows[: len(rows) // 2, 0] = 0
+    assert release.check().gaps(rows)
+
+
+def test_a_column_that_is_shifted_is_found_and_repaired(planted):
+    """A quarter of the rows is moved; every count then is within chance of the measured one."""
+    found = fitted(5.0)
+    release = found.release_
+    planted(shift(0.25))
+    rows = _codes(release)
+    gaps = release.check().gaps(rows)
+    assert gaps[0].clique == (0,)
+    assert gaps[0].errors > 10
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = found.sample(seed=3)
+    shares = np.bincount(table.a, minlength=4) / len(table)
+    np.testing.assert_allclose(shares, np.bincount(made().a) / 3_000, atol=0.03)
+    assert np.bincount(rows[:, 0])[0] / len(rows) > 0.4
+    pd.testing.assert_frame_equal(table, found.sample(seed=3))
+
+
+def test_what_cannot_be_repaired_is_a_warning(planted):
+    found = fitted(5.0)
+    planted(shift(1.0))
+    with pytest.warns(GuardRailWarning, match=MESSAGE) as said:
+        found.sample(seed=3)
+    assert "a = 0 has" in str(said[0].message)
+
+
+def test_the_commands_say_so(tmp_path, monkeypatch, capsys, planted):
+    monkeypatch.chdir(tmp_path)
+    made().to_csv("t.csv", index=False)
+    (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
+    planted(shift(1.0))
+    command = ["synthesize", "t.csv", "--schema", "s.json", "--epsilon", "5", "--json"]
+    assert main([*command, "--release", "r.zip", "--out", "o.csv", "--seed", "3"]) == 0
+    said = capsys.readouterr()
+    assert MESSAGE in said.err
+    assert json.loads(said.out)["contradictions"][0]["columns"] == ["a"]
+    sidecar = json.loads((tmp_path / "o.csv.manifest.json").read_text())
+    assert sidecar["sampling"]["contradictions"][0]["cell"] == ["0"]
+    assert main(["ledger", "verify", "--release", "o.csv"]) in (0, 2)
+    capsys.readouterr()
+    assert main(["sample", "r.zip", "--out", "p.csv", "--rows", "900", "--json"]) == 0
+    said = capsys.readouterr()
+    assert MESSAGE in said.err
+    assert json.loads(said.out)["contradictions"][0]["standard_errors"] > 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_of_codes_are_compared_at_their_level(seed):
+    """Marginals over groups are counted over the groups."""
+    release = fitted(0.2, seed=seed).release_
+    check = release.check()
+    rows = _codes(release)
+    assert not check.gaps(rows)
+    for clique in check._cliques:
+        counts = np.bincount(check._cells(rows, clique), minlength=check.domain.size(clique))
+        assert counts.sum() == len(rows)
+
+
+def test_the_chance_of_a_false_alarm_is_that_of_a_fresh_sample():
+    """Fresh samples of the measured product itself are never found in 200 draws: with a chance of
+    1e-3 each, two or more are found with a chance of 2 %."""
+    release = fitted(10.0, workload=1).release_
+    check = release.check()
+    assert isinstance(check, Check)
+    model, rng = release.model(), np.random.default_rng(0)
+    shares = [np.maximum(model.marginal((i,)), 0) for i in range(5)]
+    found = 0
+    for _ in range(200):
+        columns = [rng.choice(s.size, 3_000, p=s / s.sum()) for s in shares]
+        found += bool(check.gaps(np.stack(columns, axis=1).astype(np.int32)))
+    assert found <= 1
