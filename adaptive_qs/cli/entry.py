@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -44,6 +45,9 @@ COMMANDS = {
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that asks for tracebacks. They may show private values: never share them."""
 
+COLLECTIONS = (50_000, 50, 1_000)
+"""New objects, and searches among younger ones, after which Python looks for garbage."""
+
 _INSTALL = "--install-completion"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
 
@@ -57,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     _open_streams()
-    with _signals(), warnings.catch_warnings(), io.at_end:
+    with _signals(), _rare_collections(), warnings.catch_warnings(), io.at_end:
         if not debug:
             warnings.simplefilter("ignore")
         try:
@@ -203,6 +207,17 @@ def _signals() -> Iterator[None]:
         sys.unraisablehook = said
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Search for garbage less often: modules and compilers make many objects that stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 _PLAIN = {

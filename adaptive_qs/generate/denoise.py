@@ -80,7 +80,11 @@ def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool)
         likelihood *= -0.5
         np.exp(likelihood, out=likelihood)
         likelihood += 1e-30
-        means[unclear], variances[unclear] = _smoothed(likelihood, grid, ordered)
+        scratch = np.empty_like(likelihood), np.ones_like(likelihood)
+        prior, levels = np.full(LEVELS, 1.0 / LEVELS), np.empty((2, LEVELS))
+        found = np.empty((2, unclear.size))
+        _smooth(likelihood, grid, ordered, *scratch, prior, *levels, *found)
+        means[unclear], variances[unclear] = found
     return _brought_to(means, np.maximum(variances, 1e-6 * noise_std**2), total)
 
 
@@ -95,17 +99,17 @@ def _brought_to(means: Array, variances: Array, total: float) -> Array:
 
 
 @njit(cache=True)
-def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
+def _smooth(  # type: ignore[no-untyped-def]
+    likelihood, grid, ordered, before, after, prior, weights, entered, means, variances
+):
     """Mean and variance of each cell's level given all cells: forwards and backwards along them.
 
     A cell has the level of the one before, or after a jump a new one from the prior; unordered
     cells always jump. Prior and probability of a jump are those that make the cells likeliest.
+    Arrays from ``before`` on are filled, ``after`` and ``prior`` from ones and equal chances.
     """
     cells, levels = likelihood.shape
-    prior, jump = np.full(levels, 1.0 / levels), 0.5 if ordered else 1.0
-    weights = np.empty(levels)
-    before = np.empty((cells, levels), dtype=np.float32)
-    after = np.ones((cells, levels), dtype=np.float32)
+    jump = 0.5 if ordered else 1.0
     for _ in range(ROUNDS):
         for i in range(cells):
             total = 0.0
@@ -115,7 +119,9 @@ def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
                 total += weights[k]
             for k in range(levels):
                 before[i, k] = weights[k] / total
-        entered, jumps = np.zeros(levels), 0.0
+        jumps = 0.0
+        for k in range(levels):
+            entered[k] = 0.0
         for i in range(cells - 1, 0, -1):
             new, stay, largest = 0.0, 0.0, 0.0
             for k in range(levels):
@@ -135,11 +141,14 @@ def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
         for k in range(levels):
             weights[k] = before[0, k] * after[0, k]
             total += weights[k]
-        entered += weights / total
-        prior = entered / entered.sum()
+        whole = 0.0
+        for k in range(levels):
+            entered[k] += weights[k] / total
+            whole += entered[k]
+        for k in range(levels):
+            prior[k] = entered[k] / whole
         if ordered:
             jump = (jumps + 1) / (cells + 1)
-    means, variances = np.empty(cells), np.empty(cells)
     for i in range(cells):
         total, mean, square = 0.0, 0.0, 0.0
         for k in range(levels):
@@ -149,4 +158,3 @@ def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
             square += weight * grid[k] ** 2
         means[i] = mean / total
         variances[i] = square / total - means[i] ** 2
-    return means, variances

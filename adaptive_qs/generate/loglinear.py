@@ -497,6 +497,21 @@ class LogLinearModel:
 
 _ROWS_AT_ONCE = 128
 """Rows whose values of one attribute are drawn one after the other, while its weights are near."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
+    """The first value whose cumulative probability, from ``start`` on, is above u."""
+    low, high = 0, size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[start + middle] > u:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 _UNCHECKED = 8
 """Times that four weights multiply a probability before its size is checked: each is 1e±24."""
 
@@ -516,7 +531,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                 span = cumulative[base : base + width]
                 for r in range(first, last):
                     u = uniform(key, r, step) * span[width - 1]
-                    rows[r, i] = min(np.searchsorted(span, u, side="right"), sizes[i] - 1)
+                    rows[r, i] = invert_at(cumulative, base, sizes[i], u)
                 continue
             single = singles[base : base + width]
             q = p[:width]

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
+from adaptive_qs.generate.loglinear import (
+    LogLinearModel,
+    Rows,
+    Target,
+    invert_at,
+    over_rows,
+    uniform,
+)
 from adaptive_qs.machine import njit
 
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
@@ -240,19 +247,6 @@ class TreeMoves:
             over_rows(self._workers, len(rows), block)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
-    """The first value whose cumulative probability, from ``start`` on, is above u."""
-    low, high = 0, size - 1
-    while low < high:
-        middle = (low + high) // 2
-        if cumulative[start + middle] > u:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 TRIES = 4
 """Values proposed for each wide attribute at a time."""
 
@@ -270,7 +264,7 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
             if parent >= 0:
                 table += rows[r, parent] * sizes[i]
             for _ in range(TRIES):
-                low = _invert_at(cumulative, table, sizes[i], uniform(key, r, step))
+                low = invert_at(cumulative, table, sizes[i], uniform(key, r, step))
                 old = rows[r, i]
                 chance = np.log(probability[table + old] / probability[table + low])
                 chance += np.log(singles[single + low] / singles[single + old])
@@ -302,7 +296,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             if parent >= 0:
                 new_table += new[parent] * sizes[i]
                 old_table += rows[r, parent] * sizes[i]
-            low = _invert_at(cumulative, new_table, sizes[i], uniform(key, r, k + 1))
+            low = invert_at(cumulative, new_table, sizes[i], uniform(key, r, k + 1))
             new[i] = low
             old = rows[r, i]
             ratio *= probability[old_table + old] / probability[new_table + low]

@@ -47,17 +47,23 @@ _ROOT, _SCALE = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 @njit(cache=True, nogil=True)
 def _expected_errors(count, mass, stds, errors):  # type: ignore[no-untyped-def]
-    """Errors for ascending noise levels of an estimate with so many cells of each mean size."""
-    kinds = np.flatnonzero(count > 0)
-    number = count[kinds]
-    size = mass[kinds] / number
-    total = mass.sum()
+    """Errors for ascending noise levels of an estimate with so many cells of each mean size.
+
+    The first two arrays are used as scratch memory.
+    """
+    kinds, total = 0, 0.0
+    number, size = count, mass
+    for k in range(count.size):
+        total += mass[k]
+        if count[k] > 0.0:
+            number[kinds], size[kinds] = count[k], mass[k] / count[k]
+            kinds += 1
     t = 0.0
     for level in range(stds.size):
         s = stds[level]
         for _ in range(100):  # Newton: convex and falling in t, and t grows with s
             excess, slope = -total / s, 0.0
-            for k in range(kinds.size):
+            for k in range(kinds):
                 c = t - size[k] / s
                 if c < _SURE:
                     excess -= number[k] * c
@@ -72,7 +78,7 @@ def _expected_errors(count, mass, stds, errors):  # type: ignore[no-untyped-def]
                 break
         below, density = 1 - 0.5 * math.erfc(t * _ROOT), _SCALE * math.exp(-0.5 * t * t)
         error = 0.0
-        for k in range(kinds.size):
+        for k in range(kinds):
             c = t - size[k] / s
             under = mode = 0.0
             if c >= _SURE:
@@ -82,24 +88,21 @@ def _expected_errors(count, mass, stds, errors):  # type: ignore[no-untyped-def]
         errors[level] = error
 
 
-@njit(cache=True, nogil=True)
-def _with_small_as_one(number, share, total):  # type: ignore[no-untyped-def]
+def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array, Array]:
     """Cells of each mean size and their rows; the last are those of up to 2**SMALLEST rows."""
-    count, mass = np.zeros(number.size + 1), np.zeros(number.size + 1)
-    for k in range(number.size):
-        kind = k if share[k] * total >= number[k] * 2.0**SMALLEST else number.size
-        count[kind] += number[k]
-        mass[kind] += share[k] * total
-    return count, mass
+    mass, last = share * total, number.size
+    kind = np.where(mass >= number * 2.0**SMALLEST, np.arange(last), last)
+    return np.bincount(kind, number, last + 1), np.bincount(kind, mass, last + 1)
 
 
 @njit(cache=True, nogil=True)
 def _add_products(number, mass, others, other_mass, numbers, masses):  # type: ignore[no-untyped-def]
     """Add the convolution of two lists of numbers of cells, and of their masses."""
-    for i in np.flatnonzero(number):
-        for j in range(others.size):
-            numbers[i + j] += number[i] * others[j]
-            masses[i + j] += mass[i] * other_mass[j]
+    for i in range(number.size):
+        if number[i] != 0.0:
+            for j in range(others.size):
+                numbers[i + j] += number[i] * others[j]
+                masses[i + j] += mass[i] * other_mass[j]
 
 
 class ErrorCurves:
@@ -294,7 +297,7 @@ def form_estimates(parts, row, x, first, end, estimates):  # type: ignore[no-unt
     q_x = q[begin[i] + x]
     q_k = q[begin[k] : begin[k] + n_k]
     at = starts[row]
-    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
+    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else q_k  # for 0 of it
     alone = components[at[0]] * q_x if at[0] >= 0 else 0.0
     if at[1] >= 0:
         alone += components[at[1] + x]
@@ -303,7 +306,7 @@ def form_estimates(parts, row, x, first, end, estimates):  # type: ignore[no-unt
         within = components[at[2] + y] * q_x if at[2] >= 0 else 0.0
         if at[3] >= 0:
             within += components[at[3] + x * n_j + y]
-        a, b = alone * q_y + within, q_x * q_y
+        a, b = alone * q_y + within, q_x * q_y if at[4] >= 0 else 0.0
         cells = estimates[(y - first) * n_k : (y - first + 1) * n_k]
         for z in range(n_k):
             cells[z] = a * q_k[z] + b * single[z]
@@ -322,7 +325,7 @@ def form_listed(parts, row, cells, estimates):  # type: ignore[no-untyped-def]
     n_j, n_k = sizes[j], sizes[k]
     q_k = q[begin[k] : begin[k] + n_k]
     at = starts[row]
-    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else np.zeros(n_k)
+    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else q_k  # for 0 of it
     x = y = place = 0
     a = b = q_x = q_y = 0.0
     end = 0  # of the cells with the last cell's first two codes, which begin at `place`
@@ -337,7 +340,7 @@ def form_listed(parts, row, cells, estimates):  # type: ignore[no-untyped-def]
             a += components[at[1] + x] * q_y if at[1] >= 0 else 0.0
             a += components[at[2] + y] * q_x if at[2] >= 0 else 0.0
             a += components[at[3] + both] if at[3] >= 0 else 0.0
-            b = q_x * q_y
+            b = q_x * q_y if at[4] >= 0 else 0.0
         estimate = a * q_k[z] + b * single[z]
         estimate += components[at[5] + x * n_k + z] * q_y if at[5] >= 0 else 0.0
         estimate += components[at[6] + y * n_k + z] * q_x if at[6] >= 0 else 0.0
@@ -361,18 +364,21 @@ def _project(parts, total, stds, thresholds, errors):  # type: ignore[no-untyped
     """Threshold of each clique's projection, and its expected errors."""
     kinds = 2 * (math.ceil(math.log2(total)) + 1 - SMALLEST) + 2
     for row in range(parts.axes.shape[0]):
-        n_i, n_j, n_k = parts.sizes[parts.axes[row]]
+        i, j, k = parts.axes[row, 0], parts.axes[row, 1], parts.axes[row, 2]
+        n_i, n_j, n_k = parts.sizes[i], parts.sizes[j], parts.sizes[k]
         within = n_j * n_k
         cells = np.empty(n_i * within)
         for x in range(n_i):
-            form_estimates(parts, row, x, 0, n_j, cells[x * within : (x + 1) * within])
+            form_estimates(parts, row, x, np.int64(0), n_j, cells[x * within : (x + 1) * within])
         thresholds[row] = _summarise(cells, total, kinds, stds, errors[row])
 
 
 @njit(cache=True, nogil=True)
 def _summarise(cells, total, kinds, stds, errors):  # type: ignore[no-untyped-def]
     threshold, number = _threshold(cells, total)
-    count, mass = np.zeros(kinds), np.zeros(kinds)
+    count, mass = np.empty(kinds), np.empty(kinds)
+    for kind in range(kinds):
+        count[kind] = mass[kind] = 0.0
     count[0] = cells.size - number
     _add_sizes(cells[:number], count, mass)
     _expected_errors(count, mass, stds, errors)

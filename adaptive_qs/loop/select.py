@@ -237,7 +237,7 @@ def _grid_l1_of_occupied(parts, row, threshold, cells, counts):  # type: ignore[
     total = 0
     for k in range(cells.size):
         estimate = estimates[k] - threshold
-        total += _distance(estimate, counts[k]) - _distance(estimate, 0)
+        total += _distance(estimate, counts[k]) - _distance(estimate, np.int64(0))
     return total
 
 
@@ -245,10 +245,11 @@ def _grid_l1_of_occupied(parts, row, threshold, cells, counts):  # type: ignore[
 def _grid_l1(parts, thresholds, counts, errors):  # type: ignore[no-untyped-def]
     first = 0
     for row in range(parts.axes.shape[0]):
-        n_i, n_j, n_k = parts.sizes[parts.axes[row]]
+        i, j, k = parts.axes[row, 0], parts.axes[row, 1], parts.axes[row, 2]
+        n_i, n_j, n_k = parts.sizes[i], parts.sizes[j], parts.sizes[k]
         tile = max(1, min(n_j, _TILE // n_k))
         estimates = np.empty(tile * n_k)
-        total = 0
+        total = np.int64(0)  # as all others, so that what is called is compiled once
         for x in range(n_i):
             for begun in range(0, n_j, tile):
                 end = min(begun + tile, n_j)
@@ -265,7 +266,7 @@ def _grid_l1_of_form(fronts, lasts, rest, threshold, counts):  # type: ignore[no
     size = lasts.shape[1]
     q, single = lasts[0], lasts[1]
     estimates = np.empty(size)
-    total = 0
+    total = np.int64(0)
     for i in range(fronts.shape[1]):
         a, b = fronts[0, i], fronts[1, i]
         for j in range(size):

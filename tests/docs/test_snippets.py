@@ -61,6 +61,13 @@ def test_numbers_rules_and_order_may_differ_but_every_line_must_come():
     assert missing_line(["Done.", "Done."], said) == "Done."
 
 
+def test_digits_choose_among_combinations_of_columns_but_name_no_others():
+    said = "  worst  age x job  0.2\n  2-way  3  job x town  0.1\n"
+    assert missing_line(["worst job x town 0.3", "2-way 3 age x job 0.1"], said) is None
+    for wrong in ("worst age x job x town 0.2", "worst age x sex 0.2", "best age x job 0.2"):
+        assert missing_line([wrong], said) == wrong
+
+
 def test_a_page_is_cut_into_blocks():
     page = (
         "Save this as `a.json`:\n\n```json\n{}\n```\n\n<!-- not run: takes a day -->\n"

@@ -119,7 +119,11 @@ def test_posteriors_are_those_of_all_sequences_of_levels(monkeypatch):
             expected[i, level] += chance
     expected /= expected.sum(axis=1, keepdims=True)
     grid = np.array([0.0, 1.0, 5.0])
-    means, variances = denoise._smoothed.py_func(likelihood, grid, True)
+    found, levels = np.empty((2, 4)), np.empty((2, 3))
+    ahead, behind = np.empty((4, 3)), np.ones((4, 3))
+    smooth = denoise._smooth.py_func
+    smooth(likelihood, grid, True, ahead, behind, np.full(3, 1 / 3), *levels, *found)
+    means, variances = found
     np.testing.assert_allclose(means, expected @ grid, rtol=1e-6)  # in single precision
     np.testing.assert_allclose(variances, expected @ grid**2 - (expected @ grid) ** 2, rtol=1e-5)
 

@@ -171,7 +171,9 @@ def count_block(
     if flat.size > _LANE_CELLS:
         _tally(cells, flat)
     else:
-        flat += _tally_in_lanes(cells, flat.size)
+        lanes = np.zeros((4, flat.size), dtype=np.uint32)
+        _tally_in_lanes(cells, lanes)
+        flat += lanes.sum(axis=0, dtype=np.int64)
 
 
 def load_programs() -> None:
@@ -220,18 +222,13 @@ def _take_occupied(places, listed):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _tally_in_lanes(cells, size):  # type: ignore[no-untyped-def]
-    """Counts of four rows in turn, so that none waits for an equal one before it."""
-    a, b, c, d = (
-        np.zeros(size, np.uint32), np.zeros(size, np.uint32),
-        np.zeros(size, np.uint32), np.zeros(size, np.uint32),
-    )  # fmt: skip
+def _tally_in_lanes(cells, lanes):  # type: ignore[no-untyped-def]
+    """Count four rows in turn, so that none waits for an equal one before it."""
     whole = cells.size // 4 * 4
     for row in range(0, whole, 4):
-        a[cells[row]] += 1
-        b[cells[row + 1]] += 1
-        c[cells[row + 2]] += 1
-        d[cells[row + 3]] += 1
+        lanes[0, cells[row]] += 1
+        lanes[1, cells[row + 1]] += 1
+        lanes[2, cells[row + 2]] += 1
+        lanes[3, cells[row + 3]] += 1
     for row in range(whole, cells.size):
-        a[cells[row]] += 1
-    return a + b + c + d
+        lanes[0, cells[row]] += 1
