@@ -92,7 +92,9 @@ def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array
     """Cells of each mean size and their rows; the last are those of up to 2**SMALLEST rows."""
     mass, last = share * total, number.size
     kind = np.where(mass >= number * 2.0**SMALLEST, np.arange(last), last)
-    return np.bincount(kind, number, last + 1), np.bincount(kind, mass, last + 1)
+    numbers: Array = np.bincount(kind, number, last + 1).astype(np.float64)
+    rows: Array = np.bincount(kind, mass, last + 1).astype(np.float64)
+    return numbers, rows
 
 
 @njit(cache=True, nogil=True)

@@ -82,14 +82,14 @@ def _codes(release, rows=None):
     return np.concatenate(list(release._parts(rows or release.num_rows, 3, 1, None)))
 
 
-@pytest.mark.parametrize("where, balance", [("a = 1", None), ("d >= 3", None), (None, "b")])
+@pytest.mark.parametrize(("where", "balance"), [("a = 1", None), ("d >= 3", None), (None, "b")])
 @pytest.mark.parametrize("epsilon", [0.5, 10.0])
 def test_conditional_samples_are_compared_with_what_was_measured_of_them(where, balance, epsilon):
     release = fitted(epsilon).release_
     drawing = release.draw(None, 2, where=where, balance=balance)
     drawing.coded()
     assert not drawing.contradictions
-    wrong = np.zeros((2_000, 5), np.int32) + [1, 0, 0, 3, 0]
+    wrong = np.tile(np.array([1, 0, 0, 3, 0], np.int32), (2_000, 1))
     assert epsilon < 1 or drawing.parts.check.gaps(wrong)
 
 
