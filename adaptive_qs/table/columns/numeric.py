@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
@@ -557,7 +557,8 @@ class PrivateRangeColumn(NumberColumn, PrivateColumn):
     def probe(self) -> IntegerColumn | NumericColumn:
         """One bin over everything."""
         low, high = self.span
-        return self._ready((low, high + self.whole), None)
+        ends = low, high + self.whole
+        return cast(Self, self.without_heaps())._ready(ends, None)
 
     def resolved(self, edges: Sequence[Any]) -> IntegerColumn | NumericColumn:
         """The column with bins [edge, next edge), of numbers the last one closed, public now."""
