@@ -61,8 +61,8 @@ def check(frame, release, rows=None):
 
 @pytest.fixture(scope="module")
 def model():
+    synthesizer = Synthesizer(epsilon=10, delta=1e-5, insecure_seed=1)
     with pytest.warns(UserWarning, match="seed"):
-        synthesizer = Synthesizer(epsilon=10, delta=1e-5, insecure_seed=1)
         return synthesizer.fit(private(), schema=SCHEMA)
 
 
