@@ -150,7 +150,8 @@ def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
             if i in zero.clique:
                 beyond = tuple(axis for axis, j in enumerate(zero.clique) if j not in order)
                 inside = [order.index(j) for j in zero.clique if j in order]
-                patterns = patterns[zero.allowed.any(axis=beyond)[tuple(patterns[:, inside].T)]]
+                possible = np.asarray(zero.allowed.any(axis=beyond))
+                patterns = patterns[possible[tuple(patterns[:, inside].T)]]
         if not 0 < len(patterns) <= MOST_PATTERNS:
             return None
     return patterns[:, [order.index(i) for i in sizes]]
@@ -195,7 +196,7 @@ class SharedSteps:
     def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
         """Return log(wanted / counted), of which shared parts count only in part."""
         logs: Array = np.log(wanted / counted)
-        sums = {(): (wanted, counted)}
+        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (wanted, counted)}
         shared = [axis for axis, i in enumerate(clique) if i in self._sides]
         for degree in range(1, len(shared) + 1):
             for axes in combinations(shared, degree):
@@ -298,7 +299,7 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
     def integers(parts: Sequence[Any]) -> Integers:
         return np.array(parts, dtype=np.int64)
 
-    def ends(parts: Sequence[Sequence[Any]]) -> Integers:
+    def ends(parts: Sequence[Any]) -> Integers:
         return np.cumsum([0, *map(len, parts)])
 
     outside, late, tree = (
@@ -383,7 +384,7 @@ class _Planner:
         size, place = self._model.domain.sizes[i], 0
         if self.nodes:
             place = self.nodes[-1].place + self.nodes[-1].allowed.shape[1]
-        allowed = np.ones((1, size), dtype=np.bool_)
+        allowed: Mask = np.ones((1, size), dtype=np.bool_)
         if above is not None:
             pair = min(above, i), max(above, i)
             found = allowed_cells(self._zeros, self._model.domain, pair)
