@@ -405,11 +405,6 @@ def test_private_cells_are_not_shown(run):
 @pytest.mark.usefixtures("unspent")
 def test_memory_is_refused_with_exit_code_4(run):
     check(run, [*ANSWER, "--max-memory", "380MB"], 4, "raise")
-    Path("big.json").write_text('{"a": 60, "b": 60}')
-    arguments = ["plan", "--schema", "big.json", "--queries", "affine"]
-    check(
-        run, [*arguments, "--mechanism", "querysmasher", "--max-memory", "400MB"], 4, "3,000 cells"
-    )
 
 
 def test_budget_refusals_have_exit_code_3(run, monkeypatch):
