@@ -37,7 +37,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
     :class:`~adaptive_qs.synthesizer.Synthesizer`, whose parameters those below are.
 
     Args:
-        epsilon, delta, rho, reference, neighbours, max_memory, workers, engine,
+        epsilon, delta, rho, neighbours, max_memory, workers, engine,
             insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, about,
             progress: as there. A ledger for it is created with ``--person KEY --related``.
         workload: which marginals matter, over the columns of both tables and the number of
@@ -65,7 +65,6 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         rho: float | None = None,
         workload: WorkloadSpec = None,
         parents_share: float = DEFAULT_PARENTS_SHARE,
-        reference: str = "product",
         neighbours: str = DEFAULT_NEIGHBOURS,
         max_memory: int | str | None = None,
         workers: int | None = None,
@@ -85,7 +84,6 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         self.rho = rho
         self.workload = workload
         self.parents_share = parents_share
-        self.reference = reference
         self.neighbours = neighbours
         self.max_memory = max_memory
         self.workers = workers
@@ -123,13 +121,12 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         described = RelatedSchema.of(schema)
         if self.about is not None:
             described = described.with_about(*about_of(self.about))
-        own = ("workload", "parents_share", "reference", "about", "progress")
+        own = ("workload", "parents_share", "about", "progress")
         job = RelatedJob.of(
             described,
             self.workload,
             RunOptions.among(self.get_params(), *own),
             self.parents_share,
-            self.reference,
         )
         job.parents.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:

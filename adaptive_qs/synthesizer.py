@@ -195,7 +195,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         workload: which marginals matter: a number of ways, several numbers, a workload file, or
             a :class:`Workload`; by default all 2-way marginals. Where a file asks for ranges or
             other queries, single columns are measured for these as well.
-        reference: "product" (default) or "uniform", the AIM+GReM of the paper.
         levels: "auto" (default) measures marginals over groups of codes too, where that may pay,
             "off" over codes alone; see the guide to levels.
         target: name of the column that models trained on the tables are to predict: the
@@ -264,7 +263,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         delta: float | None = None,
         rho: float | None = None,
         workload: WorkloadSpec = None,
-        reference: str = "product",
         levels: str = LEVELS[0],
         learning_share: float = DEFAULT_SHARE,
         rows_per_person: int | None = None,
@@ -292,7 +290,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         self.delta = delta
         self.rho = rho
         self.workload = workload
-        self.reference = reference
         self.levels = levels
         self.learning_share = learning_share
         self.rows_per_person = rows_per_person
@@ -341,15 +338,9 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         described = resolve_schema(schema, table, self.max_memory)
         if self.about is not None:
             described = described.with_about(*about_of(self.about))
-        own = ("workload", "reference", "levels", "about", "progress")
+        own = ("workload", "levels", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
-        job = tables_job(
-            described,
-            self.workload,
-            self.reference,
-            self.levels,
-            options,
-        )
+        job = tables_job(described, self.workload, self.levels, options)
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if job.work.left_out is not None:
             warn_all((str(job.work.left_out),), stacklevel=2)
@@ -456,7 +447,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             delta=manifest.delta,
             workload=replace(release.workload, target=target),
             target=target,
-            reference=str(settings.get("reference", "product")),
             levels=str(settings.get("levels", LEVELS[0])),
             max_memory=max_memory,
         )

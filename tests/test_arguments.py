@@ -151,7 +151,7 @@ def test_coded_tables_need_integers():
 
 @pytest.mark.parametrize("bad", [1, None, FRAME, ["product"]], ids=lambda bad: type(bad).__name__)
 def test_names_that_are_no_text_are_refused(bad):
-    with pytest.raises(InputError, match="reference is"):
-        Synthesizer(rho=1, reference=bad).fit(FRAME, schema=SCHEMA)
+    with pytest.raises(InputError, match="levels is"):
+        Synthesizer(rho=1, levels=bad).fit(FRAME, schema=SCHEMA)
     with pytest.raises(InputError, match="mechanism is"):
         adaptive_qs.plan(SCHEMA, mechanism=bad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -29,7 +29,7 @@ from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource
 
-_OTHERS = ("schema", "workload", "mechanism", "gap", "bases", "progress")
+_OTHERS = ("schema", "workload", "mechanism", "gap", "progress")
 """Parameters that are no options of a run."""
 
 
@@ -45,7 +45,6 @@ def plan(
     gap: float = DEFAULT_GAP,
     jobs: int | None = None,
     max_memory: int | str | None = None,
-    bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
     rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
@@ -69,8 +68,6 @@ def plan(
         jobs: threads that solve, by default one for every core.
         max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
             of the machine's.
-        bases: for residualplanner+ only: by column name a strategy matrix, shape (rows, codes),
-            whose rows span all differences of codes; other columns get one chosen for them.
         learning_share: part of the budget for bins and values that the schema leaves to be learnt;
             the plan is then for the rest of it and as many codes as there can be.
         rows_per_person, weigh, neighbours: as for :class:`~adaptive_qs.Synthesizer`.
@@ -87,7 +84,7 @@ def plan(
             it would be refused.
     """
     options = RunOptions.among(locals(), *_OTHERS)
-    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=progress)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, progress=progress)
     planned, doubts = plan_answers(schema, asked, options)
     warn_all(doubts, stacklevel=2)
     return planned
@@ -124,7 +121,6 @@ def answer(
     gap: float = DEFAULT_GAP,
     jobs: int | None = None,
     max_memory: int | str | None = None,
-    bases: Mapping[str, Any] | None = None,
     learning_share: float = DEFAULT_SHARE,
     rows_per_person: int | None = None,
     weigh: str = DEFAULT_WEIGH,
@@ -152,8 +148,8 @@ def answer(
         data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder or a
             pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
-        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, bases,
-            rows_per_person, weigh, neighbours, progress: as for :func:`plan`, but exactly one of
+        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, rows_per_person,
+            weigh, neighbours, progress: as for :func:`plan`, but exactly one of
             epsilon, rho and cost must be given.
         engine, temp_folder, scheduler, learning_share, ledger, resume, anchor, unreviewed_schema,
             public_rows, beyond_limits: as for :class:`~adaptive_qs.Synthesizer`; what is learnt is
@@ -175,7 +171,7 @@ def answer(
     options = RunOptions.among(locals(), "data", *_OTHERS)
     described = resolve_schema(schema, data, max_memory)
     clock = PhaseClock(progress)
-    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, bases=bases, progress=clock)
+    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, progress=clock)
     job = answers_job(described, asked, options)
     job.warn("the answers are", stacklevel=2)
     return answers_of(job, data, clock)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from adaptive_qs.answering.measure import MAX_ROWS, divide_units, grid_bits
 from adaptive_qs.arguments import as_number, shown
@@ -19,10 +17,8 @@ from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.fixed_basis import strategy_basis
 from adaptive_qs.strategy.integer import GridFactor
 from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
-from adaptive_qs.strategy.residual_mechanism import Bases
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
@@ -264,7 +260,6 @@ class Batch:
         limits: ceilings of memory and threads.
         mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``.
         gap: solvers stop where the squared error is proven to be this close to the least.
-        bases: for residualplanner+ only: strategies by column name.
         progress: called with the phase "plan", steps done and steps in all.
 
     Raises:
@@ -277,7 +272,6 @@ class Batch:
     limits: Limits
     mechanism: str = "auto"
     gap: float = DEFAULT_GAP
-    bases: Mapping[str, Any] | None = None
     progress: PhaseProgress | None = None
 
     def __post_init__(self) -> None:
@@ -292,21 +286,18 @@ class Batch:
         """Choose what to measure.
 
         Raises:
-            InputError: the workload, the mechanism or the bases do not fit the domain.
+            InputError: the workload or the mechanism does not fit the domain.
             ResourceExceeded: a subworkload is too large for the mechanism's solver.
         """
         settings = SolverSettings(gap=self.gap, max_bytes=self.limits.solver_bytes)
         queries = resolve_queries(self.workload, self.domain)
-        factors = None if self.bases is None else _factors(self.bases, self.domain)
         begun = time.perf_counter()
 
         def tell(done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress("plan", done, total)
 
-        choice = choose_mechanism(
-            queries, self.mechanism, settings, factors, self.limits.workers, tell
-        )
+        choice = choose_mechanism(queries, self.mechanism, settings, self.limits.workers, tell)
         return BatchPlan(queries, self.target, choice, time.perf_counter() - begun)
 
     @cached_property
@@ -344,15 +335,3 @@ class Batch:
             "measurements",
             "gap": repr(self.gap),
         }
-
-
-def _factors(bases: Mapping[str, Any], domain: Domain) -> Bases:
-    """Bases by name as factors by position; columns that share a matrix share the factor."""
-    known: dict[int, Factor] = {}
-    factors: dict[int, Factor] = {}
-    for name, matrix in bases.items():
-        (attribute,) = domain.clique([name])
-        if id(matrix) not in known:
-            known[id(matrix)] = strategy_basis(matrix)
-        factors[attribute] = known[id(matrix)]
-    return factors

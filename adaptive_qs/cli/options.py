@@ -104,12 +104,6 @@ _PANELS: Mapping[str | None, Sequence[_Entry]] = {
             "the optimum. (Default: 0.0001.)",
         ),
         _Entry(
-            "reference",
-            "KIND",
-            "How unmeasured interactions are filled: product (independence) or uniform "
-            "(AIM+GReM as published). (Default: product.)",
-        ),
-        _Entry(
             "levels",
             "KIND",
             "Whether marginals may be measured over groups of codes too: auto, where that may pay, "

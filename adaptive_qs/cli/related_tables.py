@@ -323,7 +323,6 @@ def synthesize(
     inputs: Inputs,
     outputs: Outputs,
     workload: Any,
-    reference: str,
     parents_share: float | None,
     run: RunOptions,
     about: Path | None,
@@ -336,7 +335,6 @@ def synthesize(
     Args:
         inputs, outputs: files.
         workload: the marginals that matter.
-        reference: how unmeasured interactions are filled.
         parents_share: part of the budget for the parents; None for the default.
         run: options of the run.
         about: file with what the pages of the release say of the data; None for what the schema
@@ -367,7 +365,7 @@ def synthesize(
     rows = None if rows is None else check_rows(rows)
     seed = chosen_seed(run.insecure_seed if seed is None else seed)
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    job = RelatedJob.of(described, workload, run, share, reference)
+    job = RelatedJob.of(described, workload, run, share)
     _warn_of(job, inputs.path)
     job = replace(job, parents=replace(job.parents, before=lambda: _tell_of(job)))
     workers = job.parents.work.limits.workers

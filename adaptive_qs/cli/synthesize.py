@@ -206,7 +206,6 @@ def synthesize(
     schema: Path | None = None,
     workload: Path | None = None,
     ways: str | None = None,
-    reference: str = "product",
     levels: str = LEVELS[0],
     demo: bool = False,
     related: related_tables.Children = None,
@@ -238,8 +237,8 @@ def synthesize(
             out, related_out, release, force, io.chosen_formulas(formulas, schema), write_stamped
         )
         related_tables.synthesize(
-            inputs, outputs, workload_spec(workload, ways), reference, parents_share, run,
-            about, rows, seed, as_json,
+            inputs, outputs, workload_spec(workload, ways), parents_share, run, about, rows, seed,
+            as_json,
         )  # fmt: skip
         return
     source, schema = io.private_inputs(data, schema, demo, sql, database)
@@ -278,7 +277,7 @@ def synthesize(
     if about is not None:
         described = described.with_about(*about_of(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(described, spec, reference, levels, run)
+    job = tables_job(described, spec, levels, run)
     limits, forecast = job.work.limits, job.work.forecast
     if rows is not None:
         check_rows(rows)

@@ -59,7 +59,6 @@ class RelatedJob:
         workload: WorkloadSpec,
         options: RunOptions,
         parents_share: Any = DEFAULT_PARENTS_SHARE,
-        reference: str = "product",
     ) -> Self:
         """Check the parameters.
 
@@ -70,7 +69,6 @@ class RelatedJob:
                 others of the children's.
             options: as their user gave them.
             parents_share: part of the budget for the parents.
-            reference: as for :func:`~adaptive_qs.run.tables.tables_job`.
 
         Raises:
             InputError, ResourceExceeded, LedgerError, BudgetExceeded: as for :meth:`Job.of`.
@@ -94,15 +92,14 @@ class RelatedJob:
         most_bytes = int(memory_bytes(options.max_memory) * ONE_TABLE)
         options = replace(options, max_memory=most_bytes)
         unit = Unit.of(schema.key, 1, options.neighbours)
-        words = reference, LEVELS[0]
         # Only the parents' job opens the ledger: the budget is one.
         alone = replace(options, ledger=None, anchor=None, resume=False, public_rows=None)
         children = tables_job(
-            schema.joined, of_children, *words, alone,
+            schema.joined, of_children, LEVELS[0], alone,
             replace(unit, related="children", rows=schema.most_children), 1 - share,
         )  # fmt: skip
         parents = tables_job(
-            schema.counted, of_parents, *words, options, replace(unit, related="parents"), share
+            schema.counted, of_parents, LEVELS[0], options, replace(unit, related="parents"), share
         )
         for table, job, part in (("parents", parents, share), ("children", children, 1 - share)):
             left = part * float(job.target.unit.for_rows(job.target.budget).rho)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Self
 
-from adaptive_qs.arguments import one_of, shown
+from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.errors import ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.forecast import (
     SYNTHETIC_CODE_BYTES,
@@ -42,8 +42,6 @@ from adaptive_qs.workload.file import (
 )
 from adaptive_qs.workload.limit import LeftOut
 from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
-
-Reference = Literal["product", "uniform"]
 
 LOOP_STEPS = 1_000
 """Steps in which the loop reports its progress: thousandths of the budget."""
@@ -94,7 +92,6 @@ class Tables:
 
     Attributes:
         workload: the marginals that matter, as far as they are looked at.
-        reference: "product" or "uniform"; see :class:`LoopSettings`.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
@@ -103,7 +100,6 @@ class Tables:
     """
 
     workload: Workload
-    reference: Reference
     limits: Limits
     rho: float
     levels: str = LEVELS[0]
@@ -113,8 +109,7 @@ class Tables:
     @property
     def loop(self) -> LoopSettings:
         """How the loop spends it."""
-        cells = self.limits.measured_cells
-        return LoopSettings(self.reference, measured_cells=cells, levels=self.levels)
+        return LoopSettings(measured_cells=self.limits.measured_cells, levels=self.levels)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -166,7 +161,6 @@ class Tables:
             "command": "synthesize",
             "workload": workload_digest(self.workload),
             **({} if self.served is None else {"queries": workload_digest(self.served.queries)}),
-            "reference": self.reference,
             "levels": self.levels,
             "target": self.workload.target or "none",
             "memory ceiling": f"{limits.measured_cells} measured cells, {limits.watched_cells} "
@@ -177,7 +171,6 @@ class Tables:
 def tables_job(
     schema: Schema,
     workload: WorkloadSpec,
-    reference: str,
     levels: str,
     options: RunOptions,
     unit: Unit | None = None,
@@ -194,9 +187,6 @@ def tables_job(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
         column_share=learning / max(private, 1), learning_share=learning,
     )  # fmt: skip
-    if not (isinstance(reference, str) and reference in get_args(Reference)):
-        raise InputError(f"reference is {shown(reference)}: give 'product' or 'uniform'")
-    fill = cast(Reference, reference)
     one_of("levels", levels, LEVELS)
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
@@ -206,7 +196,7 @@ def tables_job(
         if served is not None:
             check_learnable(served.queries, schema)
         rho = share * left.rho_of_published
-        return Tables(marginals, fill, limits, rho, levels, left_out, served)
+        return Tables(marginals, limits, rho, levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
 

@@ -12,10 +12,8 @@ MECHANISMS: Registry[Any] = Registry(
         "auto": f"{_CHOOSE}:plan_auto",
         "querysmasher": f"{_CHOOSE}:plan_querysmasher",
         "residualplanner": f"{_CHOOSE}:plan_residualplanner",
-        "residualplanner+": f"{_CHOOSE}:plan_residualplanner_plus",
         "wff": f"{_CHOOSE}:plan_fourier",
         "hdmm": f"{_CHOOSE}:plan_hdmm",
-        "eigen": f"{_CHOOSE}:plan_eigen",
         "identity": f"{_CHOOSE}:plan_identity",
     }
 )

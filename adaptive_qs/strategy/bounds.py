@@ -137,25 +137,6 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
     return float(sum(parts))
 
 
-def axis_gram(subworkload: Subworkload, axis: int, factors: tuple[Factor, ...]) -> Array:
-    """What one axis is asked once the strategies of all others are fixed.
-
-    Shape (n, n): tr(G V⁺) = tr(axis_gram · V_axis⁺) for every V_axis; there is one factor for each
-    axis, and the one at ``axis`` is not looked at.
-    """
-    size = subworkload.shape[axis]
-    total = np.zeros((size, size))
-    for term in subworkload.terms:
-        if is_product(term, len(factors)):
-            others = [k for k in range(len(factors)) if k != axis]
-            kept = math.prod(_block_variance((term.factors[k],), (factors[k],)) for k in others)
-            total += term.scale * kept * term.factors[axis].gram()
-        else:
-            (queries,) = term.factors
-            total += term.scale * _joint_axis_gram(queries, axis, factors)
-    return (total + total.T) / 2
-
-
 def is_product(term: Term, axes: int) -> bool:
     """Whether a term has one factor for each axis."""
     return len(term.factors) == axes
@@ -201,21 +182,6 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
         return float(np.vdot(_applied(table, dict(enumerate(covariances))), table))
     (factor,) = factors
     return _contract(factor.covariance, [part.gram() for part in queries]).item()
-
-
-def _joint_axis_gram(queries: CenteredQueries, axis: int, factors: tuple[Factor, ...]) -> Array:
-    shape, rows = queries.shape, queries.rows()
-    others = [k for k in range(len(shape)) if k != axis]
-    if rows is not None:
-        table = rows.reshape(-1, *shape)
-        applied = _applied(table, {k: factors[k].covariance for k in others})
-        pair = (np.moveaxis(t, axis + 1, 0).reshape(shape[axis], -1) for t in (applied, table))
-        return next(pair) @ next(pair).T
-    order = [*others, axis]
-    both = order + [len(shape) + k for k in order]
-    matrix = queries.gram().reshape(*shape, *shape).transpose(both)
-    matrix = matrix.reshape(math.prod(shape), -1)
-    return _contract(matrix, [factors[k].covariance for k in others])
 
 
 def _applied(table: Array, matrices: Mapping[int, Array]) -> Array:

@@ -12,11 +12,10 @@ import numpy as np
 
 from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
 from adaptive_qs.strategy.fixed_basis import (
-    solve_eigen,
     solve_fourier,
     solve_path,
     solve_residual_planner,
@@ -26,11 +25,9 @@ from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.optimal import SolveCache, check_dense, dense_fits, solve
 from adaptive_qs.strategy.residual_mechanism import (
-    Bases,
     ResidualMechanism,
     Solver,
     affordable_solver,
-    planner_plus,
     smash,
 )
 from adaptive_qs.strategy.solution import (
@@ -219,7 +216,6 @@ class PlanRequest:
 
     workload: QueryWorkload
     settings: SolverSettings
-    bases: Bases | None
     jobs: int
     progress: StepProgress | None
 
@@ -237,7 +233,6 @@ def choose_mechanism(
     workload: QueryWorkload,
     name: str = "auto",
     settings: SolverSettings | None = None,
-    bases: Bases | None = None,
     jobs: int = 1,
     progress: StepProgress | None = None,
 ) -> MechanismChoice:
@@ -247,7 +242,6 @@ def choose_mechanism(
         workload: what is to be answered.
         name: one of ``MECHANISMS``.
         settings: gap, iterations and memory of the solvers.
-        bases: for residualplanner+ only: strategies of some attributes.
         jobs: threads that solve.
         progress: called with how many problems of how many are solved.
 
@@ -257,9 +251,7 @@ def choose_mechanism(
             the whole domain for any number.
     """
     one_of("mechanism", name, MECHANISMS)
-    if bases and name != "residualplanner+":
-        raise InputError(f"bases were given for {name!r}: only residualplanner+ takes them")
-    request = PlanRequest(workload, settings or SolverSettings(), bases, jobs, progress)
+    request = PlanRequest(workload, settings or SolverSettings(), jobs, progress)
     with np.errstate(over="ignore"):
         choice = MECHANISMS[name](request)
         if not math.isfinite(choice.mechanism.total_error):
@@ -346,20 +338,9 @@ def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
     return _smashed("residualplanner", request, solve_residual_planner)
 
 
-def plan_residualplanner_plus(request: PlanRequest) -> MechanismChoice:
-    """One basis for each attribute, given or chosen: ResidualPlanner+."""
-    split, solver = planner_plus(request.decomposition, request.settings, request.bases)
-    return _smashed("residualplanner+", request, solver, split)
-
-
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
     """Noise on Fourier coefficients: Weighted Fourier Factorizations."""
     return _smashed("wff", request, solve_fourier)
-
-
-def plan_eigen(request: PlanRequest) -> MechanismChoice:
-    """Weighted eigenvectors of every subworkload: the eigen-design of Li and Miklau."""
-    return _smashed("eigen", request, lambda s: solve_eigen(s, request.settings))
 
 
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
@@ -377,9 +358,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     return MechanismChoice("identity", found, 1, 0)
 
 
-def _smashed(
-    name: str, request: PlanRequest, solver: Solver, split: Decomposition | None = None
-) -> MechanismChoice:
-    d = split or request.decomposition
+def _smashed(name: str, request: PlanRequest, solver: Solver) -> MechanismChoice:
+    d = request.decomposition
     found = smash(d, solver, request.jobs, request.progress)
     return MechanismChoice(name, found, len(d.residuals), len(d.subworkloads))

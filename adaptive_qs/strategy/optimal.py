@@ -271,14 +271,14 @@ def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
         raise _refused(subworkload.shape, needs + _bytes(settings.max_bytes), advice)
 
 
-def check_dense(shape: tuple[int, ...], settings: SolverSettings, joint: bool = False) -> None:
+def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
     """Refuse (ResourceExceeded) a Gram matrix over cells of a shape, before it is made.
 
-    It must fit, with symmetries that may make it small enough; ``joint`` decides what is advised.
+    It must fit, with symmetries that may make it small enough.
     """
-    cells, advice = math.prod(shape), _advice(shape, joint, settings)
-    _check_memory(_DENSE_COPIES * 8 * cells**2, shape, settings, advice)
-    _check_eigenvectors(cells, DENSE_CELLS * 2 ** len(shape), shape, advice)
+    cells = math.prod(shape)
+    _check_memory(_DENSE_COPIES * 8 * cells**2, shape, settings)
+    _check_eigenvectors(cells, DENSE_CELLS * 2 ** len(shape), shape)
 
 
 def _check_interleaved(
@@ -287,40 +287,29 @@ def _check_interleaved(
     """Before dense factors over several interleaved pieces are made."""
     runs = [run for run in _runs(pieces) if len(run) > 1]
     cells = [math.prod(pieces[number].subworkload.cells for number in run) for run in runs]
-    advice = _advice(subworkload.shape, is_joint(subworkload), settings)
     needed = _INTERLEAVED_COPIES * 8 * max(cells, default=0) ** 2
-    _check_memory(needed, subworkload.shape, settings, advice)
+    _check_memory(needed, subworkload.shape, settings)
 
 
-def _check_memory(
-    needed: int, shape: tuple[int, ...], settings: SolverSettings, advice: str
-) -> None:
+def _check_memory(needed: int, shape: tuple[int, ...], settings: SolverSettings) -> None:
     if needed > settings.max_bytes:
         needs = f"{_bytes(needed)}, above the ceiling of {_bytes(settings.max_bytes)}"
-        raise _refused(shape, needs, advice)
+        raise _refused(shape, needs)
 
 
-def _check_eigenvectors(cells: int, most: int, shape: tuple[int, ...], advice: str) -> None:
+def _check_eigenvectors(cells: int, most: int, shape: tuple[int, ...]) -> None:
     if cells > most:
         needs = f"eigenvectors of {cells:,} cells, above the limit of {DENSE_CELLS:,}"
-        raise _refused(shape, needs, advice)
+        raise _refused(shape, needs)
 
 
-def _refused(shape: tuple[int, ...], needs: str, advice: str) -> ResourceExceeded:
+def _refused(
+    shape: tuple[int, ...], needs: str, advice: str = "use --mechanism auto or fewer values"
+) -> ResourceExceeded:
     sizes, cells = " x ".join(f"{n:,}" for n in shape), math.prod(shape)
     return ResourceExceeded(
         f"queries over attributes of {sizes} values ({cells:,} cells) need {needs}: {advice}"
     )
-
-
-def _advice(shape: tuple[int, ...], joint: bool, settings: SolverSettings) -> str:
-    """A cheaper mechanism: its basis fits attributes that are small, Fourier queries the others."""
-    if not joint and max(shape) <= DENSE_CELLS:
-        mechanism = "residualplanner+"
-    else:
-        fits = settings.can_measure(math.prod(shape) if joint else max(shape))
-        mechanism = "wff" if fits else "auto"
-    return f"use --mechanism {mechanism} or fewer values"
 
 
 def _query_bytes(part: CenteredQueries) -> int:
@@ -408,12 +397,11 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
         return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
-    check_dense(subworkload.shape, settings, is_joint(subworkload))
+    check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
     if cells > DENSE_CELLS:
         blocks = symmetric_blocks(lambda x: gram @ x, subworkload.shape)
-        advice = _advice(subworkload.shape, is_joint(subworkload), settings)
-        _check_eigenvectors(blocks.largest, DENSE_CELLS, subworkload.shape, advice)
+        _check_eigenvectors(blocks.largest, DENSE_CELLS, subworkload.shape)
     return solve_dense(gram, subworkload.shape, settings)
 
 

@@ -7,22 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import axis_gram, total_variance
+from adaptive_qs.strategy.bounds import total_variance
 from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
     solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
 )
-from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
@@ -38,7 +36,6 @@ from adaptive_qs.strategy.mechanism import (
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
-    DenseFactor,
     Factor,
     FourierFactor,
     LongFactor,
@@ -335,8 +332,7 @@ class ResidualMechanism:
 # Residual τ has a strategy of privacy cost 1 and squared error L_τ. Measured with a share s_τ of
 # the budget β its error is L_τ/(βs_τ); the total is least for s_τ = √L_τ / Σ√L, namely (Σ√L)²/β.
 # The same sum over lower bounds of L_τ bounds every mechanism that treats residual spaces
-# separately. ResidualPlanner, ResidualPlanner+ and Weighted Fourier Factorizations differ only in
-# the solver.
+# separately. ResidualPlanner and Weighted Fourier Factorizations differ only in the solver.
 
 Solver = Callable[[Subworkload], Solution]
 
@@ -373,10 +369,7 @@ def smash(
     return ResidualMechanism(decomposition, tuple(solutions), shares / shares.sum())
 
 
-# Solvers beside the optimal one: what is affordable, and bases of attributes.
-
-Bases = Mapping[int, Factor]
-"""A strategy for each attribute, spanning every mean-free vector of its axis."""
+# Solvers for subworkloads whose optimum is too large to find.
 
 
 def affordable_solver(settings: SolverSettings) -> Solver:
@@ -446,110 +439,3 @@ def _spans(factor: Factor) -> bool:
         values = np.sqrt(factor.weights)
         return int((values > values.max() * size * np.finfo(float).eps).sum()) >= size - 1
     return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
-
-
-# A basis for each attribute of ResidualPlanner+, chosen from all that is asked of the attribute.
-#
-# The total error at a fixed privacy cost is (Σ_τ √L_τ)², and to first order around contrasts
-#
-#     Σ_τ √L_τ ≈ ½ Σ_τ (L_τ/√L_τ⁰ + √L_τ⁰),
-#
-# an upper bound, as the root is concave, where L_τ⁰ is the error with contrasts. Seen from one
-# attribute, with contrasts on all others, L_τ = tr(G_τi V_i⁺): the best basis of attribute i solves
-# the one-axis problem for Σ_τ∋i G_τi/√L_τ⁰. Queries of one attribute and products of them give
-# back the optimum of their own one-way problem; joint queries, whose one-way parts say little about
-# their two-way parts, get a basis for what they ask.
-
-DIGITS = 9
-"""Gram matrices that agree to so many digits are solved once."""
-FLOOR = 1e-9
-"""Share of the mean eigenvalue for directions that nothing asks for: a basis spans them all."""
-
-
-def attribute_bases(decomposition: Decomposition, settings: SolverSettings) -> list[Factor]:
-    """A basis for every attribute of the domain, contrasts where nothing is asked of it.
-
-    Attributes that are asked alike get the same object.
-    """
-    grams = attribute_grams(decomposition)
-    found: dict[tuple[int, bytes], Factor] = {}
-    factors = []
-    for attribute, size in enumerate(decomposition.workload.domain.sizes):
-        gram = grams.get(attribute)
-        key = (size, b"" if gram is None else np.round(gram, DIGITS).tobytes())
-        if key not in found:
-            found[key] = CenteringFactor(size) if gram is None else _basis(gram, settings)
-        factors.append(found[key])
-    return factors
-
-
-def attribute_grams(decomposition: Decomposition) -> dict[int, Array]:
-    """Σ_τ∋i G_τi/√L_τ⁰ for each attribute i that a residual holds, with trace 1; shape (n, n)."""
-    grams: dict[int, Array] = {}
-    classes = decomposition.class_of
-    roots = np.sqrt(decomposition.scales)
-    start = 0
-    for degree, group in groupby(decomposition.residuals, key=len):
-        attributes = np.array(list(group), dtype=np.int64)
-        rows = slice(start, start + len(attributes))
-        start += len(attributes)
-        for axis in range(degree):
-            pairs = np.stack([classes[rows], attributes[:, axis]], axis=1)
-            distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-            weights = np.bincount(inverse.reshape(-1), roots[rows])
-            shared: tuple[int, Array] | None = None  # of the class at hand: pairs are in order
-            for (number, attribute), weight in zip(distinct.tolist(), weights):
-                if shared is None or shared[0] != number:
-                    shared = (number, _class_gram(decomposition.subworkloads[number], axis))
-                grams[attribute] = grams.get(attribute, 0.0) + weight * shared[1]
-    return {attribute: gram / np.trace(gram) for attribute, gram in grams.items()}
-
-
-def _class_gram(subworkload: Subworkload, axis: int) -> Array:
-    contrasts = tuple(CenteringFactor(size) for size in subworkload.shape)
-    error = total_variance(subworkload, Strategy(contrasts))
-    return axis_gram(subworkload, axis, contrasts) / np.sqrt(error)
-
-
-def _basis(gram: Array, settings: SolverSettings) -> Factor:
-    """The optimum, kept from losing directions that nothing asks for."""
-    size = len(gram)
-    rank = int(np.linalg.matrix_rank(gram, tol=FLOOR / size, hermitian=True))
-    if rank < size - 1:
-        gram = gram + (FLOOR * np.trace(gram) / size) * (np.eye(size) - 1 / size)
-    (factor,) = solve_dense(gram, (size,), settings).strategy.factors
-    assert isinstance(factor, DenseFactor)
-    return factor
-
-
-def planner_plus(
-    decomposition: Decomposition, settings: SolverSettings, bases: Bases | None = None
-) -> tuple[Decomposition, Solver]:
-    """ResidualPlanner+: one strategy for each attribute, combined by products.
-
-    Attributes without a basis get one from :func:`attribute_bases`. Classes are split by bases.
-
-    Raises:
-        InputError: a basis for an attribute that there is not, or of another size.
-    """
-    given, sizes = bases or {}, decomposition.workload.domain.sizes
-    for attribute, basis in given.items():
-        if not 0 <= attribute < len(sizes) or basis.shape != (sizes[attribute],):
-            raise InputError(f"a basis of shape {basis.shape} does not fit attribute {attribute}")
-    found = [] if len(given) == len(sizes) else attribute_bases(decomposition, settings)
-    chosen = {**dict(enumerate(found)), **given}
-    number: dict[tuple[int, tuple[int, ...]], int] = {}
-    of_class: dict[int, tuple[Factor, ...]] = {}
-    subworkloads: list[Subworkload] = []
-    class_of = np.empty_like(decomposition.class_of)
-    for position, residual in enumerate(decomposition.residuals):
-        factors = tuple(chosen[i] for i in residual)
-        old = int(decomposition.class_of[position])
-        key = (old, tuple(map(id, factors)))
-        if key not in number:
-            number[key] = len(subworkloads)
-            subworkloads.append(replace(decomposition.subworkloads[old]))
-            of_class[id(subworkloads[-1])] = factors
-        class_of[position] = number[key]
-    split = replace(decomposition, subworkloads=tuple(subworkloads), class_of=class_of)
-    return split, lambda subworkload: solve_with_basis(subworkload, of_class[id(subworkload)])

@@ -26,7 +26,7 @@ FLOORS = ("bootstrap", "true-independent")
 """Made from the true rows without privacy: what sampling alone, or independence alone, costs."""
 
 
-SETTINGS: dict[str, frozenset[str]] = {"adaptive": frozenset({"reference", "max_memory"})}
+SETTINGS: dict[str, frozenset[str]] = {"adaptive": frozenset({"levels", "max_memory"})}
 """Settings that a grid may change, by mechanism; all others run with their recommended ones."""
 
 

@@ -11,8 +11,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +60,11 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
-def adaptive(job: Job, table: CodedTable, reference: str = "product") -> Outcome:
-    """Adaptive measurement, and rows that match: the default.
-
-    Its reference is a product; a uniform one is what Fuentes et al. publish.
-    """
+def adaptive(job: Job, table: CodedTable) -> Outcome:
+    """Run adaptive measurement, and draw rows that match: the default."""
     workload = job.marginals()
     start = time.process_time()
-    parameters: dict[str, Any] = {"reference": reference, "workers": job.threads} | job.settings
+    parameters: dict[str, Any] = {"workers": job.threads} | job.settings
     synthesizer = Synthesizer(
         epsilon=job.epsilon,
         delta=job.delta,
@@ -78,7 +77,8 @@ def adaptive(job: Job, table: CodedTable, reference: str = "product") -> Outcome
     synthetic = synthesizer.sample(seed=job.seed)
     seconds = {"fit": fitted - start, "sample": time.process_time() - fitted}
     used: dict[str, Any] = {
-        "reference": synthesizer.reference,
+        "reference": synthesizer.release_.manifest.settings["reference"],
+        "levels": synthesizer.levels,
         "rho": synthesizer.rho_,
         "rho_spent": synthesizer.rho_spent_,
         "rounds": len(synthesizer.rounds_),
@@ -86,6 +86,12 @@ def adaptive(job: Job, table: CodedTable, reference: str = "product") -> Outcome
     }
     model = synthesizer.release_.model()
     return Outcome(synthetic, _marginals(model, workload), seconds, used)
+
+
+def adaptive_uniform(job: Job, table: CodedTable) -> Outcome:
+    """Run adaptive measurement with a uniform reference, as Fuentes et al. publish it."""
+    with mock.patch("adaptive_qs.run.tables.LoopSettings", partial(LoopSettings, "uniform")):
+        return adaptive(job, table)
 
 
 def independent(job: Job, table: CodedTable) -> Outcome:
@@ -143,7 +149,7 @@ def _marginals(model: ReferenceModel, workload: Workload) -> Iterator[NDArray[np
 
 MECHANISMS: dict[str, Callable[[Job, CodedTable], Outcome]] = {
     "adaptive": adaptive,
-    "adaptive-uniform": lambda job, table: adaptive(job, table, "uniform"),
+    "adaptive-uniform": adaptive_uniform,
     "independent": independent,
     "residualplanner": planned,
     "querysmasher": planned,

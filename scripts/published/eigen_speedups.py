@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.strategy.fixed_basis import DesignWeights, best_weights, solve_eigen
 from adaptive_qs.strategy.solution import Solution, SolverSettings
 from adaptive_qs.workload.residuals import Subworkload, Term
+from scripts.published.eigen_solver import DesignWeights, best_weights, solve_eigen
 
 Array = NDArray[np.float64]
 

@@ -27,16 +27,17 @@ from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.strategy.choose import choose_mechanism
+from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload
-from adaptive_qs.strategy.residual_mechanism import Bases
-from adaptive_qs.strategy.solution import Factor
+from adaptive_qs.strategy.residual_mechanism import smash
+from adaptive_qs.strategy.solution import Factor, SolverSettings
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.residuals import decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 from scripts.published.laplace import select_gaussian
+from scripts.published.planner_plus import Bases, planner_plus
 from scripts.published.querysmasher_rows import Row
 from scripts.results import peak_memory_mb
 
@@ -51,10 +52,21 @@ CHECKED = 100
 """Attribute sets of each part whose answers are compared with the truth, at most."""
 
 
-def plan_batch(workload: QueryWorkload, mechanism: str, bases: Bases | None = None) -> BatchPlan:
+def plan_batch(workload: QueryWorkload, mechanism: str) -> BatchPlan:
     """What a mechanism measures of a workload, and how long that took to find."""
     began = time.perf_counter()
-    choice = choose_mechanism(workload, mechanism, None, bases, JOBS)
+    choice = choose_mechanism(workload, mechanism, jobs=JOBS)
+    return BatchPlan(workload, COST, choice, time.perf_counter() - began)
+
+
+def plan_with_bases(workload: QueryWorkload, bases: Bases | None = None) -> BatchPlan:
+    """Plan a workload by ResidualPlanner+, with these strategies of its attributes if given."""
+    began = time.perf_counter()
+    whole = decompose_workload(workload)
+    split, solver = planner_plus(whole, SolverSettings(), bases)
+    classes = len(split.subworkloads)
+    mechanism = smash(split, solver, JOBS)
+    choice = MechanismChoice("residualplanner+", mechanism, len(split.residuals), classes)
     return BatchPlan(workload, COST, choice, time.perf_counter() - began)
 
 
@@ -111,9 +123,9 @@ def _planner_plus(workload: QueryWorkload) -> float:
                 asked = "marginal" if plain else "prefix" if family == "hybrid" else family
                 made[key] = one_way_optimum(attribute.size, asked)
             bases[position] = made[key]
-        found.append(plan_batch(workload, "residualplanner+", bases))
+        found.append(plan_with_bases(workload, bases))
     if len(workload.domain) <= OWN_BASIS_ATTRIBUTES:
-        found.append(plan_batch(workload, "residualplanner+"))
+        found.append(plan_with_bases(workload))
     return min(plan.rmse for plan in found)
 
 

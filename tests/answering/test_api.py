@@ -300,18 +300,3 @@ def test_progress_names_the_phases_and_results_have_public_names():
     assert list(seen) == ["plan", "read", "answer"]
     assert seen["answer"] == (10, 10)
     assert adaptive_qs.BatchPlan is type(plan(SCHEMA, 1))
-
-
-def test_users_choose_the_bases_of_residualplanner_plus():
-    sizes = {"a": 4, "b": 4, "c": 3}
-    tree = np.array([[1.0, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]])
-    own = plan(sizes, 2, mechanism="residualplanner+", bases={"a": tree, "b": tree})
-    free = plan(sizes, 2, mechanism="residualplanner+")
-    assert own.rmse > free.rmse  # contrasts are best for marginals
-    assert own.choice.distinct_solves == free.choice.distinct_solves  # a and b still share theirs
-    with pytest.raises(InputError, match="'d' is not in the schema"):
-        plan(sizes, 2, mechanism="residualplanner+", bases={"d": tree})
-    with pytest.raises(InputError, match="does not fit"):
-        plan(sizes, 2, mechanism="residualplanner+", bases={"c": tree})
-    with pytest.raises(InputError, match="only residualplanner"):
-        plan(sizes, 2, bases={"a": tree})

@@ -84,5 +84,5 @@ def workloads(draw, schema):
     ways = draw(st.integers(1, most))
     families = ["marginal", "prefix", "range", "hybrid", "random"]
     family = draw(st.sampled_from([*families, "affine", "absdiff"] if ways == 2 else families))
-    mechanism = draw(st.sampled_from(["auto", "residualplanner+", "identity"]))
+    mechanism = draw(st.sampled_from(["auto", "residualplanner", "identity"]))
     return {"version": 1, "parts": [{"ways": [ways], "queries": family}]}, mechanism

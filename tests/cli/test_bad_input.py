@@ -103,7 +103,6 @@ ARGUMENTS = {
     "seed": ([*GOOD, "--seed", "-1"], "seed is -1"),
     "insecure seed": ([*GOOD, "--insecure-seed", "-1"], "seed is -1"),
     "workers": ([*GOOD, "--workers", "0"], "workers is 0"),
-    "reference": ([*GOOD, "--reference", "best"], "reference is 'best'"),
     "memory": ([*GOOD, "--max-memory", "lots"], "max-memory is 'lots'"),
     "ways text": ([*GOOD, "--ways", "two"], "--ways is 'two'"),
     "ways 0": ([*GOOD, "--ways", "0"], "ways is 0"),

@@ -55,7 +55,7 @@ def command(run, monkeypatch):
 
 
 OPTIONS = {
-    "synthesize": ["delta", "ways", "rows", "seed", "max-memory", "workers", "reference",
+    "synthesize": ["delta", "ways", "rows", "seed", "max-memory", "workers",
                    "insecure-seed"],
     "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
                "max-memory", "insecure-seed"],

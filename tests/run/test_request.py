@@ -48,11 +48,11 @@ def test_callers_of_python_have_all_of_them_and_their_defaults(function, named):
 
 
 def test_what_is_no_option_of_a_run_is_left_out():
-    given = {"learning_share": 0.2, "rho": 1.0, "workload": 2, "reference": "product"}
-    options = RunOptions.among(given, "workload", "reference")
+    given = {"learning_share": 0.2, "rho": 1.0, "workload": 2, "levels": "off"}
+    options = RunOptions.among(given, "workload", "levels")
     assert options == RunOptions(learning_share=0.2, rho=1.0)
     assert options.budgeted
-    with pytest.raises(TypeError, match="reference"):
+    with pytest.raises(TypeError, match="levels"):
         RunOptions.among(given, "workload")
     assert not RunOptions(learning_share=0.2, delta=1e-9).budgeted
     assert RunOptions(learning_share=0.2, insecure_seed=0).insecure

@@ -53,7 +53,7 @@ def test_the_first_of_two_equal_cells_stays():
 
 
 def test_settings_make_another_cell():
-    changed = {"name": "adaptive", "settings": {"reference": "uniform"}}
+    changed = {"name": "adaptive", "settings": {"levels": "off"}}
     found = cells(BLOCK | {"mechanisms": ["adaptive", changed]})
     assert len({cell.key("f") for cell in found}) == 2 * 8
 
@@ -219,5 +219,5 @@ def test_every_mechanism_writes_what_it_should(tmp_path, name):
 
 
 def test_a_setting_reaches_the_mechanism(tmp_path):
-    job(tmp_path, "adaptive", settings={"reference": "uniform"})
-    assert '"reference": "uniform"' in (tmp_path / "report.json").read_text()
+    job(tmp_path, "adaptive", settings={"levels": "off"})
+    assert '"levels": "off"' in (tmp_path / "report.json").read_text()

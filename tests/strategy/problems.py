@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from adaptive_qs.domain import Domain
+from adaptive_qs.strategy.solution import DenseFactor
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
@@ -72,3 +73,9 @@ def all_ways(sizes, *parts):
         built.append(QueryPart(cliques, each, asked, np.ones(len(cliques))))
     domain = Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
     return QueryWorkload(domain, tuple(built))
+
+
+def random_basis(size, rows=2):
+    """A factor that spans the mean-free vectors of one axis and measures nothing else."""
+    matrix = numbers(size + rows, size, seed=size)
+    return DenseFactor(matrix - matrix.mean(axis=1, keepdims=True), (size,))

@@ -183,7 +183,5 @@ def test_large_domains_are_not_solved_as_a_whole():
 def test_wrong_requests_are_refused():
     with pytest.raises(InputError, match="mechanism is 'magic': give one of auto, querysmasher"):
         choose_mechanism(WORKLOADS["range"], "magic")
-    with pytest.raises(InputError, match="only residualplanner\\+ takes them"):
-        choose_mechanism(WORKLOADS["range"], "wff", bases={0: DenseFactor(np.eye(3), (3,))})
     with pytest.raises(WorkloadError, match="use the mechanism querysmasher"):
         choose_mechanism(WORKLOADS["joint"], "hdmm")

@@ -207,7 +207,7 @@ def test_what_is_left_out_is_part_of_what_is_asked_for():
 
     def words(**options):
         asked = RunOptions(rho=1.0, workers=1, **options)
-        return tables_job(schema, 3, "product", "aim", "loglinear", "auto", asked).work.words()
+        return tables_job(schema, 3, "auto", asked).work.words()
 
     assert words(max_candidates=9) == words(max_candidates=9)
     assert words(max_candidates=9) != words(max_candidates=8) != words()
@@ -296,7 +296,7 @@ def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, 
         assert main([*words, "--jobs", str(threads)]) == 0
         told.append(json.loads(capsys.readouterr().out)["scoring"])
         options = RunOptions(rho=1.0, workers=threads, max_memory="2500MB")
-        job = tables_job(Schema.parse(sizes), 2, "product", "aim", "loglinear", "auto", options)
+        job = tables_job(Schema.parse(sizes), 2, "auto", options)
         asked.append((job.work.words(), job.work.left_out, job.work.limits.measured_cells))
         assert job.work.limits.scoring_workers <= threads
     assert told[0] == told[1]
