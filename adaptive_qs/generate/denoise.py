@@ -94,7 +94,7 @@ def _brought_to(means: Array, variances: Array, total: float) -> Array:
     return np.maximum(means + shifts[rank] * variances, 0.0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _smoothed(likelihood, grid, ordered):  # type: ignore[no-untyped-def]
     """Mean and variance of each cell's level given all cells: forwards and backwards along them.
 
