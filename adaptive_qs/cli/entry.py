@@ -6,11 +6,12 @@ import gc
 import os
 import re
 import signal
+import socket
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -47,6 +48,14 @@ DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 
 COLLECTIONS = (50_000, 50, 1_000)
 """New objects, and searches among younger ones, after which Python looks for garbage."""
+PATIENCE_SECONDS = 1.5
+"""Time from a signal until the process ends even if it is still at work."""
+_LINE_SECONDS = 0.3
+"""Time for the line that it says then: nobody may be reading it."""
+_FORCED = (
+    "stopped before the end, without cleaning up: count any budget that the run had as spent "
+    "(--resume continues a run that has a ledger)"
+)
 
 _INSTALL = "--install-completion"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
@@ -202,7 +211,8 @@ def _signals() -> Iterator[None]:
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
-        yield
+        with _deadline(previous):
+            yield
     finally:
         sys.unraisablehook = said
         for number, handler in previous.items():
@@ -218,6 +228,40 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextmanager
+def _deadline(numbers: Collection[int]) -> Iterator[None]:
+    """End the process if the block goes on for some time after one of these signals.
+
+    Python cannot handle a signal while a library computes. To end then is as safe as a crash:
+    outputs appear whole or not at all, a ledger survives, and a later run removes temporary files.
+    """
+    heard, notify = socket.socketpair()
+    notify.setblocking(False)
+    over = threading.Event()
+
+    def watch() -> None:
+        with heard:
+            while (received := heard.recv(1)) and received[0] not in numbers:
+                pass
+        if received and not over.wait(PATIENCE_SECONDS):
+            try:
+                line = threading.Thread(target=fail, args=(_FORCED,), daemon=True)
+                line.start()
+                line.join(_LINE_SECONDS)
+            finally:
+                os._exit(128 + received[0])
+
+    previous = signal.set_wakeup_fd(notify.fileno(), warn_on_full_buffer=False)
+    try:
+        with suppress(RuntimeError):  # the system starts no thread: signals still unwind the stack
+            threading.Thread(target=watch, daemon=True).start()
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(previous)
+        notify.close()
 
 
 _PLAIN = {

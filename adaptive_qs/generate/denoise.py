@@ -98,7 +98,7 @@ def _brought_to(means: Array, variances: Array, total: float) -> Array:
     return np.maximum(means + shifts[rank] * variances, 0.0)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _smooth(  # type: ignore[no-untyped-def]
     likelihood, grid, ordered, before, after, prior, weights, entered, means, variances
 ):

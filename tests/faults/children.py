@@ -88,9 +88,10 @@ def _work(
     quick_tables()
     for prepare in preparations:
         prepare()
-    from adaptive_qs.cli.entry import main
+    from adaptive_qs.cli import entry
 
-    sys.exit(main(arguments))
+    entry.PATIENCE_SECONDS = PATIENCE_SECONDS  # of a loaded machine, where cleaning up takes longer
+    sys.exit(entry.main(arguments))
 
 
 def quick_tables() -> None:
