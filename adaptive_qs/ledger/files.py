@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import os
@@ -16,19 +17,17 @@ from typing import NamedTuple
 from adaptive_qs.errors import LedgerError, reason
 from adaptive_qs.ledger.entries import RESTORE, START, Row
 from adaptive_qs.table.files import (
+    OPEN_FILES_MOVE,
     NameTaken,
     create_partial,
     give_name,
+    lock,
     remove_stale,
     remove_unlocked,
+    sync,
     sync_folder,
     take_lock,
 )
-
-try:
-    import fcntl
-except ImportError:  # no such locks on this system
-    fcntl = None  # type: ignore[assignment]
 
 
 def own_files(ledger: Path) -> list[Path]:
@@ -56,8 +55,9 @@ def owners_file(target: Path) -> Iterator[tuple[int, Path]]:
     try:
         yield handle, temporary
     finally:
+        with suppress(OSError):  # closed before it was renamed
+            os.close(handle)
         temporary.unlink(missing_ok=True)
-        os.close(handle)
     sync_folder(target.parent)
 
 
@@ -91,7 +91,7 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
         if not path.exists():
             with owners_file(path) as (handle, temporary):
                 os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
-                os.fsync(handle)
+                sync(handle)
                 with suppress(NameTaken):  # another process was faster
                     give_name(temporary, path, replace=False)
         key = bytes.fromhex(path.read_text().strip())
@@ -127,7 +127,15 @@ class RunLock:
         folder, prefix, suffix = _locks(ledger)
         self._path = folder / f"{prefix}{run}{suffix}"
         self._process = os.getpid()
-        self._handle = take_lock(self._path)
+        try:
+            self._handle = take_lock(self._path)
+        except OSError as error:
+            if error.errno != errno.ENOLCK:
+                raise
+            raise LedgerError(
+                f"{self._path}: files cannot be locked here, so that two processes could work on "
+                "one run: keep the ledger on a file system with locks"
+            ) from None
         self.held = self._handle is not None
         if self._handle is not None:
             self._closed = weakref.finalize(self, os.close, self._handle)
@@ -233,14 +241,15 @@ class MarkFile:
         if self.path is None:
             return
         with self._writable():
-            handle = os.open(self.path, os.O_RDWR)
+            handle = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
-                if fcntl is not None:
-                    fcntl.flock(handle, fcntl.LOCK_EX)  # other processes wait
-                newest = _newest(os.pread(handle, 2 * _SPACING, 0))
+                with suppress(OSError):  # a file system without locks
+                    lock(handle, wait=True)  # other processes wait
+                newest = _newest(os.read(handle, 2 * _SPACING))
                 if newest is None or newest.number < mark.number:
-                    os.pwrite(handle, _packed(mark), _SPACING * (mark.number % 2))
-                    os.fsync(handle)
+                    os.lseek(handle, _SPACING * (mark.number % 2), os.SEEK_SET)
+                    os.write(handle, _packed(mark))
+                    sync(handle)
             finally:
                 os.close(handle)
 
@@ -257,8 +266,10 @@ class MarkFile:
         """
         if self.path is not None:
             with owners_file(self.path) as (handle, temporary):
-                os.pwrite(handle, _packed(mark), 0)
-                os.fsync(handle)
+                os.write(handle, _packed(mark))
+                sync(handle)
+                if not OPEN_FILES_MOVE:
+                    os.close(handle)
                 temporary.replace(self.path)
 
     def _unreadable(self, error: OSError) -> str:

@@ -28,11 +28,39 @@ from adaptive_qs.machine import Fault, is_private, reach
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system: what the dead leave stays
+except ImportError:
     fcntl = None  # type: ignore[assignment]
+try:
+    import msvcrt
+except ImportError:
+    msvcrt = None  # type: ignore[assignment]
 
 SUFFIX = ".part"
 _NAME_BYTES = 200
+
+
+_LOCKED_BYTE = 2**30
+"""Windows keeps others from reading what is locked: a byte behind all content is locked there."""
+
+
+def lock(handle: int, wait: bool = False) -> None:
+    """Lock an open file until it is closed.
+
+    Raises:
+        OSError: another process has it; with ENOLCK, this system cannot lock files.
+    """
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return
+    windows: Any = msvcrt
+    if windows is None:
+        raise OSError(errno.ENOLCK, "this system cannot lock files")
+    before = os.lseek(handle, 0, os.SEEK_CUR)
+    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        windows.locking(handle, windows.LK_LOCK if wait else windows.LK_NBLCK, 1)
+    finally:
+        os.lseek(handle, before, os.SEEK_SET)
 
 
 def create_partial(target: Path) -> tuple[int, Path]:
@@ -47,9 +75,8 @@ def create_partial(target: Path) -> tuple[int, Path]:
     remove_stale(target)
     while True:
         handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=SUFFIX, dir=target.parent)
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # a file system without locks
+            lock(handle, wait=True)
         if os.path.exists(name):
             return handle, Path(name)
         os.close(handle)  # taken for a stale one before it was locked
@@ -63,49 +90,60 @@ def remove_stale(target: Path) -> None:
 def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
     """Remove files whose names begin and end so, unless a process holds a lock on them, or gives
     them their name meanwhile."""
-    if fcntl is None:
-        return
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(prefix) and name.endswith(suffix):
                 with (
                     contextlib.suppress(OSError),
-                    _opened(folder / name, os.O_RDWR | os.O_NOFOLLOW) as handle,
+                    _opened(folder / name, os.O_RDWR | NO_LINKS) as handle,
                 ):
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock(handle)
                     (folder / name).unlink()
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock a file, which is made where there is none.
+    """Lock a file, which is made if it does not exist.
 
     Returns:
         A handle that holds the lock until it is closed; None if another process has it.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, or cannot be locked here.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if fcntl is None:
-            return handle
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle)
         except OSError as error:
             os.close(handle)
-            if isinstance(error, BlockingIOError):
+            if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                 return None
             raise
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
-        os.close(handle)  # the file of a lock that was let go of just now
+        os.close(handle)  # the file of a lock that was released just now
+
+
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+OPEN_FILES_MOVE = os.name != "nt"
+"""Whether a file can be renamed or removed while it is open."""
+
+
+def sync(handle: int) -> None:
+    """Make a file durable; fsync on macOS leaves data in the memory of the disk."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with contextlib.suppress(OSError):  # a file system without it
+            fcntl.fcntl(handle, full)
+            return
+    os.fsync(handle)
 
 
 def sync_folder(folder: Path) -> None:
     """Make names in a folder durable, where the system can."""
     with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY) as handle:
-        os.fsync(handle)
+        sync(handle)
 
 
 @contextmanager
@@ -147,8 +185,10 @@ def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             reach(Fault.WRITTEN)
-            os.fsync(file.fileno())
+            sync(file.fileno())
             reach(Fault.SYNCED)
+            if not OPEN_FILES_MOVE:
+                file.close()
             give_name(temporary, target, replace)
         reach(Fault.NAMED)
         sync_folder(target.parent)
@@ -289,7 +329,8 @@ def _temporary(target: Path) -> tuple[int, Path]:
         raise _unwritable(target, error) from None
     umask = os.umask(0)
     os.umask(umask)
-    os.fchmod(handle, 0o666 & ~umask)
+    if hasattr(os, "fchmod"):  # elsewhere permissions are those of the folder
+        os.fchmod(handle, 0o666 & ~umask)
     return handle, temporary
 
 

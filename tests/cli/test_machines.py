@@ -220,3 +220,62 @@ def test_commands_work_without_asserts(folder):
     said = started(folder, "-c", code, python=("-O",))
     assert said.stdout.splitlines()[-1] == "False,0,0,0", said.stderr
     assert {"synthesize.csv", "answer.csv", "sample.csv"} < set(os.listdir(folder))
+
+
+# Systems without the functions of Linux, simulated: they are taken away from the package.
+
+TAKEN_AWAY = """\
+import os, sys
+import numba, pandas, pyarrow.csv, pyarrow.parquet, rich.console, scipy.optimize, typer
+
+for name in ("fchmod", "pread", "pwrite", "getuid", "sched_getaffinity", "O_NOFOLLOW", "sysconf"):
+    delattr(os, name)
+for name in ("fcntl", "resource"):
+    sys.modules[name] = None
+{locks}
+import adaptive_qs.table.files as files
+
+files.OPEN_FILES_MOVE = False
+from adaptive_qs.cli import main
+
+print(*[main(words) for words in {calls!r}], sep=",")
+"""
+LOCKS = """\
+import types
+
+taken = {}
+
+def locking(handle, mode, size):
+    file = os.fstat(handle).st_ino, os.fstat(handle).st_dev
+    holder = taken.setdefault(file, handle)
+    try:
+        os.fstat(holder)
+    except OSError:
+        taken[file] = holder = handle
+    if holder != handle:
+        raise PermissionError(13, "locked")
+
+sys.modules["msvcrt"] = types.SimpleNamespace(LK_LOCK=1, LK_NBLCK=2, locking=locking)
+"""
+LEDGER = ["--ledger", "l"]
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_commands_do_without_functions_of_linux(folder, locks):
+    calls = [
+        [*VERBS["synthesize"], "--out", "o.csv"],
+        [*VERBS["answer"], "--out", "a.csv"],
+        ["sample", "r.zip", "--out", "sample.csv"],
+        ["ledger", "create", *LEDGER, "--epsilon", "3"],
+        [*VERBS["answer"], "--out", "kept.csv", *LEDGER],
+        ["ledger", "verify", *LEDGER],
+    ]
+    said = started(folder, "-c", TAKEN_AWAY.format(locks=LOCKS if locks else "", calls=calls))
+    codes = said.stdout.splitlines()[-1]
+    if locks:
+        assert codes == "0,0,0,0,0,0", said.stderr
+        assert {"o.csv", "a.csv", "sample.csv", "kept.csv"} < set(os.listdir(folder))
+    else:  # no run without its lock
+        assert codes == "0,0,0,0,2,0", said.stderr
+        assert "two processes could work on one run" in said.stderr
+        assert not (folder / "kept.csv").exists()
