@@ -415,12 +415,6 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         if self._session is not None:
             self._session.finish()
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """In a notebook: the release once there is one, the parameters before."""
-        if not hasattr(self, "release_"):
-            return super()._repr_mimebundle_(**kwargs)
-        return {"text/plain": repr(self), "text/html": self.release_._repr_html_()}
-
     def __getstate__(self) -> dict[str, Any]:
         """Without the ledger's connection: a copy does not own the run."""
         return {**super().__getstate__(), "_session": None}

@@ -23,7 +23,6 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
-from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
@@ -501,12 +500,6 @@ class Answers:
             f"epsilon {self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
             f"{self.plan.rmse:.4g} rows{stamp}: {read}>"
         )
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook; nothing is read for it."""
-        read = "reading them spends the budget, once" if self._counter is not None else "read"
-        rows = [*self.plan.summary, ("answers", read)]
-        return card("Answers", rows, self.stamp if self.insecure else "")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches with intervals of 95 % confidence."""

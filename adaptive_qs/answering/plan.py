@@ -12,7 +12,6 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
-from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
@@ -156,20 +155,6 @@ class BatchPlan:
             f"{self.target.epsilon:g}, delta {self.target.delta:g}, expected RMSE "
             f"{self.rmse:.4g} rows>"
         )
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook."""
-        return card("Plan", [*self.summary, ("planned in", f"{self.seconds:.1f} seconds")])
-
-    @property
-    def summary(self) -> list[tuple[str, str]]:
-        """What is answered, how and at which cost, by name."""
-        return [
-            ("queries", f"{self.queries:,}"),
-            ("mechanism", self.choice.name),
-            ("privacy", f"epsilon {self.target.epsilon:.6g}, delta {self.target.delta:g}"),
-            ("expected RMSE", f"{self.rmse:.4g} rows"),
-        ]
 
     @property
     def mechanism(self) -> Mechanism:

@@ -68,8 +68,6 @@ from adaptive_qs.machine import (
     memory_bytes,
     plan_workers,
 )
-from adaptive_qs.pages.notebook import card
-from adaptive_qs.pages.words import counted
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.statement import Manifest, Statement
@@ -225,18 +223,6 @@ class Evaluation:
             f"<Evaluation, owner only: mean L1 error {self.workload.mean_l1:.4g} and largest "
             f"{self.workload.max_l1:.4g} over {len(self.workload.per_clique):,} marginals>"
         )
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook, with what was left out."""
-        marginals = counted(len(self.workload.per_clique), "marginal")
-        errors = f"mean {self.workload.mean_l1:.4g}, largest {self.workload.max_l1:.4g}"
-        rows = [("L1 error", f"{errors}, over {marginals}")]
-        rows += [
-            (f"{each.ways}-way total variation", f"mean {each.mean:.4g}, largest {each.max:.4g}")
-            for each in self.total_variation
-        ]
-        rows += [("left out", said) for said in self.limitations]
-        return card("Evaluation", rows, "computed from the true table: for its owner only")
 
 
 def evaluate(

@@ -1,10 +1,10 @@
-"""What notebooks show of results and of a run at work: small tables and bars in HTML."""
+"""Progress bars of a run, in notebooks and terminals."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -27,22 +27,6 @@ PHASES = {
 """The phases of a run, as people read them."""
 
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-
-
-def card(title: str, rows: Sequence[tuple[str, str]], warning: str = "") -> str:
-    """A titled table of names and values in HTML, in the colours of the notebook.
-
-    Args:
-        title: what it is.
-        rows: names and values, which may hold anything.
-        warning: what must not be overlooked, in bold below the title.
-    """
-    lines = "".join(
-        f'<tr><th style="{_CELL}">{escape(name)}</th><td style="{_CELL}">{escape(value)}</td></tr>'
-        for name, value in rows
-    )
-    warned = f"<p><strong>{escape(warning)}</strong></p>" if warning else ""
-    return f"<div><p><strong>{escape(title)}</strong></p>{warned}<table>{lines}</table></div>"
 
 
 class ProgressBar:

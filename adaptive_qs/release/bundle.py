@@ -23,8 +23,6 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.pages.notebook import card
-from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
 from adaptive_qs.release.facts import Fact, paid_facts
@@ -109,8 +107,6 @@ class _Record(BaseModel):
 
 MOST_DEVIATIONS = 64
 """Standard deviations of noise that no release ever has: a chance of exp(-2048)."""
-_NAMED = 6
-"""Columns that a summary names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,22 +174,6 @@ class Bundle:
             f"residuals measured, epsilon {manifest.epsilon:g}, delta {manifest.delta:g}, "
             f"rho {manifest.rho_spent:g} spent{stamp}>"
         )
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook, from what is released alone."""
-        manifest, domain = self.manifest, self.workload.domain
-        measured = counted(len(self.estimates), "residual")
-        rows = [
-            ("columns", f"{len(domain)}: {first_of(domain.names, _NAMED)}"),
-            ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
-            ("budget", f"rho {manifest.rho_spent:.6g} of {manifest.rho:.6g} spent"),
-            ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
-            ("measured", f"{measured}, in {counted(len(self.rounds), 'round')}"),
-        ]
-        if manifest.unconnected:
-            shown = first_of(manifest.unconnected, _NAMED)
-            rows.append(("unconnected", f"{shown}: no combination measured"))
-        return card("Release", rows, manifest.stamp if manifest.insecure else "")
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of every member that a program reads, by name, as it is saved.

@@ -19,7 +19,6 @@ from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.machine import PhaseProgress
-from adaptive_qs.pages.notebook import card
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.release.bundle import RELATION, TABLES
@@ -124,17 +123,6 @@ class RelatedRelease:
             f"<{type(self).__name__}: {self.schema!r}, epsilon {manifest.epsilon:g}, "
             f"delta {manifest.delta:g}, rho {self.rho_spent:g} spent{stamp}>"
         )
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook, from what is released alone."""
-        manifest = self.manifest
-        rows = [
-            ("tables", str(self.schema)),
-            ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
-            ("budget", f"rho {self.rho_spent:.6g} of {manifest.rho:.6g} spent"),
-            ("protects", f"{manifest.unit}; neighbouring tables {manifest.neighbours}"),
-        ]
-        return card("Release", rows, manifest.stamp if self.insecure else "")
 
     # Two tables that fit each other.
 
