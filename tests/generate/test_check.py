@@ -66,7 +66,7 @@ def planted(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("schema", [SCHEMA, RULED], ids=["plain", "ruled"])
-@pytest.mark.parametrize("ways", [1, 2, 3])
+@pytest.mark.parametrize("ways", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_healthy_tables_are_not_found(epsilon, schema, ways):
     """Each is found with a chance of at most 1e-3."""
     release = fitted(epsilon, schema, workload=ways).release_
