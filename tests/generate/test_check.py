@@ -11,7 +11,6 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
-from adaptive_qs.generate import GENERATORS
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
@@ -61,7 +60,9 @@ def shift(part: float, column: int = 0):
 @pytest.fixture
 def planted(monkeypatch):
     """Plant a generator in place of the one there is."""
-    return lambda generate: monkeypatch.setitem(GENERATORS, "loglinear", generate)
+    return lambda generate: monkeypatch.setattr(
+        "adaptive_qs.release.release.synthesize_rows", generate
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
