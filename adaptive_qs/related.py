@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
-from adaptive_qs.release.bundle import TABLES
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import check_rows
@@ -169,7 +168,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         pair, found = self.release_.draw(
             num_parents, seed, plan_workers(self.workers), self.progress, where, balance
         )
-        for name, each in zip(TABLES, found):
+        for name, each in found.items():
             warn_all(warn_of_contradictions(each, f"table of {name}"), stacklevel=2)
         parents, children = pair
         rows = len(parents)

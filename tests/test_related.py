@@ -364,7 +364,7 @@ def test_drawn_tables_are_compared_with_the_release(monkeypatch):
     release = fitted(rho=2.0).release_
     for steered in ({}, {"where": "region = n"}):
         _, found = release.draw(seed=1, **steered)
-        assert found == ((), ())
+        assert found == {"parents": (), "children": ()}
     linked = Release.linked
 
     def shifted(self, given, *args, **options):
@@ -374,6 +374,6 @@ def test_drawn_tables_are_compared_with_the_release(monkeypatch):
             yield rows
 
     monkeypatch.setattr(Release, "linked", shifted)
-    _, (parents, children) = release.draw(seed=1)
-    assert not parents
-    assert {"age", "sex"} & {name for each in children for name in each.columns}
+    _, found = release.draw(seed=1)
+    assert not found["parents"]
+    assert {"age", "sex"} & {name for each in found["children"] for name in each.columns}

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from os.path import exists, isdir  # those of Path raise where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -23,12 +22,13 @@ from adaptive_qs.table.text import Formulas
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.related import RelatedEvaluation
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.related import Pair, RelatedRelease
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.related import RelatedJob
     from adaptive_qs.table.related import RelatedSchema, TableName
 
+Found = dict[str, Any]
+"""Contradictions of both tables, by name."""
 Children = Annotated[
     Path | None,
     option(
@@ -293,23 +293,18 @@ class Outputs:
             io.check_release(self.release, self.force or mine(self.release))
 
     def write(
-        self,
-        release: RelatedRelease,
-        pair: Pair,
-        sampling: Mapping[str, Any],
-        contradictions: Sequence[Sequence[Contradiction]],
+        self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any], found: Found
     ) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
         parents, seed = len(pair.parents), sampling["seed"]
         if self.folder is not None:
             self._make_folder(self.folder)
-        parts = release.by_table.items()
-        for path, table, (name, part), found in zip(self.tables, pair, parts, contradictions):
-            asked = {**sampling, "parents": parents}
+        for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
+            asked = {**sampling, "parents": parents, "contradictions": found[name] or None}
             written = release.schema.written(name, parents)
             self.write_stamped(
                 iter([table]), len(table), path, part, seed, self.formulas, self.force, asked,
-                written, partial(tuple, found),
+                written,
             )  # fmt: skip
 
     def _make_folder(self, folder: Path) -> None:
@@ -378,11 +373,9 @@ def synthesize(
                     clock.start("write")
                     release.save(outputs.release, outputs.force)
                     written["release"] = outputs.release
-                numbers, contradictions = None, dict[str, Any]()
+                numbers, found = None, dict[str, Any]()
                 if outputs.tables:
-                    numbers, contradictions = _drawn(
-                        release, outputs, {}, rows, seed, workers, clock
-                    )
+                    numbers, found = _drawn(release, outputs, {}, rows, seed, workers, clock)
                     written["table"] = outputs.tables[0]
                 job.session.finish()
     for doubt in release.doubts:
@@ -391,7 +384,7 @@ def synthesize(
         for warning in io.unconnected_warnings(part):
             io.warn(f"{name}: {warning}")
     closed = job.session.closed
-    done = _Done(release, outputs, numbers, clock.stop(), closed, contradictions)
+    done = _Done(release, outputs, numbers, clock.stop(), closed, found)
     if as_json:
         io.emit_json(done.json())
     else:
@@ -406,23 +399,18 @@ def _drawn(
     seed: int,
     workers: int,
     clock: PhaseClock,
-) -> tuple[tuple[int, int], dict[str, list[dict[str, Any]]]]:
-    """Draw and write both tables, and warn where they contradict the release.
-
-    Returns:
-        Their numbers of rows, and the contradictions of each as JSON.
-    """
+) -> tuple[tuple[int, int], Found]:
+    """Draw and write both tables; return their numbers of rows and their contradictions."""
     from adaptive_qs.release.drawing import warn_of_contradictions
 
     clock.start("fit")
     pair, found = release.draw(rows, seed, workers, clock, **steered)
     clock.start("write")
-    outputs.write(release, pair, {"seed": seed, **steered}, found)
-    by_table = dict(zip(release.by_table, found))
-    for name, each in by_table.items():
+    listed = {name: [asdict(one) for one in each] for name, each in found.items()}
+    outputs.write(release, pair, {"seed": seed, **steered}, listed)
+    for name, each in found.items():
         for warning in warn_of_contradictions(each, f"table of {name}"):
             io.warn(warning)
-    listed = {name: [asdict(one) for one in each] for name, each in by_table.items()}
     return (len(pair.parents), len(pair.children)), listed
 
 
@@ -464,7 +452,7 @@ class _Done:
     numbers: tuple[int, int] | None
     seconds: Mapping[str, float]
     closed: Closing | None = None
-    contradictions: Mapping[str, Any] = field(default_factory=dict)
+    contradictions: Found = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
         """The fields that scripts rely on."""

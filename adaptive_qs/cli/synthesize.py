@@ -66,7 +66,7 @@ class Outcome:
     rows: int
     seconds: Mapping[str, float]
     closed: Closing | None
-    contradictions: tuple[Contradiction, ...]
+    contradictions: tuple[Contradiction, ...] = ()
 
     def json(self) -> dict[str, Any]:
         """The fields that scripts rely on."""

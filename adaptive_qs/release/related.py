@@ -146,7 +146,7 @@ class RelatedRelease:
         progress: PhaseProgress | None = None,
         where: str | None = None,
         balance: str | None = None,
-    ) -> tuple[Pair, tuple[tuple[Contradiction, ...], tuple[Contradiction, ...]]]:
+    ) -> tuple[Pair, dict[str, tuple[Contradiction, ...]]]:
         """Return synthetic parents and their children, and where they contradict the release.
 
         Parents are drawn from their own model, each with a number of children; so many rows of
@@ -194,7 +194,7 @@ class RelatedRelease:
             _with_key(parents.drop_columns([schema.count]), of_parents, keys, stamp),
             _with_key(children, of_children, np.repeat(keys, numbers), stamp),
         )
-        return pair, (drawing.contradictions, found)
+        return pair, dict(zip(TABLES, (drawing.contradictions, found)))
 
     def _check_steered(self, where: str | None, balance: str | None) -> Clique:
         """Return the columns by which parents are chosen; refuse those of the children, who come as
