@@ -603,16 +603,20 @@ def _read_parquet(
 ) -> Iterator[Chunk]:
     total, done = file.metadata.num_rows, 0
     groups = None if piece is None else list(piece.groups)
-    for name in wanted:
-        if pa.types.is_nested(file.schema_arrow.field(name).type):
-            raise DataError(f"{path}: column {name!r} cannot be read: write it as text")
+    types = {name: file.schema_arrow.field(name).type for name in wanted}
+    nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
+    flat = [name for name in wanted if name not in nested]  # nobody takes a nested cell
     damaged = partial(_damaged_parquet, path)
-    rows = _rows_at_once(path, file, wanted, memory_bytes(None) - PROCESS_BYTES)
-    ask = partial(file.iter_batches, batch_size=rows, columns=list(wanted), row_groups=groups)
+    rows = _rows_at_once(path, file, flat, memory_bytes(None) - PROCESS_BYTES)
+    ask = partial(file.iter_batches, batch_size=rows, columns=flat, row_groups=groups)
     batches = redacted(ask, damaged)
     while (batch := redacted(lambda: next(batches, None), damaged)) is not None:
         done += batch.num_rows
-        yield Chunk(tuple(batch.column(name) for name in wanted), done, total)
+        cells = (
+            pa.nulls(batch.num_rows, nested[name]) if name in nested else batch.column(name)
+            for name in wanted
+        )  # fmt: skip
+        yield Chunk(tuple(cells), done, total)
 
 
 def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:

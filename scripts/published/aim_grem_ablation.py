@@ -134,7 +134,7 @@ def isotropic(model: ReferenceModel, _: list[Clique]) -> Measure:
         counter: MarginalCounter, mechanisms: Mechanisms, clique: Clique, rho: float
     ) -> Changes:
         variance, domain = Fraction(1 / (2 * rho)), model.domain
-        event = GaussianEvent(Purpose.QUERIES, domain.clique_names(clique), 1, variance)
+        event = GaussianEvent(Purpose.STRATEGY, domain.clique_names(clique), 1, variance)
         noisy = mechanisms.release_counts(event, counter.count(clique))
         changes = {}
         for residual in subsets(clique):

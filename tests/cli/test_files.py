@@ -226,7 +226,7 @@ def test_a_file_that_appears_during_a_run_is_not_replaced(run, ledger, monkeypat
     assert f"{name}: exists already: replace it with --force" in outcome.err
     assert "--resume continues it and spends nothing twice" in outcome.err
     assert Path(name).read_text() == "theirs"
-    own = {"t.csv", "s.json", "w.json", "l", "l.key", "l.mark"}
+    own = {"t.csv", "s.json", "w.json", "l", "l.key", "l.mark", "l-wal", "l-shm"}
     left = {path.name for path in Path().iterdir()} - own
     assert left == {name} | ({"r.zip"} if name.startswith("o") else set())
     Path(name).unlink()

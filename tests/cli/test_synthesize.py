@@ -364,7 +364,7 @@ def outcome(release, *combinations):
     unconnected = unconnected_columns(release.workload, estimates)
     manifest = release.manifest.model_copy(update={"unconnected": unconnected})
     changed = replace(release, manifest=manifest, estimates=estimates)
-    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None)
+    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None, ())
 
 
 @pytest.mark.parametrize(
