@@ -154,7 +154,7 @@ class Synthesis:
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
             rho, served = target.left_of(target.budget).rho, Served.of(self.asked, marginals.domain)
-            work = Tables(marginals, "product", plan, rho, served=served)
+            work = Tables(marginals, plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
