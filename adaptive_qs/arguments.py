@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 LONGEST_SHOWN = 60
 """Characters of a value in a message."""
+RELATION = "relation"
+"""In the place of the digest of a query whose text a library makes, in part of the rows."""
 DEFAULT_SHARE = 0.1
 """Part of a run's ρ for learning bins and values."""
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from os.path import exists, isdir  # those of Path raise where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -91,32 +92,20 @@ ChildrenRows = Annotated[
 PAIRS_SHOWN = 10
 
 
-def refuse_alone(**options: Any) -> None:
-    """Refuse options of related tables where there is one table."""
+def _refuse(why: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"{_flag(name)} was given without --related, the table of children")
+            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
-def refuse_for_one(**options: Any) -> None:
-    """Refuse options of related tables where the schema describes one."""
-    for name, value in options.items():
-        if value is not None:
-            raise InputError(
-                f"{_flag(name)} is for two related tables, and the schema describes one: leave it "
-                "out"
-            )
-
-
-def refuse_beside(**options: Any) -> None:
-    """Refuse options that related tables do not have."""
-    for name, value in options.items():
-        if value is not None:
-            raise InputError(f"{_flag(name)} is not for related tables: leave it out")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+refuse_alone = partial(_refuse, "was given without --related, the table of children")
+"""Refuse options of related tables if there is one table."""
+refuse_for_one = partial(
+    _refuse, "is for two related tables, and the schema describes one: leave it out"
+)
+"""Refuse options of related tables if the schema describes one table."""
+refuse_beside = partial(_refuse, "is not for related tables: leave it out")
+"""Refuse options that related tables do not have."""
 
 
 def describes_both(folder: Path | None, schema: Path | None) -> bool:
@@ -154,12 +143,12 @@ def _names_table(path: Path) -> bool:
     return not isdir(path) and path.name.lower().endswith(tuple(FORMATS))
 
 
-def _load(schema: Path | None, max_memory: int | str | None = None) -> RelatedSchema:
+def _load(schema: Path | None, max_memory: int | str | None = None) -> tuple[Path, RelatedSchema]:
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
     from adaptive_qs.table.related import RelatedSchema
 
-    return RelatedSchema.load(schema, max_memory)
+    return schema, RelatedSchema.load(schema, max_memory)
 
 
 def _inside(folder: Path, schema: RelatedSchema, flag: str) -> tuple[Path, Path]:
@@ -208,18 +197,11 @@ class Inputs:
         """
         if data is None:
             raise InputError("no DATA was given: name the table of parents")
-        if schema is None:
-            raise InputError("no --schema was given: name the schema of both tables")
         if io.STANDARD in (data, children):
             raise InputError("related tables are read more than once: name files instead of -")
-        described = _load(schema, max_memory)
+        schema, described = _load(schema, max_memory)
         both = _inside(data, described, "--related") if children is None else (data, children)
         return cls(data, *both, schema, described)
-
-    @property
-    def in_folder(self) -> bool:
-        """Whether both are in one folder, which was given."""
-        return self.given != self.parents
 
 
 @dataclass(frozen=True)
@@ -298,7 +280,11 @@ class Outputs:
         """Write both tables, each with its statement and what it takes to draw it again."""
         parents, seed = len(pair.parents), sampling["seed"]
         if self.folder is not None:
-            self._make_folder(self.folder)
+            try:
+                self.folder.mkdir(exist_ok=True)
+            except OSError as error:
+                complaint = f"{self.folder}: cannot be made ({reason(error)}): make it"
+                raise InputError(complaint) from None
         for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
             asked = {**sampling, "parents": parents, "contradictions": found[name] or None}
             written = release.schema.written(name, parents)
@@ -306,12 +292,6 @@ class Outputs:
                 iter([table]), len(table), path, part, seed, self.formulas, self.force, asked,
                 written,
             )  # fmt: skip
-
-    def _make_folder(self, folder: Path) -> None:
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be made ({reason(error)}): make it") from None
 
 
 def synthesize(
@@ -474,8 +454,7 @@ class _Done:
             "release": None if outputs.release is None else str(outputs.release),
             "ledger": io.closed_json(self.closed),
             "unconnected": {
-                name: list(part.manifest.unconnected)
-                for name, part in self.release.by_table.items()
+                n: list(p.manifest.unconnected) for n, p in self.release.by_table.items()
             },
             "contradictions": self.contradictions,
         }
@@ -507,7 +486,7 @@ class _Done:
         ]
         if outputs.tables:
             following: list[Any] = ["evaluate", inputs.given, outputs.folder or outputs.parents]
-            if not inputs.in_folder:
+            if inputs.given == inputs.parents:
                 following += ["--related", inputs.children]
             if outputs.folder is None:
                 following += ["--related-synthetic", outputs.children]
@@ -599,7 +578,7 @@ def evaluate(
         as_json: whether JSON is printed.
         workers: threads.
     """
-    described = _load(schema)
+    schema, described = _load(schema)
     first, second = _both(parents, children, described)
     trained, repeats, seed = models
     pages = {} if report is None else _pages_of(report)

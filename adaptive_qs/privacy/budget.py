@@ -46,14 +46,32 @@ class Place:
     hash: Hex
 
 
-def check_process(process: int) -> None:
+_forks = 0
+"""Forks between the first process and this one: process numbers repeat."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def this_process() -> tuple[int, int]:
+    """Return what identifies this process among those forked from one."""
+    return os.getpid(), _forks
+
+
+def check_process(process: tuple[int, int]) -> None:
     """Refuse to spend in another process than the one that opened a budget: after a fork each would
     spend all of it.
 
     Raises:
-        InputError: the number is not that of this process.
+        InputError: it is not this one.
     """
-    if os.getpid() != process:
+    if this_process() != process:
         raise InputError("a run does not follow a fork: begin another one in the new process")
 
 
@@ -72,7 +90,7 @@ class Ledger(ABC):
 
     def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
         self.limit, self.filtered, self.unit = limit, filtered, unit
-        self._process = os.getpid()
+        self._process = this_process()
         self._spent = Cost()
         self._filter_left = limit.rho_units
         self._events: list[Event] = []

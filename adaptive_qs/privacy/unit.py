@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, Field
 
-from adaptive_qs.arguments import one_of, positive_integer
+from adaptive_qs.arguments import RELATION, one_of, positive_integer
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
@@ -98,8 +98,8 @@ class Unit:
             parents, of which each has one, and "children" for those of children.
         weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
             is counted, and is one row in what is published.
-        query: SHA-256 of the text of the query whose result is the private table; None where no
-            query makes the rows.
+        query: SHA-256 of the text of the query whose result is the private table, or ``RELATION``
+            if its text is not stated; None where no query makes the rows.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
@@ -108,7 +108,7 @@ class Unit:
     related: Literal["parents", "children"] | None = None
     weigh: Weigh = DEFAULT_WEIGH
     query: Annotated[
-        Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None,
+        Annotated[str, Field(pattern="^([0-9a-f]{64}|relation)$")] | None,
         Field(exclude_if=lambda query: query is None),
     ] = None
 
@@ -199,6 +199,8 @@ class Unit:
         if self.query is None:
             return self._counted
         of = " of" if self.person is None else ", in"
+        if self.query == RELATION:
+            return f"{self._counted}{of} the result of a query that is not stated"
         return f"{self._counted}{of} the result of this query (SHA-256 of its text: {self.query})"
 
     @property

@@ -244,16 +244,6 @@ class Release(Bundle):
         pages = self.draw(num_rows, seed, workers, progress, where, balance).pages()
         return pa.concat_tables(pages)
 
-    def sample_pages(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-    ) -> Iterator[pa.Table]:
-        """The same table, page by page, drawn as they are asked for: memory holds a few pages."""
-        return self.draw(num_rows, seed, workers, progress).pages()
-
     def draw(
         self,
         num_rows: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from adaptive_qs.privacy.budget import (
     delta_left,
     float_below,
     positive_number,
+    this_process,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
 from adaptive_qs.privacy.unit import ROWS, Unit
@@ -346,7 +347,8 @@ class Session:
 
             self._book = LedgerBook(path, anchor)
         self._resume = resume
-        self._process = os.getpid()
+        self._process = this_process()
+        self._opening = threading.Lock()
         self._inputs = ""
         self._cost, self._filtered, self._unit = cost, filtered, unit
         self.closed: Closing | None = None
@@ -384,10 +386,15 @@ class Session:
 
         Raises:
             BudgetExceeded: the total does not allow the budget.
-            InputError: this process was forked from the one that was to spend the budget.
+            InputError: this process was forked from the one that was to spend the budget, or the
+                budget was opened before: a copy of what opens it would spend it again.
             LedgerError: the ledger cannot be written, or there is no such run to resume.
         """
         check_process(self._process)
+        if not self._opening.acquire(blocking=False):
+            raise InputError(
+                "the budget was opened before, and copies of a run share it: begin another run"
+            )
         if self._book is None:
             self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, unit)
             return self._budget

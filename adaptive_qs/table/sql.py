@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from adaptive_qs.arguments import RELATION
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.machine import ThreadPool
 from adaptive_qs.table.engines import EngineOptions
@@ -40,7 +41,6 @@ _PATIENCE = 0.2
 """Seconds after which signals are heard where they do not end a wait."""
 
 _QUERY = "the query (--sql)"
-_MADE_UP = re.compile(r"_[0-9a-f]{12,16}(_\d+)?\b")
 LEAST_BYTES = 2**27
 """DuckDB's memory at least: it refuses to start with much less."""
 
@@ -235,16 +235,16 @@ def list_tables(database: Path) -> dict[str, bool]:
 
 
 def digest_query(table: Any) -> str | None:
-    """Return the SHA-256 of the text of the query whose rows are a table; None for other tables.
+    """Return the SHA-256 of the text of the query whose rows are a table.
 
-    That of a relation is the query that DuckDB states for it, without the names that it makes up.
+    Returns:
+        ``RELATION`` for a relation: DuckDB makes its text, in part of the rows (types that it
+        inferred, values that it holds), so that its digest would be a private value. None for
+        tables that no query makes.
     """
     if isinstance(table, Query):
         return sha256(table.sql.encode()).hexdigest()
-    if isinstance(table := prepared(table, EngineOptions()), Relation):
-        text = said(table.relation.sql_query, str(table))
-        return sha256(_MADE_UP.sub("", text).encode()).hexdigest()
-    return None
+    return RELATION if isinstance(prepared(table, EngineOptions()), Relation) else None
 
 
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from fractions import Fraction
 
@@ -300,3 +301,13 @@ def test_progress_names_the_phases_and_results_have_public_names():
     assert list(seen) == ["plan", "read", "answer"]
     assert seen["answer"] == (10, 10)
     assert adaptive_qs.BatchPlan is type(plan(SCHEMA, 1))
+
+
+@pytest.mark.parametrize("engine", ["auto", "stream"])
+def test_a_copy_of_answers_that_are_not_read_spends_nothing_more(engine):
+    answers = answer(FRAME, SCHEMA, 1, epsilon=1.0, engine=engine)
+    copies = [copy.copy(answers) for _ in range(2)]
+    assert len(copies[0].to_pandas())
+    for other in (answers, copies[1]):
+        with pytest.raises(InputError, match="opened before"):
+            other.to_pandas()

@@ -70,7 +70,7 @@ def make_release(insecure_seed=None, rho=0.5):
     workload = Workload(domain, {(0, 1): 1.0, (0, 2): 1.0, (1, 2, 3): 2.0, (4,): 1.0})
     target = PrivacyTarget.of(rho=rho)
     limits = tables_limits(domain, workload, "2GB", 1)
-    work = Tables(workload, "product", limits, rho)
+    work = Tables(workload, limits, rho)
     entropy = SystemEntropy() if insecure_seed is None else InsecureSeed(insecure_seed)
     mechanisms = Mechanisms(Budget(rho, filtered=True), entropy)
     counter = MarginalCounter(private_table())
