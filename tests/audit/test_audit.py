@@ -170,6 +170,7 @@ def test_a_recorder_keeps_inputs_and_outputs():
 # Neighbouring tables of any schema write the same bytes when the noise is the same.
 
 
+@pytest.mark.slow
 def test_neighbours_cannot_be_told_apart():
     done = replay_pairs(pairs=60, num_schemas=10)
     assert done.findings == []

@@ -20,6 +20,8 @@ from .curves import KINDS, THRESHOLDS, Claim, Curve, audit_game
 from .game import log_ratio
 from .recompute import passing_chance
 
+pytestmark = pytest.mark.slow
+
 FEW = ("persons of K = 3 rows", "answers, residuals")
 
 

@@ -19,6 +19,8 @@ from adaptive_qs.privacy.selection import exponential_mechanism
 from . import game
 from .game import CONFIDENCE, MU, batch_game, log_chance, log_ratio, lower_mu, verdict
 
+pytestmark = pytest.mark.slow
+
 RUNS = 500
 
 

@@ -10,6 +10,8 @@ import pytest
 from ..evaluation.made import made_schema, tables
 from .seen import Seen
 
+pytestmark = pytest.mark.slow
+
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 LEAST_CONTRAST = 4.5
 """WCAG 2.2, success criterion 1.4.3."""

@@ -486,6 +486,7 @@ print(code, *peaks)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of memory is told")
 def test_a_long_table_takes_no_more_memory_than_a_short_one(parts):
     """The whole command; the codes of the longer table are 73 MB."""

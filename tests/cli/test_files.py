@@ -128,6 +128,7 @@ def logs(folder, tmp_path_factory):
     return tmp_path_factory.mktemp("logs")
 
 
+@pytest.mark.slow
 def test_nothing_else_is_written(folder, logs):
     journal, temporary = logs / "journal", logs / "temporary"
     temporary.mkdir()

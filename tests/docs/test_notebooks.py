@@ -6,6 +6,8 @@ import pytest
 
 from .notebooks import NOTEBOOKS, ROOT, code_cells, executed, read, said
 
+pytestmark = pytest.mark.slow
+
 MOST_KILOBYTES = 100
 
 

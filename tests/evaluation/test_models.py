@@ -180,6 +180,7 @@ def test_more_levels_than_trees_tell_apart():
     assert found.models[1].importance_agreement is None  # one column has no ranks
 
 
+@pytest.mark.slow
 def test_rare_classes_of_a_target_with_many_do_not_upset_the_boosted_model():
     sample = sample_dataset()
     adult = read_table(sample.data, Schema.load(sample.schema))

@@ -14,6 +14,8 @@ from .crowd import reservations
 from .jobs import JOBS, LEDGER, RHO, Stage
 from .kills import Story, check, finish, kill
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):

@@ -11,6 +11,8 @@ from .children import at
 from .jobs import JOBS, Stage
 from .kills import Story, finish, is_over, kill, run_kills
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):

@@ -23,6 +23,7 @@ def start(folder, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(tmp_path):
     assert start(tmp_path, "ledger", "create", "--ledger", "l", "--epsilon", "1.2").wait() == 0
     command = [

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from . import long
 from .properties import PROPERTIES, Property
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = {"csv": 150, "frames": 100, "parquet": 120, "schema": 250, "workload": 250,
             "commands": 100, "releases": 100}  # fmt: skip
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def given(columns, *lines):
     """s.json with these columns, and t.csv and good.csv with these lines below their names."""

@@ -69,6 +69,7 @@ def model_of(zeros, workers=1, seed=3):
     return moves, joint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [SWITCH, (*SWITCH, LESS), (*SWITCH, SUM)])
 def test_moves_keep_the_distribution(zeros):
     moves, joint = model_of(zeros)

@@ -153,6 +153,7 @@ def test_damage_gives_one_line_and_exit_code_2(ledger, capsys):
         assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_flipped_bits_never_change_what_a_ledger_says(sound, ledger):
     """Every byte of the header, and 600 others: refused with LedgerError, or of no effect."""
     data = sound.read_bytes()

@@ -184,6 +184,7 @@ def test_install_refuses_an_unknown_environment(tmp_path, monkeypatch, capsys):
     assert "no environment 'sdv': choose from dpmm" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_install_leaves_an_environment_that_has_these_requirements(tmp_path, capsys, monkeypatch):
     requirements, target = tmp_path / "requirements-none.txt", tmp_path / "none"
     create, ready = venv.create, tmp_path / "ready"

@@ -261,6 +261,7 @@ def long_texts(number=15):
     return b"</t></si><si><t>".join(b"\xc4\x80%d" % k + digits for k in range(number))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [long_texts, many_texts])
 def test_texts_of_a_workbook_count_against_the_memory(tmp_path, capsys, texts):
     """Before anything is spent."""

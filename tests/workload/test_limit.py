@@ -145,6 +145,7 @@ def fitted(frame, schema, **options):
     return found
 
 
+@pytest.mark.slow
 def test_two_hundred_columns_at_three_ways_run(monkeypatch):
     monkeypatch.setattr("adaptive_qs.run.tables.MOST_LISTED", 22_000)
     found = fitted(FRAME, SIZES, workload=3, max_candidates=21_000)
