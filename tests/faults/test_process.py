@@ -7,6 +7,8 @@ import sys
 import time
 from contextlib import closing
 
+import pytest
+
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.table.files import sample_dataset
 

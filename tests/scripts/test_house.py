@@ -7,8 +7,8 @@ import pytest
 from scripts.speed import house
 
 CEILINGS = {
-    "modules": 175,
-    "lines": 56_400,
+    "modules": 173,
+    "lines": 57_010,
     "most lines": 695,
     "files executed by synthesize": 97,
     "files executed by answer": 84,

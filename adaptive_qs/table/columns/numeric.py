@@ -557,8 +557,7 @@ class PrivateRangeColumn(NumberColumn, PrivateColumn):
     def probe(self) -> IntegerColumn | NumericColumn:
         """One bin over everything."""
         low, high = self.span
-        ends = low, high + self.whole
-        return cast(Self, self.without_heaps())._ready(ends, None)
+        return cast(Self, self.without_heaps())._ready((low, high + self.whole), None)
 
     def resolved(self, edges: Sequence[Any]) -> IntegerColumn | NumericColumn:
         """The column with bins [edge, next edge), of numbers the last one closed, public now."""

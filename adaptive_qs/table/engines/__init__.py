@@ -109,6 +109,8 @@ ENGINES: Registry[EngineOpener] = Registry(
     }
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
+CHECKS: Registry[Any] = Registry({"dask": "adaptive_qs.table.engines.dask:check_cluster"})
+"""What looks at a table before it is read, for engines of which opening one on a row says little."""
 SCHEDULED = (DEFAULT_ENGINE, "dask")
 """Those that take a scheduler."""
 

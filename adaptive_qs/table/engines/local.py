@@ -22,6 +22,7 @@ from adaptive_qs.table.cells import MixedCells, redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
+    CHECKS,
     DEFAULT_ENGINE,
     CountingEngine,
     EngineOptions,
@@ -65,10 +66,8 @@ def made_ready(
         options.check_held(rows)
     if options.scheduler is None:
         _check_disk(name, rows, domain, options)
-    if name == "dask":
-        from adaptive_qs.table.engines.dask import check_cluster
-
-        with check_cluster(source, rows, options) as connected:
+    if name in CHECKS:
+        with CHECKS[name](source, rows, options) as connected:
             yield connected
         return
     one = Schema.parse({"a": 1})
