@@ -110,7 +110,7 @@ ENGINES: Registry[EngineOpener] = Registry(
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
 CHECKS: Registry[Any] = Registry({"dask": "adaptive_qs.table.engines.dask:check_cluster"})
-"""What looks at a table before it is read, for engines of which opening one on a row says little."""
+"""Checks of a table before it is read, for engines that opening on one row says little of."""
 SCHEDULED = (DEFAULT_ENGINE, "dask")
 """Those that take a scheduler."""
 
