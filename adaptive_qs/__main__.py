@@ -1,13 +1,19 @@
-"""`python -m adaptive_qs`."""
+"""`python -m adaptive_qs`, and the console script."""
 
 from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__":
-    try:
-        from adaptive_qs.cli.entry import main
 
-        sys.exit(main())
+def main() -> int:
+    """Run the command line; an interrupt while it is loaded ends the process in silence."""
+    try:
+        from adaptive_qs.cli.entry import main as run
+
+        return run()
     except KeyboardInterrupt:  # before the command line has its own handlers
-        sys.exit(130)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -199,13 +199,14 @@ class BarChart:
         top = self.top
         if self.places:
             top = self._densest * (self.places[place + 1] - self.places[place])
-        part = min(max(value / top, 0.0), 1.0)
+        part = min(max(value / top, 0.0), 1.0) if top else 1.0  # a bar of no width
         return _short(HEIGHT * (1 - part))
 
     @cached_property
     def _densest(self) -> float:
         widths = [b - a for a, b in pairwise(self.places)]
-        found = (v / w for b, w in zip(self.bars, widths) for v in (*b.values, b.high or 0.0))
+        wide = ((bar, w) for bar, w in zip(self.bars, widths) if w)
+        found = (v / w for bar, w in wide for v in (*bar.values, bar.high or 0.0))
         return max(found, default=0.0) or 1.0
 
 

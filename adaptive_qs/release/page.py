@@ -45,6 +45,8 @@ MOST_LINES = 14
 """Most values with a line each."""
 LEAST_BINS = 4
 """Bins of unequal width from which on a histogram is drawn."""
+NARROWEST = 1e-9
+"""Part of the range of a column that a bin of several values has at least."""
 AXIS, LITTLE = 1_000.0, 0.15
 """Length of an axis with unequal bins, and the part of it that is too little for half the rows."""
 EVEN = 1e-6
@@ -120,7 +122,10 @@ def _places(
     last = min(last, len(rows) - 1)
     squeezed = bool(edges[last + 1] - edges[first] < LITTLE * (edges[-1] - edges[0]))
     if squeezed:
-        edges = np.arcsinh(edges / np.diff(edges)[min(middle, len(rows) - 1)])
+        widths = np.diff(edges)
+        wide = widths > NARROWEST * (edges[-1] - edges[0])  # others hold a single value
+        width = widths[min(middle, len(rows) - 1)]
+        edges = np.arcsinh(edges / max(width, widths[wide].min()))
     bars = np.append(edges[:-1:step], edges[-1])
     places = AXIS * (bars - bars[0]) / (bars[-1] - bars[0])
     return tuple(places.tolist()), squeezed
