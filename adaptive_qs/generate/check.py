@@ -188,7 +188,8 @@ class Check:
         # Each row of a model that was fitted by fewer rows stands for several.
         weights = weights * max(1.0, len(rows) / self._fit_rows)
         count = np.maximum(np.maximum(drawn, high), weights)
-        others = 1 - np.minimum(count / np.maximum(totals, weights), 1)
+        most = np.maximum(np.maximum(totals, weights), 1e-300)
+        others = 1 - np.minimum(count / most, 1)
         variance = measured_variance(model, clique) + weights * np.maximum(count * others, weights)
         fixed = tuple(level for level, i in zip(clique, columns) if i in self._fixed)
         if fixed:

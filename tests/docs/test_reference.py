@@ -32,6 +32,7 @@ FOREIGN = {
 }
 FOREIGN |= {
     "--dashboard-address",
+    "--resolution",
     "--protocol",
     "--drawn",
     "--nworkers",

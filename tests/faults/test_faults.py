@@ -123,9 +123,9 @@ def test_accidents(stage, job, case):
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_a_disk_that_is_full_in_the_middle_of_a_table(stage, suffix):
     table = f"o{suffix}"
-    options = ("--out", table, "--release", "r.zip", "--rows", "60000")
+    options = ("--out", table, "--release", "r.zip", "--rows", "400000")
     story = Story(stage.scene(replace(PRIVATE[0], options=options, outputs=("r.zip", table))))
-    error = stopped(story, 1, partial(full_from, Fault.PUBLISHED, 30_000))
+    error = stopped(story, 1, partial(full_from, Fault.PUBLISHED, 200_000))
     assert f"error: {table}: cannot be written (file too large): " in error
     assert "the release is in r.zip: sample a table from it free of charge" in error
     assert table not in story.scene.names()

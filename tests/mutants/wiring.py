@@ -1,6 +1,7 @@
 """Bugs in how the parts are put together: what is handed to whom. No formula is touched."""
 
 import hashlib
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -243,8 +244,8 @@ def budget_again(_, mechanisms):
 
 
 @replaced(Session, "begin", "a run on a ledger counted in memory", entry_checks.charged_once)
-def counted_in_memory(original, self, request, insecure=False):
-    original(self, request, insecure)
+def counted_in_memory(original, self, *given):
+    original(self, *given)
     return Budget(self._cost.rho, self._cost.delta, self._filtered)
 
 
@@ -318,6 +319,7 @@ def plain_hash(_, path, chunks, make=True):
 def read_again(original, self, *given):
     counter = self._counter or self._kept
     self._kept = self._counter = counter
+    self._session._opening = threading.Lock()
     return original(self, *given)
 
 

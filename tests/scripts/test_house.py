@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 173,
-    "lines": 57_010,
+    "lines": 57_040,
     "most lines": 695,
     "files executed by synthesize": 97,
     "files executed by answer": 84,
