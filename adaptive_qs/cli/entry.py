@@ -221,7 +221,7 @@ def _signals() -> Iterator[None]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Search for garbage less often: modules and compilers make many objects that stay."""
+    """Collect garbage less often, since modules and compilers make many objects that stay."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:

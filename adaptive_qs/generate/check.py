@@ -112,7 +112,7 @@ class Check:
         self._fit_rows = choose_fit_rows(domain, combined, settings or SynthesisSettings())
 
     def repaired(self, rows: Rows, page: int, seed: int) -> tuple[Rows, list[Gap]]:
-        """Return rows without what chance does not allow, as far as that is possible, and the rest.
+        """Repair counts that deviate more than chance allows; return the rows and what remains.
 
         Rows whose attributes are selected or given are not repaired.
 

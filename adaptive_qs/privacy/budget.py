@@ -65,11 +65,13 @@ def this_process() -> tuple[int, int]:
 
 
 def check_process(process: tuple[int, int]) -> None:
-    """Refuse to spend in another process than the one that opened a budget: after a fork each would
-    spend all of it.
+    """Check that this process is the one that opened a budget; after a fork both would spend it.
+
+    Args:
+        process: see :func:`this_process`.
 
     Raises:
-        InputError: it is not this one.
+        InputError: the process is another one.
     """
     if this_process() != process:
         raise InputError("a run does not follow a fork: begin another one in the new process")

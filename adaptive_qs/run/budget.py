@@ -350,7 +350,7 @@ class Session:
         self._process = this_process()
         self._opening = threading.Lock()
         self._inputs = ""
-        self._cost, self._filtered, self._unit = cost, filtered, unit
+        self._cost, self._filtered = cost, filtered
         self.closed: Closing | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None

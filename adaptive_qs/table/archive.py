@@ -334,7 +334,7 @@ class Workbook:
                 text = ""
 
     def rows(self, part: str, most_bytes: int) -> Iterator[tuple[int, dict[int, Any]]]:
-        """Yield the numbers, from 1, of the rows of a sheet that have a value, and these by column.
+        """Yield each row of a sheet that has a value: its number, from 1, and its values by column.
 
         Raises:
             DataError: rows or cells are out of order or too many, or a row is too long.

@@ -95,7 +95,7 @@ def prepared(table: Any, options: EngineOptions) -> Any:
 
 
 def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
-    """What a connection to DuckDB may take of the machine.
+    """Return the threads, memory and temporary folder of a connection to DuckDB.
 
     The folder must have nothing else in it: queries can read and write there.
     """
@@ -122,7 +122,7 @@ def duckdb() -> Any:
 
 
 def interruptible(call: Callable[[], T], database: Any) -> T:
-    """Return the result of a call on a database, in a thread, which a signal interrupts."""
+    """Run a call on a database in a thread, so that a signal can interrupt it."""
     with ThreadPool(1) as thread:
         result = thread.submit(call)
         try:
