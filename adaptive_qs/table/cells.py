@@ -25,15 +25,17 @@ from adaptive_qs.errors import AdaptiveQsError, DataError
 from adaptive_qs.table.text import (
     ASCII_SPACE,
     FALSE_WORDS,
+    INTEGER,
+    INTEGER_WITH_EXPONENT,
     NUMBER,
     TRUE_WORDS,
     Spelling,
+    read_integer,
     read_moment,
 )
 
 Mask = NDArray[np.bool_]
 
-_INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
 _EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -81,11 +83,16 @@ def as_text(values: pa.Array) -> pa.StringArray:
 
 
 def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as integers; "39" and 39.0 are, 39.5 and "1e3" are not."""
+    """Return cells as integers; "39", 39.0 and "2e+05" are, 39.5 and "1e-3" are not."""
     if pa.types.is_string(values.type):
-        readable = pc.match_substring_regex(values, _INTEGER)
+        plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
-        return _filled(pc.if_else(readable, digits, None).cast(pa.int64()), np.int64(0))
+        found = pc.if_else(plain, digits, None).cast(pa.int64())
+        scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$").fill_null(False)
+        if pc.any(scaled).as_py():
+            numbers = map(read_integer, values.filter(scaled).to_pylist())
+            found = pc.replace_with_mask(found, scaled, pa.array(numbers, pa.int64()))
+        return _filled(found, np.int64(0))
     if values.type == pa.uint64():
         values = pc.if_else(pc.less(values, pa.scalar(2**62, pa.uint64())), values, None).cast(
             pa.int64()

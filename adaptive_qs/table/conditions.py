@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.text import number_of, read_moment
+from adaptive_qs.table.text import read_number, read_moment
 
 GRAMMAR = r"""
 ?rule: condition
@@ -636,7 +636,7 @@ class _Bound(Transformer[Token, Any]):
             if value is None or not math.isfinite(value):
                 self._no_value(beside, part)
             return Constant(value // unit if unit > 1 else value)
-        value, seconds = number_of(part.text), read_moment(part.text, None, True)
+        value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
                 self._column(_Name(part.text, False))

@@ -55,8 +55,8 @@ _FIRST, _LAST = seconds_of(dt.datetime.min), seconds_of(dt.datetime.max)
 _FIRST_FORMATTED = seconds_of(dt.datetime(1000, 1, 1))
 """The first moment whose year is written with the four digits that are read."""
 _MAX_DISTINCT = 100_000
-_NO_DECIMALS = 99
-"""Stands for decimals that cannot be counted."""
+_DECIMALS = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
+"""The digits after the point of a number, and its exponent, which moves the point."""
 
 
 @dataclass
@@ -173,11 +173,12 @@ class Profile:
         self.low = min(self.low, float(numbers.min()))
         self.high = max(self.high, float(numbers.max()))
         self._merge(numbers, weights)
-        if pc.any(pc.match_substring(cells.as_text(distinct), "e-", ignore_case=True)).as_py():
-            self.decimals = _NO_DECIMALS
-        fractions = pc.extract_regex(cells.as_text(distinct), r"\.(?P<digits>\d+)$")
-        lengths = pc.utf8_length(pc.struct_field(fractions, "digits"))
-        self.decimals = max(self.decimals, pc.max(lengths).as_py() or 0)
+        parts = pc.extract_regex(cells.as_text(distinct), _DECIMALS)
+        lengths = pc.utf8_length(pc.struct_field(parts, "digits"))
+        exponents = pc.struct_field(parts, "exponent")
+        shifts = pc.if_else(pc.equal(exponents, ""), "0", pc.utf8_ltrim(exponents, "+"))
+        decimals = pc.max(pc.subtract(lengths, shifts.cast(pa.int64()))).as_py()
+        self.decimals = max(self.decimals, decimals or 0)
 
     def _merge(self, numbers: NDArray[np.float64], weights: NDArray[np.int64]) -> None:
         points = np.concatenate([self.points, numbers + 0.0])  # -0.0 becomes 0.0

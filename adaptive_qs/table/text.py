@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Literal, cast, get_args
 
@@ -30,6 +31,11 @@ _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uff
 _SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
+MOST_DIGITS = 18
+"""Digits of the largest integers that are read."""
+INTEGER = rf"[+-]?0*[0-9]{{1,{MOST_DIGITS}}}(\.0*)?"
+INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
+"""Integers without an exponent, and numbers that are integers if their exponent makes them so."""
 _NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
 _LONGEST_NUMBERS = 100
 
@@ -112,17 +118,20 @@ PLAIN_TIMES = {
 """Formats of times with a blank, and their cells, which are ISO 8601, too, and faster read so."""
 
 
-def integer_of(text: str) -> int | None:
-    """The integer in a cell such as "39" or "39.0", or None."""
-    whole, _, fraction = text.partition(".")
-    digits = whole[1:] if whole[:1] in ("+", "-") else whole
-    if not (digits.isascii() and digits.isdigit()) or fraction.strip("0"):
+def read_integer(text: str) -> int | None:
+    """Return the integer that a cell such as "39", "39.0" or "2e+05" holds, or None."""
+    if re.fullmatch(INTEGER, text):
+        return int(text.partition(".")[0])
+    if re.fullmatch(INTEGER_WITH_EXPONENT, text) is None:
         return None
-    return int(whole)
+    number = Decimal(text)
+    if number.adjusted() >= MOST_DIGITS or number != number.to_integral_value():
+        return None
+    return int(number)
 
 
-def number_of(text: str) -> float | None:
-    """The number in a cell, or None."""
+def read_number(text: str) -> float | None:
+    """Return the number in a cell, or None."""
     try:
         return float(text)
     except ValueError:

@@ -26,7 +26,7 @@ from adaptive_qs.table.columns.base import (
     refuse_duplicates,
     spelled,
 )
-from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, integer_of
+from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, read_integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,7 +108,7 @@ class CategoricalColumn(ColumnBase):
         return codes, codes
 
     def amount_of(self, text: str) -> float | None:
-        value = integer_of(text) if self._lists_integers else None
+        value = read_integer(text) if self._lists_integers else None
         return super().amount_of(text) if value is None else float(value)
 
     @property
@@ -122,7 +122,7 @@ class CategoricalColumn(ColumnBase):
     def declares(self, text: str) -> bool:
         if isinstance(self.values[0], bool):
             return text.lower() in TRUE_WORDS | FALSE_WORDS
-        return (integer_of(text) if self._lists_integers else text) in self.labels
+        return (read_integer(text) if self._lists_integers else text) in self.labels
 
     def _check_values(self) -> None:
         if len({type(value) for value in self.values}) > 1:

@@ -25,11 +25,12 @@ from adaptive_qs.table.columns.base import (
     cells,
     np,
     pa,
+    pc,
     spelled,
 )
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
 from adaptive_qs.table.columns.spread import HeapedNumbers, RangeColumn, SpreadColumn
-from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, integer_of, number_of
+from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, read_integer, read_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,8 +45,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 INTEGER_LIMIT = 10**18 - 1
 """Largest magnitude of a bound of integers."""
-MAX_WITH_DECIMALS = 1e8
-"""Numbers below this size are written exactly with up to six decimals."""
+MOST_DECIMALS, MOST_STEPS = 9, 10**15
+"""Decimals of a proposed column, and numbers from 0 on with these, which a double tells apart."""
+PLAIN_LIMIT = 1e10
+"""Arrow writes doubles from here on with an exponent."""
 WIDE_SPAN = 6
 """From so many orders of magnitude on a range is worth a word."""
 OWN_BINS = 3
@@ -117,7 +120,7 @@ class BinnedColumn(NumberColumn, SpreadColumn, RangeColumn):
         return np.where(readable, numbers, np.nan)
 
     def amount_of(self, text: str) -> float | None:
-        return number_of(text)
+        return read_number(text)
 
     def _kept(self, numbers: NDArray[Any], low: Any, high: Any) -> NDArray[Any]:
         """Numbers moved to the ends of a range, or without those outside it."""
@@ -155,7 +158,7 @@ class IntegerColumn(BinnedColumn):
         return self.max - self.min + 1 if self.starts is None else len(self.starts)
 
     def declares(self, text: str) -> bool:
-        value = integer_of(self.spelling.read(text) or "")
+        value = read_integer(self.spelling.read(text) or "")
         return value is not None and self.min <= value <= self.max
 
     def _check_values(self) -> None:
@@ -290,7 +293,7 @@ class NumericColumn(BinnedColumn):
     """Number of bins of equal width."""
     edges: tuple[Finite, ...] | None = None
     """Ends of the bins, ascending: one more than there are bins."""
-    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
     step: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Decoded values are multiples of this number (0.5, 0.05); it needs decimals."""
@@ -335,7 +338,7 @@ class NumericColumn(BinnedColumn):
         return len(self.bin_edges) - 1
 
     def declares(self, text: str) -> bool:
-        value = number_of(self.spelling.read(text) or "")
+        value = read_number(self.spelling.read(text) or "")
         return value is not None and self.bin_edges[0] <= value <= self.bin_edges[-1]
 
     def _check_values(self) -> None:
@@ -368,15 +371,23 @@ class NumericColumn(BinnedColumn):
     def summary(self) -> str:
         """The range, also in orders of magnitude where they are many, and the bins."""
         low, high = self.bin_edges[0], self.bin_edges[-1]
-        own: list[str] = []
+        single = self._single_values()
+        own = [f"{value:.9g}" for value in single if value is not None]
         if self.grid is not None:
-            unit = 10 ** (self.decimals or 0)
-            high = self.grid[1][-1] / unit
-            own = [f"{first / unit:.9g}" for first, last in zip(*self.grid) if first == last]
-        sizes = [abs(edge) for edge in self.bin_edges if edge]
+            high = self.grid[1][-1] / 10 ** (self.decimals or 0)
+        closed = [value is not None and self.grid is None for value in single]
+        ends = [low, *(edge for edge, end in zip(self.bin_edges[1:], closed) if not end)]
+        sizes = [abs(edge) for edge in ends if edge]
         orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
         wide = f", {orders:.0f} orders of magnitude," if orders >= WIDE_SPAN else ""
         return self._range_in_words(f"{low:.9g} to {high:.9g}{wide}", True, own)
+
+    def _single_values(self) -> list[float | None]:
+        """Return the value of each bin that has only one, None for the others."""
+        if self.grid is not None:
+            unit = 10 ** (self.decimals or 0)
+            return [a / unit if a == b else None for a, b in zip(*self.grid)]
+        return [a if b == math.nextafter(a, b) else None for a, b in pairwise(self.bin_edges)]
 
     @property
     def bin_ends(self) -> tuple[float, ...]:
@@ -416,6 +427,14 @@ class NumericColumn(BinnedColumn):
     def resolution(self) -> float:
         return 0.0 if self.decimals is None else self.units / 10**self.decimals
 
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        ends = self.bin_edges[0], self.bin_edges[-1]
+        if self.decimals is not None and max(map(abs, ends)) >= PLAIN_LIMIT:
+            texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
+            values = pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
+            values = pc.replace_substring_regex(values, r"\.$", "")
+        return super().csv_texts(values)
+
     def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         if self.decimals is not None:
             steps = np.rint(amounts * 10**self.decimals / self.units)
@@ -426,6 +445,11 @@ class NumericColumn(BinnedColumn):
         """The bins as intervals, in the shortest texts that read back as the same numbers."""
         texts = [repr(edge).removesuffix(".0") for edge in self.bin_edges]
         bins = [BinLabel(f"[{a}, {b})", a, b, open=True) for a, b in pairwise(texts)]
+        if self.grid is None:
+            bins = [
+                label if value is None else BinLabel(text, text, text)
+                for label, value, text in zip(bins, self._single_values(), texts)
+            ]
         bins[-1] = BinLabel(f"[{texts[-2]}, {texts[-1]}]", texts[-2], texts[-1])
         return [*bins]
 
@@ -437,9 +461,8 @@ class NumericColumn(BinnedColumn):
 
         points, weights, clip, note = _trimmed(profile)
         low, high = float(points[0]), float(points[-1])
-        whole = bool(clip) and profile.decimals == 0 and not (points % 1).any()
-        exact = whole or 0 < profile.decimals <= 6
-        exact &= max(abs(low), abs(high)) < MAX_WITH_DECIMALS
+        exact = profile.decimals <= MOST_DECIMALS
+        exact &= max(abs(low), abs(high)) * 10**profile.decimals < MOST_STEPS
         grid = binning.Grid(profile.decimals if exact else None)
         if exact and not profile.too_many:  # else some of the numbers are merged with others
             grid = binning.grid_of(points, profile.decimals)
@@ -550,7 +573,7 @@ class PrivateRangeColumn(NumberColumn, PrivateColumn):
 
     def declares(self, text: str) -> bool:
         text = self.spelling.read(text) or ""
-        value = integer_of(text) if self.whole else number_of(text)
+        value = read_integer(text) if self.whole else read_number(text)
         return value is not None and self.span[0] <= value <= self.span[1]
 
     @property
@@ -640,7 +663,7 @@ class PrivateNumericColumn(PrivateRangeColumn):
     max: Finite | None = None
     """Largest value; learnt when absent."""
     heaps: tuple[Finite, ...] = ()
-    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
 
     @property
