@@ -133,7 +133,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     for name, column in zip(table.column_names, table.columns):
         if name in categories:
             frame[name] = _dictionary(column, categories[name]).to_pandas()
-        elif dtype := _dtype(kind.containers.get(name), column, schema.written[name]):
+        elif dtype := _dtype(kind.containers.get(name), column, schema.by_name[name]):
             frame[name] = _filled(column, dtype)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
     if stamp not in ("", PRIVATE):

@@ -57,11 +57,6 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "name": "joined", "type": "date", "min": "2019-01-01", "max": "2024-12-31",
         "granularity": "month",
     },
-    "PlaceColumn": {
-        "name": "place", "type": "place",
-        "latitude": {"column": "lat", "min": 48, "max": 48.3, "bins": 6},
-        "longitude": {"column": "lon", "min": 11.2, "max": 12, "bins": 8},
-    },
     "DatetimeColumn": {
         "name": "seen", "type": "datetime", "min": "2024-01-01T00:00:00",
         "max": "2024-12-31T23:59:59", "granularity": "hour", "format": "%d.%m.%Y %H:%M",
@@ -110,7 +105,6 @@ CITIES = [
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
-EXAMPLES["Axis"] = EXAMPLES["PlaceColumn"]
 """A whole file with nothing but one object of the kind."""
 
 

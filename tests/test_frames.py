@@ -131,17 +131,6 @@ def test_integers_that_their_type_has_no_place_for_come_back_in_64_bits():
     assert str(sampled(frame, schema={"version": 1, "columns": [wide]}).age.dtype) == "Int64"
 
 
-def test_both_columns_of_a_place_come_back_as_they_were():
-    axes = {"latitude": "lat", "longitude": "lon"}
-    place = {name: {"column": c, "min": 0, "max": 9, "bins": 3} for name, c in axes.items()}
-    schema = {"version": 1, "columns": [{"name": "spot", "type": "place", **place}]}
-    frame = pd.DataFrame({"lat": pd.array([1.5, 8.0] * 60, "Float64"), "lon": [2, 7] * 60})
-    table = sampled(frame, schema=schema)
-    assert {name: str(kind) for name, kind in table.dtypes.items()} == {
-        "lat": "Float64", "lon": "float64",
-    }  # fmt: skip
-
-
 def test_the_storage_of_text_comes_back():
     for dtype in (pd.StringDtype("python"), pd.StringDtype("pyarrow")):
         assert sampled(made().astype({"city": dtype})).city.dtype == dtype

@@ -318,21 +318,14 @@ def test_options_of_one_table_are_refused():
             RelatedJob.of(schema, None, RunOptions(rho=1.0, **more))
 
 
-def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
-    def grid(*columns):
-        axes = ({"column": c, "min": 0, "max": 4, "bins": 2} for c in columns)
-        return dict(zip(("latitude", "longitude"), axes))
-
+def test_delimiters_of_either_table_are_read_as_declared(tmp_path):
     schema, files = {**SCHEMA}, []
-    for name, table, place in zip(("parents", "children"), TABLES, (("x", "y"), ("u", "v"))):
-        column = {"name": f"place of {name}", "type": "place", "decimals": 1, **grid(*place)}
-        of_table = SCHEMA[name]
-        schema[name] = {**of_table, "delimiter": ";", "columns": [*of_table["columns"], column]}
+    for name, table, delimiter in zip(("parents", "children"), TABLES, (";", "|")):
+        schema[name] = {**SCHEMA[name], "delimiter": delimiter}
         files.append(tmp_path / f"{name}.csv")
-        table.assign(**dict.fromkeys(place, 3.5)).to_csv(files[-1], sep=";", index=False)
+        table.to_csv(files[-1], sep=delimiter, index=False)
     homes, persons = fitted(files, schema).sample(30, seed=1)
-    assert (homes[["x", "y"]] >= 2).all(axis=None)
-    assert (persons[["u", "v"]] >= 2).all(axis=None)
+    assert len(homes) == 30
     assert len(persons) > 9
 
 

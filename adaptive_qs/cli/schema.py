@@ -121,25 +121,6 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
         emit_checklist(left, str(path))
 
 
-def import_(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
-    kind: Annotated[
-        str, typer.Option("--from", metavar="KIND", help="auto, mbi, sdv, dpmm or dpsynth.")
-    ] = "auto",
-    out: Path | None = None,
-    force: bool = False,
-) -> None:
-    """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
-    from typing import get_args
-
-    from adaptive_qs.arguments import one_of
-    from adaptive_qs.table.importers import Kind, import_schema
-
-    one_of("--from", kind, get_args(Kind))
-    _check_out(out, force, source)
-    _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
-
-
 def json_schema(
     kind: Annotated[
         str, typer.Argument(metavar="[schema|related|workload]", help="Which kind of file.")
@@ -231,4 +212,4 @@ def _taken(column: ColumnBase) -> str:
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 
 
-COMMANDS = (init, check, import_, json_schema)
+COMMANDS = (init, check, json_schema)

@@ -14,7 +14,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import apart, decode, read_table
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
 from adaptive_qs.table.schema import Schema
 
@@ -264,7 +264,7 @@ class Drawing:
         for number, rows in enumerate(slices):
             codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
             rng = np.random.default_rng((self.seed, 1, number))
-            values = apart(self._values(codes, rng), self.schema)
+            values = self._values(codes, rng)
             yield values.replace_schema_metadata(stamp)
 
     def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:

@@ -319,7 +319,7 @@ class Job(Generic[W]):
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
         table = prepared(table, how)
-        check_held(table, self.work.limits.opened_bytes, (*schema.written, *schema.set_aside))
+        check_held(table, self.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)
             return

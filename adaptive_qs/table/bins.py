@@ -172,21 +172,13 @@ def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-# Bins for columns whose description names none, in proposed and imported schemas.
+# Numbers of bins in proposed schemas.
 
-MAX_INTEGERS = 200
-"""Integer ranges longer than this get bins where the number of rows is not known."""
-INTEGER_BINS = 100
 NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Bins proposed for the smallest tables."""
 LEAST_PERIODS = 24
 """Periods allowed in the smallest tables: two years of months, a day of hours."""
-
-
-def integer_bins(low: int, high: int) -> dict[str, Any]:
-    """What an integer column from ``low`` to ``high`` says about its bins; nothing if short."""
-    return {"bins": INTEGER_BINS} if high - low + 1 > MAX_INTEGERS else {}
 
 
 def bins_for(rows: int) -> int:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.text import read_number, read_moment
+from adaptive_qs.table.text import read_moment, read_number
 
 GRAMMAR = r"""
 ?rule: condition

@@ -294,7 +294,7 @@ def rows_of(
     Raises:
         DataError: the table has other columns, or no rows.
     """
-    source = joined(source, schema)
+    source = with_plain_names(source, schema)
     check_names(source, schema.names, schema.set_aside)
     rows = 0
     for chunk in source.read(schema.names):
@@ -308,50 +308,15 @@ def rows_of(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def joined(source: Source, schema: Schema, key: str | None = None) -> Source:
-    """Return a table with one column in the place of those that the schema declares to be one.
+def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> Source:
+    """Return a table in which names that CSV has in their escaped form are those of the schema.
 
-    Names that CSV has in their escaped form are read as the names of the schema, and ``key``.
+    Args:
+        source: a table.
+        schema: of its columns.
+        key: one more column that it can have.
     """
-    source = _unescaped(source, (*schema.written, *schema.names, *schema.set_aside, key or ""))
-    wholes = {
-        column.name: column
-        for column in schema.columns
-        if column.parts and column.name not in source.names
-    }
-    if not wholes:
-        return source
-
-    def names_of(names: Sequence[str]) -> tuple[str, ...]:
-        found = list(names)
-        for column in wholes.values():
-            parts = [part.name for part in column.parts]
-            if all(found.count(name) == 1 for name in parts):
-                found = [name for name in found if name not in parts] + [column.name]
-        return tuple(found)
-
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        asked = [
-            [part.name for part in wholes[name].parts] if name in wholes else [name]
-            for name in wanted
-        ]
-        for chunk in source.read([name for names in asked for name in names]):
-            label, cells_of = chunk.file or source.label, iter(chunk.columns)
-            columns = []
-            for name, names in zip(wanted, asked):
-                several = [next(cells_of) for _ in names]
-                if name in wholes:
-                    texts = [_texts(each, found, label) for each, found in zip(names, several)]
-                    columns.append(wholes[name].together(texts))
-                else:
-                    columns += several
-            yield replace(chunk, columns=tuple(columns))
-
-    files = {file: names_of(names) for file, names in source.files.items()}
-    return replace(source, names=names_of(source.names), read=read, files=files)
-
-
-def _unescaped(source: Source, names: Sequence[str]) -> Source:
+    names = (*schema.names, *schema.set_aside, key or "")
     written = escapes(tuple(dict.fromkeys(names)))
     found = set(source.names)
     there = {n: safe for n, safe in written.items() if n not in found and safe in found}
@@ -366,37 +331,6 @@ def _unescaped(source: Source, names: Sequence[str]) -> Source:
     return replace(
         source, names=tuple(back.get(n, n) for n in source.names), read=read, files=files
     )
-
-
-def _texts(name: str, values: Cells, label: str) -> pa.Array:
-    """Cells as text; null where they are."""
-    if isinstance(values, pa.ChunkedArray):
-        parts = [_texts(name, part, label) for part in values.chunks]
-        return pa.concat_arrays(parts) if parts else _NONE
-
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
-    def found() -> pa.Array:
-        distinct, indices = distinct_cells(name, values, label)
-        return pa.concat_arrays([cells.as_text(part) for part in distinct]).take(pa.array(indices))
-
-    return redacted(found, explain)
-
-
-def apart(table: pa.Table, schema: Schema) -> pa.Table:
-    """Decoded values with the parts of columns in their place, as the data have them."""
-    if not any(column.parts for column in schema.columns):
-        return table
-    columns: dict[str, pa.Array] = {}
-    for name in table.column_names:
-        column, values = schema.column(name), table[name]
-        if not column.parts:
-            columns[name] = values
-            continue
-        parts = column.split(values.combine_chunks())
-        columns |= {part.name: each for part, each in zip(column.parts, parts)}
-    return pa.table(columns)
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:

@@ -24,7 +24,7 @@ from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacte
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
 from adaptive_qs.table.columns.spread import HeapedColumn
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, mix_bits
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -202,7 +202,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        whole = joined(whole, schema)
+        whole = with_plain_names(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -526,27 +526,6 @@ def tells_persons(name: str, profile: Profile) -> bool:
     if not (words and _OF_PERSONS.fullmatch(words[-1])):
         return False
     return codes_for(profile.filled) < len(profile.values) < profile.filled
-
-
-_AXES = {
-    "latitude": (re.compile(r"(?i)(?<![a-z])lat(itude)?(?![a-z])"), 90),
-    "longitude": (re.compile(r"(?i)(?<![a-z])(lon|lng|long|longitude)(?![a-z])"), 180),
-}
-"""How columns of coordinates are called, and how far these go, in degrees."""
-
-
-def places(profiles: Mapping[str, Profile]) -> list[str]:
-    """Columns that are latitude and longitude by their names and ranges, where both are there."""
-    found: dict[str, dict[str, str]] = {}
-    for name, profile in profiles.items():
-        for axis, (called, end) in _AXES.items():
-            if (
-                called.search(name)
-                and profile.numeric
-                and -end <= profile.low <= profile.high <= end
-            ):
-                found.setdefault(called.sub("*", name), {})[axis] = name
-    return [name for pair in found.values() if len(pair) == len(_AXES) for name in pair.values()]
 
 
 def _coincidences(points: NDArray[np.float64]) -> float:

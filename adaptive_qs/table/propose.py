@@ -13,7 +13,7 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
-from adaptive_qs.table.profile import INFINITE, Profile, places, tells_persons
+from adaptive_qs.table.profile import INFINITE, Profile, tells_persons
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
@@ -50,9 +50,6 @@ def draft_of(name: str, profile: Profile) -> Draft:
 
 WHOSE = 'does it tell whose a row is? Then name it as "person", not in columns or ignore'
 """Said of columns that may tell persons apart who have several rows."""
-
-PLACE = 'are they a point on the map? As one column of type "place" they stay together'
-"""Said of latitude and longitude."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +119,6 @@ def propose(table: Any) -> Proposal:
     for name in (n for n, profile in profiles.items() if tells_persons(n, profile)):
         note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
         drafts[name] = Draft(drafts[name].content, note)
-    for name in places(profiles):
-        if drafts[name].content is not None:
-            note = "; ".join(filter(None, (drafts[name].note, PLACE)))
-            drafts[name] = Draft(drafts[name].content, note)
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):

@@ -24,7 +24,7 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.encode import joined
+from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.persons import PERSON_BYTES, Whose
 from adaptive_qs.table.read import FRAME, Cells, Chunk, Rows, Source, check_names, open_source
@@ -369,7 +369,7 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
     if isinstance(tables[table], CodedTable):
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
     with open_source(tables[table], own.delimiter) as source:
-        source = joined(source, own, key)
+        source = with_plain_names(source, own, key)
         if source.label == FRAME:
             source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)

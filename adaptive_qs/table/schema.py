@@ -171,8 +171,7 @@ class Schema(BaseModel):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         seen: set[str] = set()
-        parts = (part.name for column in self.columns for part in column.parts)
-        for name in (*self.names, *parts, *self.ignore):
+        for name in (*self.names, *self.ignore):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
@@ -219,11 +218,6 @@ class Schema(BaseModel):
     def by_name(self) -> dict[str, ColumnBase]:
         """The columns by their names, in order."""
         return {column.name: column for column in self.columns}
-
-    @cached_property
-    def written(self) -> dict[str, ColumnBase]:
-        """The columns as tables with values have them, by name: parts in the place of the whole."""
-        return {each.name: each for c in self.columns for each in (c.parts or (c,))}
 
     def column(self, name: str) -> ColumnBase:
         """The column with this name.

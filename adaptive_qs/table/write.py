@@ -219,8 +219,7 @@ def write_pages(
     """
     pages = iter(tables)
     first = next(pages)
-    written = schema.written
-    columns = [written.get(name) or schema.column(name) for name in first.column_names]
+    columns = [schema.column(name) for name in first.column_names]
     texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
     rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose

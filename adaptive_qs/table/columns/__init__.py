@@ -17,7 +17,6 @@ from adaptive_qs.table.columns.numeric import (
     PrivateIntegerColumn,
     PrivateNumericColumn,
 )
-from adaptive_qs.table.columns.place import PlaceColumn
 
 COLUMN_TYPES: dict[str, type[ColumnBase]] = {
     "categorical": CategoricalColumn,
@@ -26,7 +25,6 @@ COLUMN_TYPES: dict[str, type[ColumnBase]] = {
     "date": DateColumn,
     "datetime": DatetimeColumn,
     "boolean": BooleanColumn,
-    "place": PlaceColumn,
 }
 """The classes by the values of the key "type". Drafts are asked for from the end: types that take
 nearly any cells come first, those that take few come last."""

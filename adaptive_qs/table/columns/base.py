@@ -144,14 +144,6 @@ class ColumnBase(BaseModel):
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
-    @property
-    def parts(self) -> tuple[ColumnBase, ...]:
-        """Columns of the data that are one here, as they are written; none where it is its own.
-
-        A type that has such also has ``together`` and ``split``; see :mod:`.place`.
-        """
-        return ()
-
     # The layout of the codes.
 
     @property
@@ -345,14 +337,6 @@ class ColumnBase(BaseModel):
         if len(labels) != self.size:
             raise RuntimeError(f"a column has {self.size:,} codes and {len(labels):,} labels")
         return tuple(labels)
-
-    def together(self, parts: list[pa.Array]) -> pa.Array:
-        """Cells of the ``parts``, as text, as cells of this column."""
-        raise AssertionError(f"column {self.name!r} has no parts")
-
-    def split(self, values: pa.Array) -> list[pa.Array]:
-        """Decoded values as those of the ``parts``."""
-        raise AssertionError(f"column {self.name!r} has no parts")
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Values of the declared type as CSV has them; null where missing."""
