@@ -68,13 +68,6 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "NumericColumn": {
         "name": "weight", "type": "numeric", "min": 0, "max": 250, "bins": 50, "decimals": 1
     },
-    "PrivateCategoricalColumn": {
-        "name": "employer", "type": "categorical", "private_values": 30, "catch_all": "other"
-    },
-    "PrivateIntegerColumn": {"name": "points", "type": "integer", "private_bins": 16, "min": 0},
-    "PrivateNumericColumn": {
-        "name": "height", "type": "numeric", "private_bins": 16, "decimals": 2, "outside": "clip"
-    },
 }  # fmt: skip
 WITH_HEAPS = {
     "name": "price", "type": "numeric", "min": 0, "max": 500, "bins": 20, "decimals": 2,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.table.columns.spread import MOST_HEAPS, Counted, Ending, SpreadColumn, kinds_of
+from adaptive_qs.table.columns.binned import MOST_HEAPS, Counted, Ending, RangeColumn, find_kinds
 
 Counts = NDArray[np.int64]
 
@@ -47,13 +47,13 @@ class _Histograms:
         moduli: of the endings, each a divisor of the next; none where none are counted.
     """
 
-    column: SpreadColumn
+    column: RangeColumn
     first: int
     points: int
     moduli: tuple[int, ...]
 
     @classmethod
-    def of(cls, column: SpreadColumn) -> _Histograms:
+    def of(cls, column: RangeColumn) -> _Histograms:
         first, last = (ends[place] for ends, place in zip(column.point_ends(), (0, -1)))
         points = int(last - first) + 1
         moduli = tuple(m for m in column.periods if PERIODS * m <= points)
@@ -81,10 +81,10 @@ class _Histograms:
         on_heap = points == np.append(heaps[order], self.first - 1)[place]
         rows = np.zeros(heaps.size, np.int64)
         rows[order] = np.bincount(place[on_heap], minlength=heaps.size)
-        kinds = kinds_of(column.marks(points), column.patterns)
+        kinds = find_kinds(column.marks(points), column.patterns)
         return np.concatenate([rows, np.bincount(kinds, minlength=len(column.patterns) + 1)[:-1]])
 
-    def counted(self, noisy: NDArray[np.float64], noise_std: float) -> SpreadColumn:
+    def counted(self, noisy: NDArray[np.float64], noise_std: float) -> RangeColumn:
         """The column with what the noisy counts say (rows of what is published)."""
         column = self.column
         if column.private_heaps is None:
@@ -138,7 +138,7 @@ def found_endings(
     found: list[tuple[float, Ending]] = []
     for modulus in moduli:
         endings = [ending for _, ending in reversed(found)]  # the finest first
-        kinds = kinds_of(marks, endings)
+        kinds = find_kinds(marks, endings)
         rows, sizes = np.bincount(kinds, noisy), np.bincount(kinds)
         rates = np.divide(rows, sizes, out=np.zeros(rows.size), where=sizes > 0)
         excess = (noisy - rates[kinds]).reshape(-1, modulus).sum(axis=0)
@@ -147,7 +147,7 @@ def found_endings(
         found += [(float(excess[k]), Ending(remainder=k, modulus=modulus)) for k in chosen.tolist()]
     strongest = sorted(found, key=lambda each: -each[0])[:MOST_ENDINGS]
     endings = sorted((each[1] for each in strongest), key=lambda e: (-e.modulus, e.remainder))
-    rows = np.bincount(kinds_of(marks, endings), noisy, len(endings) + 1)
+    rows = np.bincount(find_kinds(marks, endings), noisy, len(endings) + 1)
     return _with_rows(endings, rows)
 
 
@@ -159,11 +159,11 @@ def _with_rows(endings: Sequence[Ending], rows: NDArray[Any]) -> tuple[Ending, .
 
 
 def learn_heaps(
-    columns: list[SpreadColumn],
+    columns: list[RangeColumn],
     numbers: Mapping[str, Numbers],
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, SpreadColumn]:
+) -> dict[str, RangeColumn]:
     """Columns with the rows on their frequent values, by name.
 
     Args:

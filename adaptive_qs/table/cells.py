@@ -90,8 +90,8 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
         found = pc.if_else(plain, digits, None).cast(pa.int64())
         scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$").fill_null(False)
         if pc.any(scaled).as_py():
-            numbers = map(read_integer, values.filter(scaled).to_pylist())
-            found = pc.replace_with_mask(found, scaled, pa.array(numbers, pa.int64()))
+            integers = map(read_integer, values.filter(scaled).to_pylist())
+            found = pc.replace_with_mask(found, scaled, pa.array(integers, pa.int64()))
         return _filled(found, np.int64(0))
     if values.type == pa.uint64():
         values = pc.if_else(pc.less(values, pa.scalar(2**62, pa.uint64())), values, None).cast(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.text import read_moment, read_number
 
 GRAMMAR = r"""
@@ -666,7 +666,7 @@ class _Bound(Transformer[Token, Any]):
 
     def _learnt(self, name: _Name) -> ColumnBase:
         column = self._column(name)
-        if isinstance(column, PrivateColumn):
+        if column.is_unlearnt:
             raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
         return column
 

@@ -22,8 +22,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.columns.spread import HeapedColumn
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
@@ -399,12 +398,12 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
     """Numbers for cells, equal for equal ones as far as anything is counted or learnt of them:
     codes, with the values where the rows on frequent ones are counted, or hashes of texts where
     codes are still to be learnt."""
-    if isinstance(column, PrivateColumn):
+    if column.is_unlearnt:
         texts, rows = _texts(column.name, cells, label)
         return _hashed(texts)[rows]
     codes = np.concatenate([np.zeros(0, np.int64), *encode_chunk(column, cells, label)])
     marks = codes.astype(np.uint64)
-    if isinstance(column, HeapedColumn) and column.is_open:
+    if column.counts_heaps:
         bits = [np.zeros(0, np.uint64)]
         for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
             distinct, rows = distinct_cells(column.name, part, label)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
     Column,
@@ -157,7 +157,7 @@ class Ruleset:
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
             left, *others = meaning.columns()
-            if not rule.table or len(others) > 1 or isinstance(self.columns[left], PrivateColumn):
+            if not rule.table or len(others) > 1 or self.columns[left].is_unlearnt:
                 continue
             column, codes = self.columns[left], self._places(left)
             names: dict[str, int] = {}
@@ -349,8 +349,8 @@ def _check_columns(rule: Rule, columns: Columns) -> None:
     """Refuse a rule on columns whose values it cannot know."""
     if isinstance(rule.meaning, Determination):
         right = columns[rule.meaning.right]
-        single = not isinstance(right, PrivateColumn) or right.discovers
-        if single and not isinstance(right, PrivateColumn):
+        single = not right.is_unlearnt or right.discovers
+        if not right.is_unlearnt:
             low, high = right.ends(np.arange(right.num_values))
             days = DAY if right.by_day else 1
             single = bool((low // days == high // days).all())

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationError,
     model_validator,
 )
@@ -30,8 +28,8 @@ from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
 from adaptive_qs.jsonfile import Claim, first_complaint, read_json
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import first_of
-from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
+from adaptive_qs.table.columns import COLUMN_TYPES
+from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.files import check_name, is_table_file
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 _FEW_BINS, _BYTES_PER_BIN = 2**16, 400
 """Bins that need no memory to speak of, and the memory of each of more: ends, and texts or steps.
 """
-VARIANTS = ("declared", "private")
-"""Two columns of the same type; pydantic names the variant in the place of an error."""
 
 
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -107,23 +103,10 @@ def read_about(path: str | Path) -> dict[str, str]:
     return found
 
 
-def _variant(column: Any) -> str:
-    if isinstance(column, dict):
-        keys = {variant.key for variant in PRIVATE_TYPES.values()}
-        return VARIANTS[not keys.isdisjoint(column)]
-    return VARIANTS[isinstance(column, PrivateColumn)]
-
-
 def _any_column() -> Any:
-    """A column of any registered type, told apart by its keys, as pydantic reads it."""
+    """Return a column of any registered type, as pydantic reads it."""
     annotated, union = cast(Any, Annotated), cast(Any, Union)
-    declared, private = map(Tag, VARIANTS)
-    types: list[Any] = list(COLUMN_TYPES.values())
-    for place, (name, column) in enumerate(COLUMN_TYPES.items()):
-        if name in PRIVATE_TYPES:
-            pair = annotated[column, declared], annotated[PRIVATE_TYPES[name], private]
-            types[place] = annotated[union[pair], Discriminator(_variant)]
-    return annotated[union[tuple(types)], Field(discriminator="type")]
+    return annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
 
 
 class DeclaredRule(BaseModel):
@@ -266,7 +249,7 @@ class Schema(BaseModel):
     @property
     def private_columns(self) -> tuple[str, ...]:
         """Columns with bins or values that a run has to learn from the rows first, in order."""
-        return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
+        return tuple(c.name for c in self.columns if c.is_unlearnt)
 
     @property
     def open_columns(self) -> tuple[str, ...]:
@@ -404,9 +387,9 @@ class Schema(BaseModel):
 
 
 def bind_column_types() -> None:
-    """Make schemas take exactly the columns in ``COLUMN_TYPES`` and ``PRIVATE_TYPES``.
+    """Make schemas take exactly the columns in ``COLUMN_TYPES``.
 
-    For a program that has added a type of its own to these registries.
+    For a program that has added a type of its own to this registry.
     """
     columns = cast(Any, tuple)[_any_column(), ...]
     Schema.model_fields["columns"].annotation = columns
@@ -460,7 +443,7 @@ def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
         column = content["columns"][index]
         name = column.get("name") if isinstance(column, dict) else None
         place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
-        where = [key for key in where[3:] if key not in VARIANTS]
+        where = where[3:]
     elif len(where) > 1 and where[0] == "rules":
         place += f": rule number {int(where[1]) + 1}"
         where = where[3:]  # behind it, pydantic names what it tried to read the rule as

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from adaptive_qs import Synthesizer
-from adaptive_qs.table.columns.spread import Counted, Ending
+from adaptive_qs.table.columns.binned import Counted, Ending
 from adaptive_qs.table.inside import drawers_of, inside
 from adaptive_qs.table.schema import Schema
 

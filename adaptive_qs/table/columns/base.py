@@ -60,6 +60,9 @@ EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 MISSING = "(missing)"
 """Label of missing values; in more brackets where that is a declared value."""
 
+TO_BE_LEARNT = "bins or values to be learnt"
+"""Summary of a column without codes."""
+
 UNHEARD_OF = "no such value"
 """A cell that no column declares, for the audit."""
 
@@ -254,10 +257,27 @@ class ColumnBase(BaseModel):
     def _check_values(self) -> None:
         """Raise ValueError when the declared values contradict each other."""
 
+    # What a run learns from the rows and pays for.
+
+    @property
+    def is_unlearnt(self) -> bool:
+        """Whether the bins or values are still to be learnt, so that there are no codes yet."""
+        return False
+
+    @property
+    def discovers(self) -> bool:
+        """Whether a part of delta is needed to learn the column."""
+        return False
+
+    @property
+    def counts_heaps(self) -> bool:
+        """Whether a run that makes tables has to count rows on frequent values."""
+        return False
+
     @property
     def is_open(self) -> bool:
         """Whether a run that makes tables has to learn something of the column first."""
-        return False
+        return self.is_unlearnt or self.counts_heaps
 
     @property
     def open_keys(self) -> tuple[str, ...]:
@@ -265,10 +285,19 @@ class ColumnBase(BaseModel):
         return ()
 
     open_mend: ClassVar[str] = "leave it out"
-    """What to do where nothing is learnt."""
+    """What to do if nothing is learnt."""
 
     def without_heaps(self) -> ColumnBase:
-        """The column without frequent values that are still to be counted."""
+        """Return the column without frequent values that are still to be counted."""
+        return self
+
+    @property
+    def probe(self) -> ColumnBase:
+        """A column that refuses and misses the same cells; all others have code 0 if unlearnt."""
+        return self
+
+    def stand_in(self) -> ColumnBase:
+        """Return a column that rows can be generated for, like one that may be learnt."""
         return self
 
     # Cells to codes, and back.
@@ -298,6 +327,7 @@ class ColumnBase(BaseModel):
 
         A text that CSV escapes is read in its escaped form, too.
         """
+        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
         values = cells.unescaped(values, self.escapes)
         plain = self.plain(values)
         codes = self.read(plain)
@@ -318,6 +348,7 @@ class ColumnBase(BaseModel):
     ) -> pa.Array:
         """Values of the declared type, null where missing; uniform inside bins and periods, or as
         the ``drawer`` draws them."""
+        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
         draw = self.draw if drawer is None else drawer
@@ -330,6 +361,7 @@ class ColumnBase(BaseModel):
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
+        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
         labels, marker = self.value_labels(), MISSING
         while marker in labels:
             marker = f"({marker})"
@@ -389,6 +421,13 @@ class ColumnBase(BaseModel):
         """
         return np.full(len(values), np.nan)
 
+    def numbers(self, values: pa.Array) -> NDArray[Any]:
+        """Return normalised cells of a ``measured`` column as integers, numbers or seconds.
+
+        Cells that cannot be read become anything.
+        """
+        raise AssertionError(f"column {self.name!r} has no numbers")
+
     def amount_text(self, amount: float, whole: bool = False) -> str:
         """An amount, or a mean of amounts, as people read it; with all its digits if asked for."""
         if whole:
@@ -433,41 +472,3 @@ class ColumnBase(BaseModel):
     def cell_of_other_type(self) -> str | None:
         """A cell that is a boolean or an integer among texts, where the schema takes any."""
         return None
-
-    def stand_in(self) -> ColumnBase:
-        """A column that rows can be generated for: this one, or one like what may be learnt."""
-        return self
-
-
-class PrivateColumn(ColumnBase):
-    """A column whose bins or values nobody declares: a run learns them and pays for it.
-
-    Until then it has no codes. What is public about it, its name, missing markers and largest
-    number of codes, is declared; :mod:`adaptive_qs.learn.schema` makes an ordinary column of it.
-    """
-
-    key: ClassVar[str]
-    """What a schema gives in place of the bins or values; it tells the two variants apart."""
-    discovers: ClassVar[bool] = False
-    """Whether a part of delta is needed to learn the column."""
-    summary: ClassVar[str] = "bins or values to be learnt"
-    is_open: ClassVar[bool] = True  # type: ignore[misc]
-    open_mend: ClassVar[str] = "declare the bins or values instead"
-
-    @property
-    def open_keys(self) -> tuple[str, ...]:
-        return (self.key,)
-
-    @property
-    @abstractmethod
-    def probe(self) -> ColumnBase:
-        """A column that refuses and misses the same cells, and gives all others code 0."""
-
-    def read(self, values: pa.Array) -> Codes:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")
-
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")
-
-    def value_labels(self) -> list[str]:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")

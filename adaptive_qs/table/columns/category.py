@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt
 
 from adaptive_qs.table.columns.base import (
     EMPTY,
     OUTSIDE,
+    TO_BE_LEARNT,
     UNREADABLE,
     CellType,
     ColumnBase,
     Draft,
-    PrivateColumn,
     Text,
     binning,
     cells,
@@ -51,11 +51,17 @@ _WIDTH = 64
 
 
 class CategoricalColumn(ColumnBase):
-    """A column whose values are listed: all strings, all integers or all booleans."""
+    """A column whose values are listed, all strings, all integers or all booleans, or learnt.
+
+    Of text, a run can learn the frequent values from the rows; all others get the catch-all label.
+    """
 
     type: Literal["categorical"]
-    values: Annotated[tuple[Text | StrictBool | Integer64, ...], Field(min_length=1)]
+    values: Annotated[tuple[Text | StrictBool | Integer64, ...], Field(min_length=1)] = ()
     """The values, in code order."""
+    private_values: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """The largest number of values that a run learns from the rows and pays for. The catch_all, a
+    text, takes every other value, blank cells too."""
     ordered: bool = False
     """Whether the order of the values means something (for prefix and range queries)."""
     catch_all: Text | Integer64 | None = None
@@ -71,9 +77,41 @@ class CategoricalColumn(ColumnBase):
         "order": "do the values have one? Is it right?",
     }
 
+    open_mend = "declare the bins or values instead"
+
+    @property
+    def is_unlearnt(self) -> bool:
+        return self.private_values is not None
+
+    discovers = is_unlearnt
+
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        return ("private_values",) if self.is_unlearnt else ()
+
+    @property
+    def probe(self) -> Self:
+        return self._with_values((), None) if self.is_unlearnt else self
+
+    def resolved(self, values: Sequence[str]) -> Self:
+        """Return the column with these public values; the catch-all alone if there are none."""
+        return self._with_values(values, ("values",))
+
+    def stand_in(self) -> Self:
+        """Return a column with more values than can be kept, if that is possible."""
+        if self.private_values is None:
+            return self
+        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
+        return self.resolved([v for v in values if v not in self.missing])
+
+    def _with_values(self, values: Sequence[str], learnt: tuple[Literal["values"]] | None) -> Self:
+        content = self.model_dump(exclude={"private_values"}, exclude_defaults=True)
+        listed = tuple(values) or (self.catch_all,)
+        return type(self)(**content | {"values": listed, "learnt": learnt})
+
     @property
     def num_values(self) -> int:
-        return len(self.values)
+        return self.private_values or len(self.values)
 
     @cached_property
     def labels(self) -> tuple[str | int, ...]:
@@ -83,12 +121,12 @@ class CategoricalColumn(ColumnBase):
         return (*self.values, self.catch_all)
 
     @property
-    def listed(self) -> tuple[str | int, ...]:
-        return self.labels
+    def listed(self) -> tuple[str | int, ...] | None:
+        return self.labels if self.values else None
 
     @property
     def kind(self) -> Hashable:
-        return "numbers" if self._lists_integers else self.values
+        return "numbers" if self._lists_integers else self.values or None
 
     @property
     def scale(self) -> Hashable:
@@ -100,7 +138,7 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def _lists_integers(self) -> bool:
-        return type(self.values[0]) is int
+        return bool(self.values) and type(self.values[0]) is int
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
         if self._lists_integers:
@@ -117,14 +155,24 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def catch_all_code(self) -> int | None:
-        return None if self.catch_all is None else self.labels.index(self.catch_all)
+        if self.catch_all is None:
+            return None
+        return self.private_values or self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
-        if isinstance(self.values[0], bool):
+        if type(self.labels[0]) is bool:
             return text.lower() in TRUE_WORDS | FALSE_WORDS
         return (read_integer(text) if self._lists_integers else text) in self.labels
 
     def _check_values(self) -> None:
+        if bool(self.values) == self.is_unlearnt:
+            raise ValueError("give either values, or private_values to learn them")
+        if self.is_unlearnt:
+            if not isinstance(self.catch_all, str) or not self.catch_all:
+                raise ValueError("private_values need a catch_all that is a text: add one")
+            if self.ordered or self.groups or self.learnt:
+                raise ValueError("private_values cannot have ordered, groups or learnt: remove it")
+            return
         if len({type(value) for value in self.values}) > 1:
             raise ValueError("the values are of several types: quote all of them or none")
         refuse_duplicates(self.values)
@@ -176,6 +224,8 @@ class CategoricalColumn(ColumnBase):
     @property
     def summary(self) -> str:
         """All values, or the first ones and the last."""
+        if self.is_unlearnt:
+            return TO_BE_LEARNT
         half = _WIDTH // 2
         shown = [v if len(v) <= half else f"{v[:half]}..." for v in map(str, self.labels)]
         if len(", ".join(shown)) <= _WIDTH:
@@ -267,51 +317,6 @@ class CategoricalColumn(ColumnBase):
         if self.catch_all is None:
             return None
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
-
-
-class PrivateCategoricalColumn(PrivateColumn):
-    """Text whose frequent values are learnt from the rows; all others get the catch-all label."""
-
-    key = "private_values"
-    discovers = True
-    type: Literal["categorical"]
-    private_values: Annotated[int, Field(ge=1, le=100_000)]
-    """How many values at most; which ones is learnt from the rows and paid for."""
-    catch_all: Annotated[Text, Field(min_length=1)]
-    """Label that takes every other value, among them blank cells; it may be a value itself."""
-    ordered: Literal[False] = False
-    """Values in alphabetical order have no order that means something."""
-
-    @property
-    def num_values(self) -> int:
-        return self.private_values
-
-    @property
-    def catch_all_code(self) -> int:
-        return self.num_values
-
-    @property
-    def probe(self) -> CategoricalColumn:
-        return self._ready((), None)
-
-    def resolved(self, values: Sequence[str]) -> CategoricalColumn:
-        """The column with these values, public from now on; the catch-all alone if none."""
-        return self._ready(values, ("values",))
-
-    def _ready(
-        self, values: Sequence[str], learnt: tuple[Literal["values"]] | None
-    ) -> CategoricalColumn:
-        declared = self.model_dump(exclude={"private_values"})
-        listed = tuple(values) or (self.catch_all,)
-        return CategoricalColumn(**declared, values=listed, learnt=learnt)
-
-    def stand_in(self) -> CategoricalColumn:
-        """With more values than can be kept, where that is possible."""
-        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
-        return self.resolved([v for v in values if v not in self.missing])
-
-    def declares(self, text: str) -> bool:
-        return text == self.catch_all
 
 
 class BooleanColumn(ColumnBase):

@@ -18,7 +18,7 @@ from adaptive_qs.table.columns.base import (
     pc,
     spelled,
 )
-from adaptive_qs.table.columns.spread import RangeColumn, SpreadColumn
+from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, seconds_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def starts_of(periods: Codes, granularity: Granularity) -> Codes:
     return months.astype("M8[M]").astype("M8[s]").astype(np.int64)
 
 
-class MomentColumn(SpreadColumn, RangeColumn):
+class MomentColumn(RangeColumn):
     """Dates or times from min to max, one code for each calendar period."""
 
     min: dt.date
@@ -169,16 +169,11 @@ class MomentColumn(SpreadColumn, RangeColumn):
         moment = EPOCH + dt.timedelta(seconds=round(amount))
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        low, high = self.ends(codes)
-        points = rng.integers(low // self.point, high // self.point, endpoint=True)
-        return self.values_at(points, rng)
-
     def numbers(self, values: pa.Array) -> Codes:
         return cells.as_seconds(values, self.format, self.wall_clock)[0]
 
-    def point_ends(self) -> tuple[Codes, Codes]:
-        low, high = self.ends(np.arange(self.num_values))
+    def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
+        low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
     def points_of(self, numbers: Codes) -> Codes:
