@@ -23,8 +23,9 @@ from adaptive_qs.evaluation.rules import (
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Values, values_of, written, written_value
+from adaptive_qs.table.conditions import NEAR, Values, values_of
 from adaptive_qs.table.encode import read_with_amounts
+from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 

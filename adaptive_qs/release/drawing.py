@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
@@ -115,7 +116,6 @@ class Wish:
         condition: str | None,
         column: str | None,
         schema: Schema,
-        seed: int,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
     ) -> Wish:
         """What a condition and a column ask for.
@@ -125,7 +125,6 @@ class Wish:
             column: whose values, bins or periods are wanted in equal numbers: those that rows
                 meeting the condition can have, missing ones aside.
             schema: of the rows.
-            seed: of values of bins that the condition cuts through.
             ruled: columns, and which of their cells the rules of the schema leave.
 
         Raises:
@@ -135,7 +134,7 @@ class Wish:
         from adaptive_qs.generate.conditional import MOST_BOXES
         from adaptive_qs.table.where import Where  # few tables need these
 
-        where = None if condition is None else Where.of(condition, schema, seed)
+        where = None if condition is None else Where.from_text(condition, schema)
         boxes: list[Chances] = [{}] if where is None else [*where.boxes]
         boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
         if not boxes:
@@ -268,18 +267,36 @@ class Drawing:
             yield values.replace_schema_metadata(stamp)
 
     def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
-        """Values for codes, which meet the condition and the rules of the schema."""
+        """Draw values for codes, which meet the condition and the rules of the schema."""
         if self.where is None:
             return decode(codes, self.schema, rng, self.drawers)
-        if self.schema.ruleset is None:
-            values = decode(codes, self.schema, rng, self.drawers)
-            return self.where.corrected(values, codes, rng)
+        boxes = self.where.choose_boxes(codes, rng)
+        parts, order = [], []
+        for box in np.unique(boxes).tolist():
+            rows = np.flatnonzero(boxes == box)
+            drawers = self.where.narrow(box, self.schema, self.drawers)
+            columns = [np.ascontiguousarray(column[rows]) for column in codes.columns]
+            parts.append(self._values_in_box(columns, rng, drawers))
+            order.append(rows)
+        if len(parts) == 1:
+            return parts[0]
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _values_in_box(
+        self,
+        columns: Sequence[NDArray[np.unsignedinteger[Any]]],
+        rng: np.random.Generator,
+        drawers: Mapping[str, Drawer],
+    ) -> pa.Table:
+        if self.where is None or self.schema.ruleset is None:
+            codes = CodedTable(self.schema.domain(), tuple(columns))
+            return decode(codes, self.schema, rng, drawers)
         from adaptive_qs.table.obey import drawn_under_rules
 
         both = self.schema.ruleset.along_with(self.where.condition)
-        columns = dict(zip(self.schema.names, codes.columns))
+        named = dict(zip(self.schema.names, columns))
         try:
-            return pa.table(drawn_under_rules(columns, both, rng, self.drawers))
+            return pa.table(drawn_under_rules(named, both, rng, drawers))
         except SchemaError:
             raise InputError(
                 "no row was found that meets the condition and the rules of the schema: ask for "

@@ -28,9 +28,9 @@ from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY, sha256_of
+from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema

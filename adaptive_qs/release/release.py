@@ -287,7 +287,7 @@ class Release(Bundle):
 
         domain = self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
-        wish = Wish.of(where, balance, schema, seed, ruled)
+        wish = Wish.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or MOST_EXPECTED

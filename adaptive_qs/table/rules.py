@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
     Column,
-    Columns,
     Comparison,
     Condition,
     Determination,
@@ -32,10 +31,10 @@ from adaptive_qs.table.conditions import (
     Operation,
     Row,
     Surely,
-    Values,
-    parse_rule,
+    partition_values,
     values_of,
 )
+from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
 """Columns that one rule can speak of, those that are computed replaced by what they come from."""
@@ -205,10 +204,10 @@ class Ruleset:
             limits.get(name, set()).add(limit)
         row, starts = {}, []
         for axis, name in enumerate(names):
-            values, first = _pieces(self.columns[name], sorted(limits[name]))
+            values, owner = partition_values(self.columns[name], limits[name])
             shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
             row[name] = values.reshaped(shape)
-            starts.append(first)
+            starts.append(np.searchsorted(owner, np.arange(self.columns[name].size)))
         outcome = condition.outcome(row)
         allowed = outcome.true if surely else outcome.true | outcome.unknown
         sizes = [row[name].low.size for name in names]
@@ -385,41 +384,6 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
         ready = [n for n, c in left.items() if not any(s in left for s in c.source.columns())]
         for name in ready:
             yield name, left.pop(name)
-
-
-def _pieces(column: ColumnBase, limits: Sequence[float]) -> tuple[Values, NDArray[np.intp]]:
-    """The values of every code, bins cut at some limits, and where the pieces of each code begin.
-
-    Between two limits nothing that is compared with them changes, so what holds in a piece holds
-    for one of its values as for all.
-    """
-    codes = np.arange(column.size)
-    values, owner = values_of(column, codes), codes
-    for limit in limits:
-        low, high, known, _, _ = values
-        cut = known & (low <= limit) & (limit <= high) & (low < high)
-        if not cut.any():
-            continue
-        whole = np.issubdtype(low.dtype, np.integer)
-        before = math.ceil(limit) - 1 if whole else np.nextafter(limit, -np.inf)
-        after = math.floor(limit) + 1 if whole else np.nextafter(limit, np.inf)
-        ends: list[tuple[Any, Any]] = [(low[cut], before), (after, high[cut])]
-        if not whole or limit == int(limit):
-            ends.append((type(before)(limit), type(before)(limit)))
-        parts, owners = [Values(*(array[~cut] for array in values))], [owner[~cut]]
-        for first, last in ends:
-            piece = Values(*(array[cut] for array in values))
-            piece = piece._replace(
-                low=np.broadcast_to(first, cut.sum()), high=np.broadcast_to(last, cut.sum())
-            )
-            real = piece.low <= piece.high
-            parts.append(Values(*(array[real] for array in piece)))
-            owners.append(owner[cut][real])
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")
-        values = Values(*(np.concatenate(arrays)[order] for arrays in zip(*parts)))
-        owner = owner[order]
-    return values, np.searchsorted(owner, codes)
 
 
 # Codes that can be, and a row of them.

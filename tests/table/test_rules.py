@@ -13,8 +13,8 @@ import pytest
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition, parse_rule
 from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.grammar import parse_condition, parse_rule
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 

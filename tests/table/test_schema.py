@@ -89,7 +89,10 @@ def test_sizes(column, size):
         ({"type": "categorical", "values": ["x", "y"], "groups": {"g": ["x"]}}, "'y' is in none"),
         ({"type": "categorical", "values": ["x"], "groups": {"g": ["x", "z"]}}, "is no value"),
         ({"type": "categorical", "values": ["x"], "groups": {"g": ["x"], "h": ["x"]}}, "twice"),
-        ({"type": "categorical", "private_values": 3, "catch_all": "o", "groups": {"g": ["o"]}}, "groups"),
+        (
+            {"type": "categorical", "private_values": 3, "catch_all": "o", "groups": {"g": ["o"]}},
+            "groups",
+        ),
         ({"type": "boolean", "missing": ["N"]}, "also a declared value"),
         ({"type": "date", "min": "2020-02-31", "max": "2020-12-01"}, "min"),
         ({"type": "date", "min": "2020-01-01", "max": "2020-12-01", "format": "%Y"}, "format"),

@@ -445,6 +445,14 @@ class ColumnBase(BaseModel):
         """Distance between neighbouring amounts, in days for dates; 0 where any number may be."""
         return 0.0
 
+    def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        raise AssertionError(f"column {self.name!r} has no bins")
+
+    def draw_between(
+        self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
+    ) -> pa.Array:
+        raise AssertionError(f"column {self.name!r} has no bins")
+
     def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Values of the declared type for amounts of a ``measured`` column, rounded to what cells
         hold, null for NaN: shape (len(amounts),)."""

@@ -151,6 +151,21 @@ class RangeColumn(ColumnBase):
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         return self.values_at(rng.integers(*self.point_ends(codes), endpoint=True), rng)
 
+    @abstractmethod
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        """Return the first and the last point of intervals of amounts, each inside one bin."""
+
+    def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how likely values of a bin are in such intervals, up to a factor."""
+        first, last = self.points_between(low, high)
+        return np.maximum(last - first + 1.0, 0.0)
+
+    def draw_between(
+        self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
+    ) -> pa.Array:
+        """Draw a value in each of such intervals, evenly."""
+        return self.values_at(rng.integers(*self.points_between(low, high), endpoint=True), rng)
+
     def marks(self, points: Codes) -> Codes:
         """Return numbers of the points of which endings are remainders; by default the points."""
         return points

@@ -176,6 +176,9 @@ class MomentColumn(RangeColumn):
         low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        return -(-low // self.point), high // self.point
+
     def points_of(self, numbers: Codes) -> Codes:
         if self.outside == "missing":
             numbers = numbers[(self.span[0] <= numbers) & (numbers <= self.span[1])]

@@ -200,6 +200,9 @@ class IntegerColumn(NumberColumn):
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
         return self.ends(np.arange(self.num_values) if codes is None else codes)
 
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        return low, high
+
     def points_of(self, numbers: NDArray[Any]) -> Codes:
         return self._kept(numbers)
 
@@ -461,6 +464,26 @@ class NumericColumn(NumberColumn):
         points: Codes = np.clip(steps, first[codes], last[codes])
         return points
 
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        first, last = (np.rint(end / self.resolution).astype(np.int64) for end in (low, high))
+        return first + (self._number(first) < low), last - (self._number(last) > high)
+
+    def _number(self, points: Codes) -> NDArray[np.float64]:
+        """Return the numbers at points of the grid."""
+        numbers: NDArray[np.float64] = points * self.units / 10 ** (self.decimals or 0)
+        return numbers
+
+    def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        return (high - low) if self.grid is None else super().weigh_between(low, high)
+
+    def draw_between(
+        self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
+    ) -> pa.Array:
+        if self.grid is not None:
+            return super().draw_between(low, high, rng)
+        share = rng.random(low.shape)
+        return pa.array(np.clip(low * (1 - share) + high * share, low, high))
+
     def positions(self, points: Codes) -> NDArray[np.float64]:
         if self.grid is not None:
             return super().positions(points)
@@ -471,7 +494,7 @@ class NumericColumn(NumberColumn):
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         if self.grid is not None:
-            return pa.array(points * self.units / 10 ** (self.decimals or 0))
+            return pa.array(self._number(points))
         edges, codes = np.array(self.bin_edges), points // PARTS
         low, high = edges[codes], edges[codes + 1]
         share = (points % PARTS + rng.random(points.size)) / PARTS
@@ -482,7 +505,7 @@ class NumericColumn(NumberColumn):
         return self.points_of(np.array(self.heaps, dtype=np.float64))
 
     def heaps_at(self, points: Codes) -> tuple[float, ...]:
-        return tuple((points * self.units / 10 ** (self.decimals or 0)).tolist())
+        return tuple(self._number(points).tolist())
 
     def _beyond(self) -> str:
         return self.spelling.write(repr(abs(self.bin_edges[-1]) * 2 + 1))
