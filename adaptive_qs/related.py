@@ -23,7 +23,7 @@ from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
 from adaptive_qs.synthesizer import Kind, kind_of, to_kind
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.related import RelatedSchema
-from adaptive_qs.table.schema import about_of
+from adaptive_qs.table.schema_files import resolve_about
 from adaptive_qs.workload.file import WorkloadSpec
 
 
@@ -119,7 +119,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         """
         described = RelatedSchema.of(schema)
         if self.about is not None:
-            described = described.with_about(*about_of(self.about))
+            described = described.with_about(*resolve_about(self.about))
         own = ("workload", "parents_share", "about", "progress")
         job = RelatedJob.of(
             described,

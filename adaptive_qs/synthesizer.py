@@ -32,7 +32,8 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema, about_of
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema_files import resolve_about
 from adaptive_qs.workload.file import WorkloadSpec
 
 # Sampled tables in the kind of data frame that the caller works with.
@@ -337,7 +338,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         """
         described = resolve_schema(schema, table, self.max_memory)
         if self.about is not None:
-            described = described.with_about(*about_of(self.about))
+            described = described.with_about(*resolve_about(self.about))
         own = ("workload", "levels", "about", "progress")
         options = RunOptions.among(self.get_params(), *own)
         job = tables_job(described, self.workload, self.levels, options)

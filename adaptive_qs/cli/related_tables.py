@@ -332,11 +332,11 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
     from adaptive_qs.run.tables import SPENT_IN_VAIN
-    from adaptive_qs.table.schema import about_of
+    from adaptive_qs.table.schema_files import resolve_about
 
     described = inputs.schema
     if about is not None:
-        described = described.with_about(*about_of(about))
+        described = described.with_about(*resolve_about(about))
     rows = None if rows is None else check_rows(rows)
     seed = chosen_seed(run.insecure_seed if seed is None else seed)
     share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share

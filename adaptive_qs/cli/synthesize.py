@@ -271,11 +271,12 @@ def synthesize(
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema, about_of
+    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.schema_files import resolve_about
 
     described = Schema.load(schema, run.max_memory)
     if about is not None:
-        described = described.with_about(*about_of(about))
+        described = described.with_about(*resolve_about(about))
     sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
     job = tables_job(described, spec, levels, run)
     limits, forecast = job.work.limits, job.work.forecast

@@ -412,10 +412,10 @@ FORMATS: Registry[Any] = Registry(
         ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
-        ".xlsx": "adaptive_qs.table.books:EXCEL",
-        ".sqlite": "adaptive_qs.table.books:SQLITE",
-        ".db": "adaptive_qs.table.books:SQLITE",
-        ".duckdb": "adaptive_qs.table.books:DUCKDB",
+        ".xlsx": "adaptive_qs.table.containers:EXCEL",
+        ".sqlite": "adaptive_qs.table.containers:SQLITE",
+        ".db": "adaptive_qs.table.containers:SQLITE",
+        ".duckdb": "adaptive_qs.table.containers:DUCKDB",
     }
 )
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
@@ -429,9 +429,9 @@ PARQUET_MAGIC = b"PAR1"
 
 BOOKS: Registry[Any] = Registry(
     {
-        "Excel": "adaptive_qs.table.books:open_workbook",
-        "SQLite": "adaptive_qs.table.books:open_sqlite",
-        "DuckDB": "adaptive_qs.table.books:open_duckdb",
+        "Excel": "adaptive_qs.table.containers:open_workbook",
+        "SQLite": "adaptive_qs.table.containers:open_sqlite",
+        "DuckDB": "adaptive_qs.table.containers:open_duckdb",
     }
 )
 """What opens a table inside a file, by the kind of file."""

@@ -13,9 +13,10 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
-from adaptive_qs.table.profile import INFINITE, Profile, tells_persons
+from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.spellings import tells_persons
 from adaptive_qs.table.text import NUMBER
 
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
-from adaptive_qs.table.archive import check_workbook, open_archive, rows_at_once
+from adaptive_qs.table.archive import open_archive, rows_at_once
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
     COMMA,
@@ -44,6 +44,7 @@ from adaptive_qs.table.files import (
     is_written_only,
 )
 from adaptive_qs.table.text import ASCII_SPACE
+from adaptive_qs.table.workbook import check_workbook
 
 # The bytes of a CSV file.
 

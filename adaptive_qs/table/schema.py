@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import re
-import shlex
-import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, cast
 
 from pydantic import (
     BaseModel,
@@ -22,85 +18,29 @@ from pydantic import (
     model_validator,
 )
 
-from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
-from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.errors import SchemaError
+from adaptive_qs.jsonfile import Claim
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.files import check_name, is_table_file
+from adaptive_qs.table.schema_files import (
+    AboutKey,
+    claim_bins,
+    describes_two,
+    is_domain_sizes,
+    raise_complaint,
+    read_content,
+    to_json_value,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
 
-_FEW_BINS, _BYTES_PER_BIN = 2**16, 400
-"""Bins that need no memory to speak of, and the memory of each of more: ends, and texts or steps.
-"""
-
-
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
-AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-
-
-def about_of(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
-    """What is said about the data, and how to call it: as it is, or in a file.
-
-    Raises:
-        InputError: as :func:`read_about`, or it is neither.
-    """
-    if isinstance(given, Mapping):
-        return given, "about"
-    if isinstance(given, str | Path):
-        return read_about(given), str(given)
-    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
-
-
-_EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])")
-"""*Emphasis* and `code` in Markdown."""
-
-
-def read_about(path: str | Path) -> dict[str, str]:
-    """What a file says about the data: JSON with the keys of ``about`` in a schema, or Markdown.
-
-    The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description: plain text, in which
-    marks of emphasis and code are left out.
-
-    Raises:
-        InputError: the file cannot be read, is JSON of another kind, or a table, whose rows would
-            be published.
-    """
-    if is_table_file(path):
-        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
-    check_name(file := Path(path))
-    if file.suffix.lower() == ".json":
-        content = read_json(file, InputError)
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
-        return content
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: {reason(error)}: check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
-    found: dict[str, str] = {}
-    rest = []
-    for line in lines:
-        key, colon, text = line.partition(":")
-        if line.startswith("#") and "title" not in found:
-            found["title"] = line.lstrip("#").strip()
-        elif colon and key.strip().lower() in get_args(AboutKey) and text.strip():
-            found[key.strip().lower()] = text.strip()
-        else:
-            rest.append(line.strip())
-    if description := " ".join(filter(None, rest)):
-        found.setdefault("description", _EMPHASIS.sub(r"\2", description))
-    return found
 
 
 def _any_column() -> Any:
@@ -334,17 +274,17 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
-        if _describes_two(content):
+        if describes_two(content):
             raise SchemaError(
                 f"{source}: describes two related tables: give the children with --related (in "
                 "Python RelatedSynthesizer)"
             )
         try:
-            text = json.dumps(content, default=_plain)
-            _claim_bins(json.loads(text), source, claim)
+            text = json.dumps(content, default=to_json_value)
+            claim_bins(json.loads(text), source, claim)
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            _refuse(error, content, source)
+            raise_complaint(error, content, source)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
@@ -354,7 +294,7 @@ class Schema(BaseModel):
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
             ResourceExceeded: reading it would take more than ``max_memory``.
         """
-        return cls.parse(_content_of(path, max_memory), str(path), memory_claims(max_memory))
+        return cls.parse(read_content(path, max_memory), str(path), memory_claims(max_memory))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
@@ -399,79 +339,6 @@ def bind_column_types() -> None:
 bind_column_types()
 
 
-def is_domain_sizes(content: Any) -> bool:
-    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes.
-
-    A lone "version" is the beginning of a schema.
-    """
-    return (
-        isinstance(content, dict)
-        and bool(content)
-        and "columns" not in content
-        and content.keys() != {"version"}
-        and all((as_integer(size) or 0) > 0 for size in content.values())
-    )
-
-
-def _claim_bins(content: Any, source: str, claim: Claim | None) -> None:
-    """Reserve the memory of bins that are stated by their number, before they are formed."""
-    columns = content.get("columns") if isinstance(content, dict) else None
-    stated = [each.get("bins") for each in columns or () if isinstance(each, dict)]
-    number = sum(bins for bins in map(as_integer, stated) if bins is not None)
-    if number > _FEW_BINS:
-        try:
-            (claim or memory_claims())(_BYTES_PER_BIN * number)
-        except ResourceExceeded as error:
-            raise ResourceExceeded(f"{source}: with {number:,} bins it {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """A value of Python that JSON lacks: NumPy's numbers as numbers, a date as its text."""
-    try:
-        return plain_json(value)
-    except TypeError:
-        return str(value)
-
-
-def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
-    """Turn the first of pydantic's complaints into one line that names the column."""
-    complaint = first_complaint(error)
-    where = complaint.where
-    place = source
-    if len(where) > 1 and where[0] == "columns":
-        index = int(where[1])
-        column = content["columns"][index]
-        name = column.get("name") if isinstance(column, dict) else None
-        place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
-        where = where[3:]
-    elif len(where) > 1 and where[0] == "rules":
-        place += f": rule number {int(where[1]) + 1}"
-        where = where[3:]  # behind it, pydantic names what it tried to read the rule as
-    raise SchemaError(complaint.line(place, where)) from None
-
-
-def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
-    """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
-    if is_table_file(path):
-        raise SchemaError(
-            f"{path}: is a table, not a schema: "
-            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
-        )
-    is_bundle = False
-    with contextlib.suppress(OSError, ValueError):  # read_json explains them
-        is_bundle = zipfile.is_zipfile(path)
-    if not is_bundle:
-        return read_json(path, SchemaError)
-    from adaptive_qs.table.archive import open_archive
-
-    with (
-        contextlib.suppress(InputError),
-        open_archive(path, "release bundle", max_memory) as archive,
-    ):
-        return archive.json("schema.json")
-    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
-
-
 # Whether the author of a valid schema has looked at it, and advice about it.
 
 TAKEN_FROM_DATA = "Taken from the data: review, not private."
@@ -488,17 +355,13 @@ MAX_NAMED = 10
 """Columns with the same advice that its one line names."""
 
 
-def _describes_two(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() >= {"parents", "children"}
-
-
 def is_related(path: str | Path) -> bool:
     """Whether a schema file describes two related tables.
 
     Raises:
         SchemaError: the file is missing or is not JSON.
     """
-    return _describes_two(_content_of(path, None))
+    return describes_two(read_content(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:

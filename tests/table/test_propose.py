@@ -18,10 +18,9 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.bins import CROWDED, bins_for
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.orders import in_natural_order
-from adaptive_qs.table.profile import FORMATS
 from adaptive_qs.table.propose import Profile, propose
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.spellings import FORMATS, in_natural_order
 from adaptive_qs.table.text import PLAIN_TIMES, Spelling
 
 from . import helpers

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table import bins as binning
-    from adaptive_qs.table import cells, orders
-    from adaptive_qs.table import profile as spelled
+    from adaptive_qs.table import cells, spellings
     from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
@@ -45,8 +44,8 @@ else:
             return getattr(import_module(self._name), attribute)
 
     np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
-    binning, cells, orders, spelled = (
-        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "orders", "profile")
+    binning, cells, spellings = (
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spellings")
     )
 
 MAX_SIZE = 2**32

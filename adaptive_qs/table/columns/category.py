@@ -20,11 +20,10 @@ from adaptive_qs.table.columns.base import (
     binning,
     cells,
     np,
-    orders,
     pa,
     pc,
     refuse_duplicates,
-    spelled,
+    spellings,
 )
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, read_integer
 
@@ -285,23 +284,23 @@ class CategoricalColumn(ColumnBase):
     def _draft_of_texts(cls, profile: Profile) -> Draft:
         """Labels, or why the texts are none."""
         values = profile.values
-        ordered = orders.in_natural_order(values)
+        ordered = spellings.in_natural_order(values)
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
         most = binning.codes_for(profile.filled)
-        problem = spelled.numbers_spelled(values)
-        if not problem and (problem := spelled.durations_spelled(values)):
+        problem = spellings.numbers_spelled(values)
+        if not problem and (problem := spellings.durations_spelled(values)):
             most = binning.periods_for(profile.filled)
         if problem and len(values) <= most:
             return Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
-            problem = spelled.units_spelled(values)
+            problem = spellings.units_spelled(values)
             if not problem and ordered is None and not profile.zero_filled:
-                problem = spelled.mostly_spelled(values)
+                problem = spellings.mostly_spelled(values)
         if not problem:
             all_different = not profile.too_many and len(values) == profile.filled > 1
-            problem = spelled.keys_spelled(values, all_different)
+            problem = spellings.keys_spelled(values, all_different)
         if not problem and len(values) >= max(20, 0.95 * profile.filled):
             problem = "an identifier or free text: nearly every value is different"
         if not problem and (profile.too_many or len(values) > MAX_CATEGORIES):

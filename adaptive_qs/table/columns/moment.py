@@ -16,7 +16,7 @@ from adaptive_qs.table.columns.base import (
     np,
     pa,
     pc,
-    spelled,
+    spellings,
 )
 from adaptive_qs.table.columns.binned import RangeColumn
 from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, seconds_of
@@ -316,7 +316,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     way, span = next(iter(spans.items()))
     if span.days != days:
         return None
-    other = spelled.swapped(way)
+    other = spellings.swapped(way)
     if other is not None and other in spans:
         return Draft(
             None,

@@ -33,10 +33,10 @@ import pyarrow.compute as pc
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
-from adaptive_qs.table.archive import MOST_SHEET_ROWS, Workbook
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
+from adaptive_qs.table.workbook import MOST_SHEET_ROWS, Workbook, check_header, fill_rows
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
@@ -167,32 +167,13 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         title = _chosen(path, titles, name, "sheet")
         part = next(part for other, _, part in book.sheets if other == title)
         first = redacted(lambda: next(book.rows(part, most_bytes), (1, {})), damaged)
-        names = _header(path, *first)
+        names = check_header(path, *first)
 
         def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-            rows = _filled(path, islice(book.rows(part, most_bytes), 1, None), len(names))
+            rows = fill_rows(path, islice(book.rows(part, most_bytes), 1, None), len(names))
             yield from _guarded(_chunks(names, rows, 0, wanted), damaged)
 
         yield Source(str(path), names, read)
-
-
-def _header(path: Path, number: int, cells: Mapping[int, Any]) -> tuple[str, ...]:
-    names = [str(cells.get(k, "")).strip(ASCII_SPACE) for k in range(max(cells, default=-1) + 1)]
-    while names and not names[-1]:
-        names.pop()
-    if number > 1 or not names or "" in names:
-        raise DataError(f"{path}: the first row has no names of columns: write them there")
-    return tuple(names)
-
-
-def _filled(path: Path, rows: Iterator[tuple[int, dict[int, Any]]], width: int) -> Iterator[Row]:
-    """Rows with a cell for every name."""
-    for _, cells in rows:
-        if max(cells) >= width:
-            raise DataError(
-                f"{path}: a row has cells beyond the names in the first row: name all columns"
-            )
-        yield [*map(cells.get, range(width))]
 
 
 # Tables of databases.
