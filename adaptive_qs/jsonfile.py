@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +36,11 @@ Claim = Callable[[int], None]
 """Called with a number of bytes before they are taken; raises where they are too many."""
 _QUOTED = 60
 """Characters quoted of a text that may be of any length."""
+
+
+def as_object(content: Any) -> dict[str, Any]:
+    """Return parsed JSON that is an object, and an empty object for anything else."""
+    return dict(content) if isinstance(content, Mapping) else {}
 
 
 def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None = None) -> Any:

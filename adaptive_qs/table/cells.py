@@ -201,6 +201,11 @@ def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
 
 
+def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
+    """Return the chunks of a column, or the column itself if it has none."""
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+
+
 # Identifiers of persons and keys: compared exactly, so each cell has exactly one text, or none.
 
 _DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}

@@ -130,7 +130,28 @@ class Outcome(NamedTuple):
 
 
 class Operand:
-    """Something with a value in every row."""
+    """Something with a value in every row.
+
+    Attributes:
+        unit: seconds in which moments are counted.
+    """
+
+    unit: int = 1
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it is computed from."""
+        return ()
+
+    @property
+    def column_name(self) -> str | None:
+        """The column that it is."""
+        return None
+
+    @property
+    def constant(self) -> float | None:
+        """The constant that it is."""
+        return None
 
     def columns(self) -> Iterator[str]:
         """The columns whose values it takes."""
@@ -147,6 +168,11 @@ class Column(Operand):
 
     name: str
     unit: int = 1
+
+    @property
+    def column_name(self) -> str:
+        """Its name."""
+        return self.name
 
     def columns(self) -> Iterator[str]:
         """Itself."""
@@ -166,6 +192,11 @@ class Constant(Operand):
 
     value: float
 
+    @property
+    def constant(self) -> float:
+        """Its value."""
+        return self.value
+
     def values(self, row: Row) -> Values:
         """It alone."""
         value, yes = np.asarray(self.value), np.asarray(True)
@@ -179,6 +210,11 @@ class Operation(Operand):
     sign: str
     left: Operand
     right: Operand
+
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """Both sides."""
+        return self.left, self.right
 
     def columns(self) -> Iterator[str]:
         """Those of both sides."""
@@ -238,8 +274,16 @@ class Condition:
         """What it may be."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Constants that columns are compared with, in the units of ``Values``."""
+        """Yield constants that columns are compared with, in the units of ``Values``."""
         yield from ()
+
+    def negated(self) -> Condition:
+        """Return a condition that is true where this one is false."""
+        return Not(self)
+
+    def equation(self) -> tuple[Operand, Operand] | None:
+        """Return a column and what it equals, another column or computed; None if it is none."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -264,18 +308,25 @@ class Comparison(Condition):
         yield from self.left.columns()
         yield from self.right.columns()
 
+    def equation(self) -> tuple[Operand, Operand] | None:
+        """Return the sides, the column first, if one is a column and the other no constant."""
+        sides = self.left, self.right
+        left, right = sides[::-1] if self.left.operands else sides
+        known = left.column_name is not None and right.constant is None
+        return (left, right) if known and self.sign == "=" else None
+
     def limits(self) -> Iterator[tuple[str, float]]:
         """Of a column beside a constant."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
-            if isinstance(one, Column) and isinstance(other, Constant):
-                yield one.name, other.value * one.unit
+            if one.column_name is not None and other.constant is not None:
+                yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
         """True or false where both are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
-        if isinstance(self.left, Operation) or isinstance(self.right, Operation):
+        if self.left.operands or self.right.operands:
             near = near + NEAR * np.maximum(np.abs(a.high), np.abs(b.high))
         if self.sign in ("=", "!="):
             true = (a.low <= b.high + near) & (b.low <= a.high + near)
@@ -324,6 +375,10 @@ class _Modified(Condition):
 class Not(_Modified):
     """The contrary; unknown where that is."""
 
+    def negated(self) -> Condition:
+        """Return the part."""
+        return self.part
+
     def outcome(self, row: Row) -> Outcome:
         """True where the part is false."""
         true, false, unknown = self.part.outcome(row)
@@ -359,11 +414,6 @@ class Either(Condition):
         return first
 
 
-def negated(part: Condition) -> Condition:
-    """True where the part is false."""
-    return part.part if isinstance(part, Not) else Not(part)
-
-
 @dataclass(frozen=True)
 class Surely(_Modified):
     """True where its part is, and false where that is unknown: what is asked of rows, while rules
@@ -377,7 +427,7 @@ class Surely(_Modified):
 
 def both(parts: tuple[Condition, ...]) -> Condition:
     """True where all parts are."""
-    return Not(Either(tuple(map(negated, parts))))
+    return Not(Either(tuple(part.negated() for part in parts)))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
@@ -22,7 +23,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
-from adaptive_qs.table.cells import MixedCells, redacted
+from adaptive_qs.table.cells import MixedCells, redacted, split_chunks
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
@@ -66,8 +67,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     """
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
-        parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-        hashes = [_hash_cells(name, part, label) for part in parts]
+        hashes = [_hash_cells(name, part, label) for part in split_chunks(values)]
         marks = mix_bits(marks * _ODD + np.concatenate([np.zeros(0, np.uint64), *hashes]))
     return int(marks.sum(dtype=np.uint64))
 
@@ -176,14 +176,9 @@ def read_table(
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
             message names the file, the column and the mend, and no cell.
     """
-    if isinstance(source, CodedTable):
-        if source.domain != schema.domain():
-            raise DataError("the coded table has other attributes than the schema: encode it again")
-        if source.num_rows == 0:
-            raise DataError("table: no rows: give a table with at least one")
-        if check_rows is not None:
-            check_rows(source.num_rows)
-        return source
+    coded = _check_coded(source, schema, check_rows)
+    if coded is not None:
+        return coded
     parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     for chunk in coded_chunks(source, schema, progress, check_rows):
         for part, codes in zip(parts, chunk):
@@ -193,6 +188,21 @@ def read_table(
         columns.append(np.concatenate(part))
         part.clear()  # which frees the chunks
     return CodedTable(schema.domain(), tuple(columns))
+
+
+def _check_coded(
+    source: Any, schema: Schema, check_rows: CheckRows | None = None
+) -> CodedTable | None:
+    """Return a source that is a coded table, checked; None for other sources."""
+    if not isinstance(source, CodedTable):
+        return None
+    if source.domain != schema.domain():
+        raise DataError("the coded table has other attributes than the schema: encode it again")
+    if source.num_rows == 0:
+        raise DataError("table: no rows: give a table with at least one")
+    if check_rows is not None:
+        check_rows(source.num_rows)
+    return source
 
 
 MOST_ENCODERS = 4
@@ -212,10 +222,10 @@ def coded_chunks(
     Memory holds a few chunks. Arguments and errors are those of :func:`read_table`; of several bad
     cells, the one that is reported is in the first chunk that has any, whatever the threads.
     """
-    if isinstance(source, CodedTable):
-        table = read_table(source, schema, progress, check_rows)
-        for first in range(0, table.num_rows, SLICE_ROWS):
-            yield tuple(column[first : first + SLICE_ROWS] for column in table.columns)
+    coded = _check_coded(source, schema, check_rows)
+    if coded is not None:
+        for first in range(0, coded.num_rows, SLICE_ROWS):
+            yield tuple(column[first : first + SLICE_ROWS] for column in coded.columns)
         return
 
     def encoded(chunk: Chunk, label: str) -> tuple[Codes, ...]:
@@ -256,8 +266,9 @@ def read_with_amounts(
     table with more than ``most_rows``, its first ones are enough.
     Arguments and errors are those of :func:`read_table`.
     """
-    if isinstance(source, CodedTable):
-        return read_table(source, schema, progress), {}
+    coded = _check_coded(source, schema)
+    if coded is not None:
+        return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
     with open_source(source, schema.delimiter) as opened:
@@ -276,7 +287,7 @@ def read_with_amounts(
 def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:
     """Amounts of cells that have been encoded; NaN where the code is no value."""
     found = [np.empty(0)]
-    for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+    for part in split_chunks(values):
         distinct, indices = distinct_cells(column.name, part, label)
         found.append(np.concatenate([column.amounts(each) for each in distinct])[indices])
     return np.where(codes < column.num_values, np.concatenate(found), np.nan)
@@ -339,16 +350,17 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
     Raises:
         DataError: the column refuses a cell; the message names `label`, the column and the mend.
     """
-    if isinstance(values, pa.ChunkedArray):
-        return [codes for part in values.chunks for codes in encode_chunk(column, part, label)]
 
     def explain(_: Exception) -> DataError:
         return DataError(f"{label}: column {column.name!r} cannot be read: write it as text")
 
-    codes = redacted(lambda: _codes(column, values, label), explain)
-    if codes.size and codes.min() < 0:
-        raise DataError(f"{label}: column {column.name!r} {column.mend(int(codes.min()))}")
-    return [codes.astype(code_dtype(column.size))]
+    found = []
+    for part in split_chunks(values):
+        codes = redacted(partial(_codes, column, part, label), explain)
+        if codes.size and codes.min() < 0:
+            raise DataError(f"{label}: column {column.name!r} {column.mend(int(codes.min()))}")
+        found.append(codes.astype(code_dtype(column.size)))
+    return found
 
 
 def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDArray[np.int64]:
@@ -374,9 +386,8 @@ def distinct_cells(
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
         kind = "objects of other types"
-        if not isinstance(values, MixedCells):
-            dictionary = pa.types.is_dictionary(values.type)
-            kind = f"the type {values.type.value_type if dictionary else values.type}"
+        if (found := getattr(values, "type", None)) is not None:
+            kind = f"the type {found.value_type if pa.types.is_dictionary(found) else found}"
         raise DataError(
             f"{label}: column {name!r} has {kind}: "
             "convert it to text, numbers, booleans, dates, or dates with times"
@@ -427,18 +438,21 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
         SchemaError: there is none, or it is not valid.
         ResourceExceeded: reading it out of a release bundle would take more than ``max_memory``.
     """
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, str | Path):
-        return Schema.load(schema, max_memory)
-    if isinstance(schema, Mapping):
-        return Schema.parse(schema, claim=memory_claims(max_memory))
-    if schema is not None:
-        raise SchemaError(
-            f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or parsed "
-            "JSON (a table comes before its schema)"
-        )
-    if isinstance(table, CodedTable):
-        domain = table.domain
-        return Schema.parse(dict(zip(domain.names, domain.sizes)))
-    raise SchemaError("no schema was given: pass schema=, a Schema or the path of a schema file")
+    match schema:
+        case Schema():
+            return schema
+        case str() | Path():
+            return Schema.load(schema, max_memory)
+        case Mapping():
+            return Schema.parse(schema, claim=memory_claims(max_memory))
+        case None if isinstance(table, CodedTable):
+            return Schema.parse(dict(zip(table.domain.names, table.domain.sizes)))
+        case None:
+            raise SchemaError(
+                "no schema was given: pass schema=, a Schema or the path of a schema file"
+            )
+        case _:
+            raise SchemaError(
+                f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or "
+                "parsed JSON (a table comes before its schema)"
+            )

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
 from adaptive_qs.arguments import shown
@@ -29,7 +29,6 @@ from adaptive_qs.table.conditions import (
     Operand,
     Operation,
     both,
-    negated,
 )
 from adaptive_qs.table.text import read_moment, read_number
 
@@ -133,7 +132,7 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     try:
         return _Bound(columns).transform(_parser(kind).parse(text))
     except UnexpectedInput as error:
-        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
         place = f" from {shown(rest[0])} on" if rest else ""
         said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
@@ -152,11 +151,15 @@ class _Refused(Exception):
 class _Name:
     text: str
     ticked: bool
+    is_name: ClassVar[bool] = True
+    operands: ClassVar[tuple[Operand, ...]] = ()
 
 
 @dataclass(frozen=True)
 class _Literal:
     text: str
+    is_name: ClassVar[bool] = False
+    operands: ClassVar[tuple[Operand, ...]] = ()
 
 
 _SWAPPED = {">": "<", ">=": "<="}
@@ -195,13 +198,13 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def negation(self, part: Condition) -> Condition:
-        return negated(part)
+        return part.negated()
 
     never = negation
 
     @v_args(inline=True)
     def implication(self, first: Condition, then: Condition) -> Condition:
-        return Either((negated(first), then))
+        return Either((first.negated(), then))
 
     @v_args(inline=True)
     def missing(self, name: _Name) -> Condition:
@@ -225,7 +228,7 @@ class _Bound(Transformer[Token, Any]):
         return self.either([self._compared(name, "=", each) for each in constants])
 
     def not_among(self, parts: list[Any]) -> Condition:
-        return negated(self.among(parts))
+        return self.among(parts).negated()
 
     @v_args(inline=True)
     def operation(self, left: Part, sign: Token, right: Part) -> Part:
@@ -253,7 +256,7 @@ class _Bound(Transformer[Token, Any]):
             for name in unknown:
                 self._column(name)
             raise _Refused("a comparison names no column")
-        first, several = named[0], isinstance(left, Operation) or isinstance(right, Operation)
+        first, several = named[0], bool(left.operands or right.operands)
         if several:
             return self._computed(left, sign, right, named)
         if len(named) == 2 and named[0].name == named[1].name:
@@ -276,10 +279,10 @@ class _Bound(Transformer[Token, Any]):
                 raise _Refused(
                     f"{column.name!r} cannot be added or multiplied: give numbers or dates"
                 )
-        if all(isinstance(side, Operation) for side in (left, right)):
+        if left.operands and right.operands:
             raise _Refused("computes on both sides: leave one column on the left")
         a, b = (self._operand(side, None, 1) for side in (left, right))
-        alone = [self._columns[side.name] for side in (a, b) if isinstance(side, Column)]
+        alone = [self._columns[side.column_name] for side in (a, b) if side.column_name]
         rounded = sign in ("=", "!=") and len(alone) > 0
         return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
 
@@ -291,10 +294,10 @@ class _Bound(Transformer[Token, Any]):
             beside: the column that a constant is compared with; None in a computation.
             unit: seconds in which moments are counted; days in a computation.
         """
-        if isinstance(part, Operation):
-            sides = (self._operand(side, beside, unit) for side in (part.left, part.right))
+        if part.operands:
+            sides = (self._operand(side, beside, unit) for side in part.operands)
             return Operation(part.sign, *sides)
-        if isinstance(part, _Name) and self._is_column(part):
+        if part.is_name and self._is_column(part):
             column = self._column(part)
             return Column(column.name, DAY if beside is None and column.by_day else unit)
         if beside is not None:
@@ -343,8 +346,7 @@ class _Bound(Transformer[Token, Any]):
 
 
 def _names(part: Part) -> Iterator[_Name]:
-    if isinstance(part, _Name):
+    for operand in part.operands:
+        yield from _names(operand)
+    if not part.operands and part.is_name:
         yield part
-    elif isinstance(part, Operation):
-        yield from _names(part.left)
-        yield from _names(part.right)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +19,11 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted
+from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
-from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
 # Which rows of a person are kept.
@@ -138,7 +137,7 @@ class FewRows(Rows):
         return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
 
     def __str__(self) -> str:
-        return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
+        return name_source(self.source)
 
     @contextmanager
     def open(self) -> Iterator[Source]:
@@ -244,7 +243,7 @@ class Whose:
             return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        for part in split_chunks(cells):
             mixed = redacted(partial(MixedCells.of, part), explain)
             before = sum(map(len, texts))
             rows.append(np.where(mixed.indices < 0, -1, mixed.indices + before))
@@ -405,7 +404,7 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
     marks = codes.astype(np.uint64)
     if column.counts_heaps:
         bits = [np.zeros(0, np.uint64)]
-        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        for part in split_chunks(cells):
             distinct, rows = distinct_cells(column.name, part, label)
             values = np.concatenate([column.numbers(each) for each in distinct])
             bits.append(values[rows].view(np.uint64))
@@ -421,7 +420,7 @@ def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]
     def explain(_: Exception) -> DataError:
         return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
-    for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+    for part in split_chunks(cells):
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))
         texts += map(as_text, found)

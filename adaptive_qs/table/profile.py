@@ -114,13 +114,13 @@ class Profile:
 
     def update(self, values: Cells) -> None:
         """Take in some cells."""
-        if isinstance(values, pa.ChunkedArray):
-            for part in values.chunks:
-                self.update(part)
-            return
+        for part in cells.split_chunks(values):
+            self._update_chunk(part)
+
+    def _update_chunk(self, values: pa.Array | MixedCells) -> None:
         self.rows += len(values)
-        if isinstance(values, pa.Array):
-            self.unsupported = self.unsupported or _unsupported(values.type)
+        if (kind := getattr(values, "type", None)) is not None:
+            self.unsupported = self.unsupported or _unsupported(kind)
         if self.unsupported:
             return
         mixed = MixedCells.of(values)

@@ -265,6 +265,11 @@ def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most
     return redacted(ask, partial(_damaged_parquet, path))
 
 
+def name_source(source: Any) -> str:
+    """Return what messages call a table."""
+    return str(source) if isinstance(source, str | Path | Rows) else "table"
+
+
 def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
     """Refuse a table whose file takes more memory than this while these columns of it are read.
 
@@ -422,21 +427,22 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
     Raises:
         DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
-    if isinstance(table, str | Path):
-        files = table_files(table)
-        single = [*files] == [Path(table)]
-        opened = (
-            open_file(table, delimiter=delimiter)
-            if single
-            else _open_files(str(table), files, delimiter)
-        )
-        with opened as source:
-            yield source
-    elif isinstance(table, Rows):
-        with table.open() as source:
-            yield source
-    else:
-        yield frame_source(table)
+    opened: AbstractContextManager[Source]
+    match table:
+        case str() | Path():
+            files = table_files(table)
+            single = [*files] == [Path(table)]
+            opened = (
+                open_file(table, delimiter=delimiter)
+                if single
+                else _open_files(str(table), files, delimiter)
+            )
+        case Rows():
+            opened = table.open()
+        case _:
+            opened = contextlib.nullcontext(frame_source(table))
+    with opened as source:
+        yield source
 
 
 def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:

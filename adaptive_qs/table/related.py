@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.table.cells import MixedCells
+from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import with_plain_names
@@ -189,15 +189,15 @@ class RelatedSchema(BaseModel):
         Raises:
             SchemaError: the content is none, naming `source`, the table, the column and the mend.
         """
-        if isinstance(content, Mapping) and "columns" in content:
+        if "columns" in as_object(content):
             raise SchemaError(
                 f'{source}: describes one table: give "parents" and "children", each such a '
                 'schema, with "key" and "most_children"'
             )
-        described: Any = dict(content) if isinstance(content, Mapping) else content
+        described: Any = as_object(content) or content
         for table in ("parents", "children"):
-            if isinstance(described, dict) and isinstance(described.get(table), Mapping):
-                described[table] = Schema.parse(described[table], f"{source}: {table}", claim)
+            if one := as_object(as_object(content).get(table)):
+                described[table] = Schema.parse(one, f"{source}: {table}", claim)
         try:
             return cls.model_validate(described, strict=True)
         except ValidationError as error:
@@ -220,12 +220,13 @@ class RelatedSchema(BaseModel):
         Raises:
             SchemaError: it is none.
         """
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, str | Path):
-            return cls.load(given)
-        if isinstance(given, Mapping):
-            return cls.parse(given)
+        match given:
+            case RelatedSchema():
+                return cast(Self, given)
+            case str() | Path():
+                return cls.load(given)
+            case Mapping():
+                return cls.parse(given)
         raise SchemaError(
             f"the schema is {shown(given)}: pass a RelatedSchema, the path of a schema file, or "
             "parsed JSON"
@@ -410,7 +411,7 @@ def _joined(parts: Sequence[Cells]) -> MixedCells:
     distinct: list[pa.Array] = []
     indices, before = [np.zeros(0, np.int64)], 0
     for part in parts:
-        for each in part.chunks if isinstance(part, pa.ChunkedArray) else [part]:
+        for each in split_chunks(part):
             cells = MixedCells.of(each)
             indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
             distinct += cells.parts

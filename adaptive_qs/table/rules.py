@@ -21,14 +21,11 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
-    Column,
-    Comparison,
     Condition,
     Determination,
     Mask,
     Not,
     Operand,
-    Operation,
     Row,
     Surely,
     partition_values,
@@ -125,8 +122,6 @@ class Ruleset:
             Rule(text, parse_rule(text, named), tuple(map(tuple, table)))
             for text, table in declared
         ]
-        for rule in rules:
-            _check_columns(rule, named)
         ruleset = cls(named, tuple(rules))
         ruleset._check()
         return ruleset
@@ -139,14 +134,24 @@ class Ruleset:
     @property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
         """What must hold of the values of a row, with the rule that says so."""
-        found = ((rule.text, rule.meaning) for rule in self.rules)
-        return tuple((text, said) for text, said in found if isinstance(said, Condition))
+        return tuple((rule.text, condition) for rule, condition in self._by_kind[0])
 
     @property
     def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
         """The rules by which columns determine another, and what they say."""
-        found = ((rule, rule.meaning) for rule in self.rules)
-        return tuple((rule, said) for rule, said in found if isinstance(said, Determination))
+        return tuple(self._by_kind[1])
+
+    @cached_property
+    def _by_kind(
+        self,
+    ) -> tuple[list[tuple[Rule, Condition]], list[tuple[Rule, Determination]]]:
+        conditions, determinations = [], []
+        for rule in self.rules:
+            if isinstance(rule.meaning, Condition):
+                conditions.append((rule, rule.meaning))
+            else:
+                determinations.append((rule, rule.meaning))
+        return conditions, determinations
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
@@ -278,6 +283,13 @@ class Ruleset:
     # Whether rows can meet them.
 
     def _check(self) -> None:
+        for rule, _ in self._by_kind[0]:
+            if rule.table:
+                raise InputError(
+                    f"rule {rule.text!r} has a table but determines nothing: remove it"
+                )
+        for rule, determination in self.determinations:
+            _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
             self._check_decided(text, condition)
@@ -344,37 +356,30 @@ class Ruleset:
         return found
 
 
-def _check_columns(rule: Rule, columns: Columns) -> None:
-    """Refuse a rule on columns whose values it cannot know."""
-    if isinstance(rule.meaning, Determination):
-        right = columns[rule.meaning.right]
-        single = not right.is_unlearnt or right.discovers
-        if not right.is_unlearnt:
-            low, high = right.ends(np.arange(right.num_values))
-            days = DAY if right.by_day else 1
-            single = bool((low // days == high // days).all())
-        if not single:
-            raise InputError(
-                f"rule {rule.text!r}: {right.name!r} is determined but has bins: give each of its "
-                "values a code"
-            )
-        return
-    if rule.table:
-        raise InputError(f"rule {rule.text!r} has a table but determines nothing: remove it")
+def _check_determined(rule: Rule, column: ColumnBase) -> None:
+    """Refuse a rule that determines a column whose codes have several values."""
+    single = not column.is_unlearnt or column.discovers
+    if not column.is_unlearnt:
+        low, high = column.ends(np.arange(column.num_values))
+        days = DAY if column.by_day else 1
+        single = bool((low // days == high // days).all())
+    if not single:
+        raise InputError(
+            f"rule {rule.text!r}: {column.name!r} is determined but has bins: give each of its "
+            "values a code"
+        )
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:
-    """What an equation computes: its single column, the left one of two; None for other ones."""
-    if not isinstance(meaning, Comparison) or meaning.sign != "=":
+    """Return what an equation computes: its single column, the left one of two; None if none."""
+    equation = meaning.equation()
+    if equation is None:
         return None
-    left, right = meaning.left, meaning.right
-    if isinstance(left, Operation):
-        left, right = right, left
-    if not isinstance(left, Column) or not isinstance(right, Column | Operation):
+    left, right = equation
+    name = str(left.column_name)
+    if not columns[name].measured or name in right.columns():
         return None
-    if not columns[left.name].measured or left.name in right.columns():
-        return None
-    return Computation(columns[left.name], right, left.unit)
+    return Computation(columns[name], right, left.unit)
 
 
 def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computation]]:

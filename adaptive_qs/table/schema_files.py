@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
-from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.files import check_name, is_table_file
 
@@ -27,10 +27,11 @@ def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, s
     Raises:
         InputError: as :func:`read_about`, or it is neither.
     """
-    if isinstance(given, Mapping):
-        return given, "about"
-    if isinstance(given, str | Path):
-        return read_about(given), str(given)
+    match given:
+        case Mapping():
+            return given, "about"
+        case str() | Path():
+            return read_about(given), str(given)
     raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
 
 
@@ -88,19 +89,18 @@ def is_domain_sizes(content: Any) -> bool:
 
     A lone "version" is the beginning of a schema.
     """
+    sizes = as_object(content)
     return (
-        isinstance(content, dict)
-        and bool(content)
-        and "columns" not in content
-        and content.keys() != {"version"}
-        and all((as_integer(size) or 0) > 0 for size in content.values())
+        bool(sizes)
+        and "columns" not in sizes
+        and sizes.keys() != {"version"}
+        and all((as_integer(size) or 0) > 0 for size in sizes.values())
     )
 
 
 def claim_bins(content: Any, source: str, claim: Claim | None) -> None:
     """Reserve the memory of bins that are stated by their number, before they are formed."""
-    columns = content.get("columns") if isinstance(content, dict) else None
-    stated = [each.get("bins") for each in columns or () if isinstance(each, dict)]
+    stated = [as_object(each).get("bins") for each in as_object(content).get("columns") or ()]
     number = sum(bins for bins in map(as_integer, stated) if bins is not None)
     if number > _FEW_BINS:
         try:
@@ -124,9 +124,8 @@ def raise_complaint(error: ValidationError, content: Any, source: str) -> NoRetu
     place = source
     if len(where) > 1 and where[0] == "columns":
         index = int(where[1])
-        column = content["columns"][index]
-        name = column.get("name") if isinstance(column, dict) else None
-        place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
+        name = as_object(content["columns"][index]).get("name")
+        place += f": column {name!r}" if type(name) is str else f": column number {index + 1}"
         where = where[3:]
     elif len(where) > 1 and where[0] == "rules":
         place += f": rule number {int(where[1]) + 1}"
@@ -157,4 +156,5 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
 
 
 def describes_two(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() >= {"parents", "children"}
+    """Return whether parsed JSON describes two related tables."""
+    return as_object(content).keys() >= {"parents", "children"}

@@ -192,11 +192,8 @@ class ColumnBase(BaseModel):
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The least and the greatest value where all are integers; None otherwise."""
-        if self.listed is None or isinstance(self.listed[0], str):
-            return None
-        numbers = [int(value) for value in self.listed]
-        return min(numbers), max(numbers)
+        """The least and the greatest value if all are integers; None otherwise."""
+        return None
 
     @property
     def has_order(self) -> bool:

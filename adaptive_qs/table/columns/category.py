@@ -124,6 +124,11 @@ class CategoricalColumn(ColumnBase):
         return self.labels if self.values else None
 
     @property
+    def limits(self) -> tuple[int, int] | None:
+        numbers = () if self._lists_texts else tuple(map(int, self.labels))
+        return (min(numbers), max(numbers)) if numbers else None
+
+    @property
     def kind(self) -> Hashable:
         return "numbers" if self._lists_integers else self.values or None
 
@@ -134,6 +139,14 @@ class CategoricalColumn(ColumnBase):
     @property
     def ranked(self) -> bool:
         return self.ordered or self._lists_integers
+
+    @property
+    def _lists_texts(self) -> bool:
+        return type(self.labels[0]) is str
+
+    @property
+    def _lists_booleans(self) -> bool:
+        return type(self.labels[0]) is bool
 
     @property
     def _lists_integers(self) -> bool:
@@ -150,7 +163,7 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*(label for label in self.labels if isinstance(label, str)), *self.missing)
+        return (*(map(str, self.labels) if self._lists_texts else ()), *self.missing)
 
     @property
     def catch_all_code(self) -> int | None:
@@ -159,7 +172,7 @@ class CategoricalColumn(ColumnBase):
         return self.private_values or self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
-        if type(self.labels[0]) is bool:
+        if self._lists_booleans:
             return text.lower() in TRUE_WORDS | FALSE_WORDS
         return (read_integer(text) if self._lists_integers else text) in self.labels
 
@@ -167,7 +180,7 @@ class CategoricalColumn(ColumnBase):
         if bool(self.values) == self.is_unlearnt:
             raise ValueError("give either values, or private_values to learn them")
         if self.is_unlearnt:
-            if not isinstance(self.catch_all, str) or not self.catch_all:
+            if type(self.catch_all) is not str or not self.catch_all:
                 raise ValueError("private_values need a catch_all that is a text: add one")
             if self.ordered or self.groups or self.learnt:
                 raise ValueError("private_values cannot have ordered, groups or learnt: remove it")
@@ -203,15 +216,15 @@ class CategoricalColumn(ColumnBase):
         return (*own, *beyond[len(self.labels) : self.size])
 
     def found_values(self, proposed: bool) -> frozenset[str]:
-        if self.learnt is None and not proposed:
+        if not self._lists_texts or not (self.learnt or proposed):
             return frozenset()
-        return frozenset(v for v in self.values if isinstance(v, str) and v != self.catch_all)
+        return frozenset(map(str, self.values)) - {self.catch_all}
 
     def advice(self) -> list[str]:
         advice = super().advice()
         folded: dict[str, str] = {}
-        for value in filter(lambda value: isinstance(value, str), self.values):
-            other = folded.setdefault(str(value).casefold(), str(value))
+        for value in map(str, self.values if self._lists_texts else ()):
+            other = folded.setdefault(value.casefold(), value)
             if other != value:
                 advice.append(f"has values that differ in case only: {other!r} and {value!r}")
         if self._lists_integers and not self.ordered:
@@ -254,7 +267,8 @@ class CategoricalColumn(ColumnBase):
 
     def value_labels(self) -> list[str]:
         """The values and the catch-all, booleans in the words of JSON."""
-        return [str(v).lower() if isinstance(v, bool) else str(v) for v in self.labels]
+        labels = map(str, self.labels)
+        return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
     def mend(self, refusal: int) -> str:
         if refusal == EMPTY:
@@ -329,6 +343,7 @@ class BooleanColumn(ColumnBase):
 
     num_values: ClassVar[int] = 2
     listed: ClassVar[tuple[bool, bool]] = (False, True)
+    limits: ClassVar[tuple[int, int]] = (0, 1)
     kind: ClassVar[Hashable] = "booleans"
     summary: ClassVar[str] = "false, true"
     cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
