@@ -56,7 +56,7 @@ _NPY_HEADER = re.compile(
 
 
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
-    """These arrays, flattened and joined, as the bytes of one npy vector of float64."""
+    """Yield these arrays, flattened and joined, as the bytes of one npy vector of float64."""
     header = io.BytesIO()
     shape = (sum(part.size for part in parts),)
     np.lib.format.write_array_header_1_0(
@@ -115,8 +115,9 @@ def _pack(file: IO[bytes], members: Members) -> None:
 
 
 class ArchiveReader:
-    """Members by name, each checked before it is taken into memory, of which all may take so much
-    together.
+    """Members of an archive by name, each checked before it is read into memory.
+
+    All of them count against one ceiling.
     """
 
     def __init__(self, archive: zipfile.ZipFile, claim: Claim, folder: str = "") -> None:
@@ -131,21 +132,21 @@ class ArchiveReader:
         return tuple(name.removeprefix(folder) for name in names if name.startswith(folder))
 
     def within(self, folder: str) -> ArchiveReader:
-        """The members in a folder, by their names there."""
+        """Return the members in a folder, by their names there."""
         return ArchiveReader(self._zip, self.claim, f"{self._folder}{folder}/")
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         return self._zip.getinfo(self._folder + name)
 
     def text(self, name: str) -> str:
-        """A member of text."""
+        """Return a member of text."""
         member = self._member(name)
         if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
         return bounded_text(self._pieces(member), self.claim)
 
     def json(self, name: str) -> Any:
-        """A JSON member, parsed."""
+        """Return a JSON member, parsed."""
         return parse_json(self.text(name))
 
     def sha256(self, name: str) -> str:
@@ -153,7 +154,7 @@ class ArchiveReader:
         return sha256_of(self._pieces(self._member(name)))
 
     def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
-        """The arrays of these shapes that were joined into one member."""
+        """Return the arrays of these shapes that were joined into one member."""
         member = self._member(name)
         sizes = [int(np.prod(shape, dtype=object)) for shape in shapes]
         total = sum(sizes)
@@ -182,7 +183,7 @@ class ArchiveReader:
 def open_archive(
     path: str | Path, kind: str, max_memory: int | str | None = None
 ) -> Iterator[ArchiveReader]:
-    """The archive at ``path``; whatever damage is met becomes one line.
+    """Yield the archive at ``path``; damage becomes an error of one line.
 
     Args:
         path: the file.
@@ -233,8 +234,10 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads ``most_bytes`` at most (None for no limit), so that a list of
-    members is never long."""
+    """A file of which one call reads at most ``most_bytes`` (None for no limit).
+
+    So a list of members is never long.
+    """
 
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 
@@ -296,7 +299,7 @@ def rows_at_once(path: Path, file: Any, names: Collection[str], most: int, most_
         columns.append((np.cumsum(rows), np.cumsum([0, *sizes.tolist()])))
 
     def spanned(rows: int) -> list[int]:
-        """The bytes of the pages that so many rows of each column are in, at most."""
+        """Return the largest number of bytes in the pages of a number of rows, by column."""
         last = [np.searchsorted(ends[:-1], ends + rows - 2, side="right") for ends, _ in columns]
         return [int((sums[end + 1] - sums[:-1]).max()) for end, (_, sums) in zip(last, columns)]
 

@@ -28,7 +28,7 @@ _LEAST, _MOST = 1e-290, sys.float_info.max
 
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
-    """A cut between bins to two digits, or as many as it takes to stay within the spacing.
+    """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
 
     Args:
         value: finite.
@@ -43,7 +43,7 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
 
 
 def round_end(value: float, spacing: float, decimals: int | None, upwards: bool) -> float:
-    """The smallest or, upwards, the largest value, moved outwards by at most half its bin.
+    """Return the smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
     A power of ten stays (1 may stand for "at least one"), a number nearer to 0 than half its bin
     becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
@@ -63,7 +63,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
 
 
 def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[float], int]) -> float:
-    """The value to a multiple of factor · 10^exponent; one that is there already stays."""
+    """Return the value to a multiple of factor · 10^exponent; one that is there already stays."""
     unit = factor * 10.0**exponent
     if not unit:
         return 0.0
@@ -135,17 +135,17 @@ class Grid:
         return 0.0 if self.decimals is None else self.multiple / 10**self.decimals
 
     def after(self, value: float) -> float:
-        """The smallest number above the value."""
+        """Return the smallest number above the value."""
         if self.decimals is None:
             return math.nextafter(value, math.inf)
         return self._round(value, ROUND_FLOOR, 1)
 
     def from_on(self, value: float) -> float:
-        """The smallest number that is no less than the value."""
+        """Return the smallest number that is no less than the value."""
         return self._round(value, ROUND_CEILING, 0)
 
     def _round(self, value: float, rounding: str, add: int) -> float:
-        """The value to a number of the grid, so many steps up."""
+        """Return the value to a number of the grid, so many steps up."""
         if self.decimals is None:
             return value
         units = Decimal(repr(float(value))).scaleb(self.decimals)
@@ -154,7 +154,7 @@ class Grid:
 
 
 def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
-    """The widest grid for all values with a usual step, such as 0.05, 0.1, 0.125, 0.2 or 0.25.
+    """Return the widest grid for all values with a usual step, such as 0.05, 0.125 or 0.2.
 
     Args:
         values: distinct, shape (n,), below 2^53 in units of 10^-decimals.
@@ -290,7 +290,7 @@ class _Part:
 def propose_edges(
     values: Floats, weights: Floats, grid: Grid, bins: int, codes: int
 ) -> tuple[float, ...]:
-    """Ends of bins [edge, next edge), the last one closed, that hold all values.
+    """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value gets a bin that decodes to it alone where it fills one in the average, where it is a
     peak, or where it lies far beyond all others in several rows; so does every value where they are
@@ -319,7 +319,7 @@ def propose_edges(
 
 
 def without_absurd(values: Floats, weights: Floats) -> slice:
-    """The values without the first and last ones that lie absurdly far from all others."""
+    """Return the values without the first and last ones that lie absurdly far from all others."""
     kept = slice(0, len(values))
     if len(values) < 3 or weights.sum() < ENOUGH:
         return kept
@@ -335,8 +335,10 @@ def without_absurd(values: Floats, weights: Floats) -> slice:
 
 
 def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
-    """First values of bins of the same round width, the first and last ones aside, for integers
-    that are spread evenly enough: no value deserves a bin of its own, and no bin is crowded.
+    """Return first values of bins of the same round width, for integers that are spread evenly.
+
+    The first and the last bin can have another width. No value deserves a bin for itself, and no
+    bin is crowded.
 
     Returns:
         the starts, of so many bins at most, and the end of the last bin; None where other bins
@@ -358,7 +360,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 
 
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
-    """What a column in bins says so that its frequent values are found; nothing without them.
+    """Return the keys by which the frequent values of a column are learnt; none without them.
 
     Args:
         values, weights: of the column.
@@ -376,9 +378,10 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:
-    """First values of bins of years, of a round number of years each, for integers that are years
-    but for few codes, each of which gets a bin of its own; so does a year with a bin's share of the
-    rows that stands out.
+    """Return first values of bins of a round number of years, for integers that are years.
+
+    A few codes among them get a bin each. So does a year that stands out and has as many rows as a
+    bin.
 
     Returns:
         the starts and the end of the last bin; None where they are no years.
@@ -438,8 +441,11 @@ def _between(
 
 
 def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
-    """Indices of the values that deserve a bin of their own, those that deserve it most first: far
-    beyond all others, as many rows as a bin, or a peak; by their rows."""
+    """Return the indices of values that deserve a bin each, by how much they deserve it.
+
+    These are values far beyond all others, values with as many rows as a bin, and peaks; each kind
+    by its rows.
+    """
     far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
@@ -461,7 +467,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
 
 
 def _beside(weights: Floats) -> Floats:
-    """The rows with the neighbour of each value that has more of them."""
+    """Return the rows with the neighbour of each value that has more of them."""
     return np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
 
 

@@ -159,8 +159,10 @@ def is_number_of(values: pa.Array, markers: Iterable[str]) -> Mask:
 
 
 def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
-    """Normalised cells with texts that are numbers in this form as Python writes them, and null in
-    the place of all other texts; of other types, and in the plain form, as they are."""
+    """Return cells with texts that are numbers in a form as Python writes them.
+
+    All other texts become null. Cells of other types, and the plain form, are not changed.
+    """
     if spelling.plain or not pa.types.is_string(values.type):
         return values
     numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
@@ -293,14 +295,17 @@ class MixedCells:
         return cls((values.dictionary,), indices)
 
     def with_exact_decimals(self) -> MixedCells:
-        """The same, a column of decimals as cells of several types: see :func:`object_cells`."""
+        """Return the same, a column of decimals as cells of several types.
+
+        See :func:`object_cells`.
+        """
         if len(self.parts) != 1 or not pa.types.is_decimal(self.parts[0].type):
             return self
         distinct = np.array([*self.parts[0].to_pylist(), None], dtype=object)[:-1]
         return MixedCells.of(object_cells(distinct)).take(self.indices)
 
     def take(self, rows: NDArray[np.int64]) -> MixedCells:
-        """The cells at these places; -1 gives none."""
+        """Return the cells at these places; -1 gives none."""
         return MixedCells(self.parts, np.append(self.indices, -1)[rows])
 
 
@@ -383,7 +388,7 @@ def _nearest(cell: Any) -> float:
 
 
 def _moments(cells: Objects) -> Parted:
-    """Times of day by time zone: the wall clock and UTC are both needed later."""
+    """Yield times of day by time zone: the wall clock and UTC are both needed later."""
     plain = np.array(
         [c.to_pydatetime(warn=False) if isinstance(c, pd.Timestamp) else c for c in cells],
         dtype=object,
@@ -398,7 +403,7 @@ def _moments(cells: Objects) -> Parted:
 
 
 def _zone(moment: dt.datetime) -> str:
-    """The time zone of a moment as Arrow names it; "" where it has none."""
+    """Return the time zone of a moment as Arrow names it; "" where it has none."""
     offset = moment.utcoffset()
     if offset is None:
         return ""
@@ -435,7 +440,7 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
 
 
 def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
-    """A column of a data frame (a series of narwhals), each cell by its own type."""
+    """Return a column of a data frame (a series of narwhals), each cell by its own type."""
     if series.implementation.is_pandas_like():
         column = series.to_pandas()
         if column.dtype == object:
@@ -460,7 +465,7 @@ T = TypeVar("T")
 
 
 def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError]) -> T:
-    """The result of `action`, or the error that `explain` makes of whatever it raised.
+    """Return the result of `action`, or the error that `explain` makes of whatever it raised.
 
     Arrow and pandas quote cells in their messages. The new error is raised after the old one has
     been dropped, so that not even its `__context__` leads back to a cell. `explain` must not

@@ -42,14 +42,14 @@ class Values(NamedTuple):
     missing: Mask
 
     def reshaped(self, shape: tuple[int, ...]) -> Values:
-        """The same values along one axis."""
+        """Return the same values along one axis."""
         return Values(*(array.reshape(shape) for array in self))
 
 
 def values_of(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """The values that codes stand for, or those of the cells where their amounts are given.
+    """Return the values that codes stand for, or those of the cells where their amounts are given.
 
     Args:
         column: how they are declared.
@@ -154,7 +154,7 @@ class Operand:
         return None
 
     def columns(self) -> Iterator[str]:
-        """The columns whose values it takes."""
+        """Yield the columns whose values it takes."""
         yield from ()
 
     @abstractmethod
@@ -198,7 +198,7 @@ class Constant(Operand):
         return self.value
 
     def values(self, row: Row) -> Values:
-        """It alone."""
+        """Return the constant."""
         value, yes = np.asarray(self.value), np.asarray(True)
         return Values(value, value, yes, yes, ~yes)
 
@@ -262,7 +262,7 @@ class Condition:
     """Something that holds in a row, does not, or is not known to."""
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names, each once, in its order."""
+        """Return the columns that it names, each once, in its order."""
         return tuple(dict.fromkeys(self.named()))
 
     @abstractmethod
@@ -271,7 +271,7 @@ class Condition:
 
     @abstractmethod
     def outcome(self, row: Row) -> Outcome:
-        """What it may be."""
+        """Return which outcomes are possible."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
         """Yield constants that columns are compared with, in the units of ``Values``."""
@@ -322,7 +322,7 @@ class Comparison(Condition):
                 yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """True or false where both are known."""
+        """Return true or false where both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
@@ -347,7 +347,7 @@ class Missing(Condition):
     name: str
 
     def named(self) -> Iterator[str]:
-        """The column."""
+        """Yield the column."""
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
@@ -380,7 +380,7 @@ class Not(_Modified):
         return self.part
 
     def outcome(self, row: Row) -> Outcome:
-        """True where the part is false."""
+        """Return true where the part is false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(false, true, unknown)
 
@@ -416,8 +416,10 @@ class Either(Condition):
 
 @dataclass(frozen=True)
 class Surely(_Modified):
-    """True where its part is, and false where that is unknown: what is asked of rows, while rules
-    let them be."""
+    """A condition that is true where its part is, and false where that is unknown.
+
+    Rules let rows be whose condition is unknown; a requested condition does not.
+    """
 
     def outcome(self, row: Row) -> Outcome:
         """Never unknown."""
@@ -426,7 +428,7 @@ class Surely(_Modified):
 
 
 def both(parts: tuple[Condition, ...]) -> Condition:
-    """True where all parts are."""
+    """Return a condition that is true where all parts are."""
     return Not(Either(tuple(part.negated() for part in parts)))
 
 

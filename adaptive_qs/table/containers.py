@@ -49,7 +49,7 @@ Row = Sequence[Any]
 def _chosen(
     path: Path, names: Sequence[str], wanted: str | None, what: str, refused: Mapping[str, str] = {}
 ) -> str:
-    """The name of the table to read; names in the file are not quoted, since they may be private.
+    """Return the name of the table to read. Names in the file can be private and are not quoted.
 
     Raises:
         DataError: there is none, or none of that name, or several and no name was given, or it is
@@ -105,7 +105,7 @@ def _guarded(
     explain: Callable[[Exception], DataError],
     database: sqlite3.Connection | None = None,
 ) -> Iterator[Chunk]:
-    """The chunks; what a library says of its cells, as a warning or an error, is lost.
+    """Yield the chunks; suppress library messages, which may quote cells.
 
     A signal interrupts the database that they come from.
     """
@@ -124,7 +124,7 @@ def _guarded(
 
 
 def openpyxl() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
         InputError: it is not installed.
@@ -140,7 +140,7 @@ def openpyxl() -> Any:
 
 @contextmanager
 def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A sheet as a source: names in its first row; rows without any value are none.
+    """Yield a sheet as a source: names in its first row; rows without any value are none.
 
     Formulas count by the values that were computed last, dates and numbers by the kind of each
     cell. Times of day and durations are of no type that columns take.
@@ -195,7 +195,7 @@ def _at_rest(path: Path, *beside: str) -> None:
 
 @contextmanager
 def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table of a SQLite database as a source; the file is opened for reading only.
+    """Yield a table of a SQLite database as a source; the file is opened for reading only.
 
     Views and virtual tables are refused: each of their rows can depend on many rows.
 
@@ -257,7 +257,7 @@ def _is_stored(row: Row) -> bool:
 
 @contextmanager
 def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table of a DuckDB database as a source; the file is opened for reading only.
+    """Yield a table of a DuckDB database as a source; the file is opened for reading only.
 
     Views are refused: each of their rows can depend on many rows.
 
@@ -281,7 +281,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
 
 @contextmanager
 def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
-    """The rows of a query as a source that is called by its file, as are refusals to open it."""
+    """Yield the rows of a query as a source that messages call by its file."""
     refusal: InputError | None = None
     with ExitStack() as opened:
         try:
@@ -296,7 +296,7 @@ def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
 
 
 def _identifier(name: str) -> str:
-    """A name in quotation marks, for SQL."""
+    """Return a name in quotation marks, for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -346,7 +346,7 @@ class Container(OutputFormat):
     def _opened(
         self, schema: pa.Schema, name: str, file: BinaryIO
     ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """What writes columns of some rows, in the types of the schema, until the block ends."""
+        """Yield a function that writes columns of rows in the types of the schema."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         """Values as the file has them; by default as they are."""
@@ -354,13 +354,13 @@ class Container(OutputFormat):
 
 
 def _texts(values: pa.Array, as_text: AsText) -> pa.Array:
-    """The texts of values, null where missing."""
+    """Return the texts of values, null where missing."""
     return pc.if_else(values.is_valid(), as_text(values), None)
 
 
 @contextmanager
 def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
-    """The path of a temporary file that is written in the block and then copied."""
+    """Yield the path of a temporary file that is written in the block and then copied."""
     with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
         path = Path(folder) / name
         yield path

@@ -50,7 +50,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a permutation that looks random."""
+    """Return the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a permutation."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     return values ^ (values >> np.uint64(31))
@@ -109,8 +109,7 @@ def coded_bytes(table: CodedTable) -> Iterator[bytes]:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[None]:
-    """Make sure that a file, or all files of a table, stay as they are while the block works with
-    them.
+    """Make sure that the files of a table do not change while the block works with them.
 
     Raises:
         DataError: they did not.
@@ -158,8 +157,7 @@ def read_table(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """The codes of a CSV file (plain or gzip), a Parquet file, several of them, a data frame or a
-    coded table.
+    """Return the codes of a table: a file, several files, a data frame or a coded table.
 
     A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
     of ASCII white space at both ends, and nothing about them is guessed. Columns may come in any
@@ -217,7 +215,7 @@ def coded_chunks(
     check_rows: CheckRows | None = None,
     workers: int = 1,
 ) -> Iterator[tuple[Codes, ...]]:
-    """The codes of a table chunk by chunk, an array for each column, by so many threads.
+    """Yield the codes of a table chunk by chunk, an array for each column.
 
     Memory holds a few chunks. Arguments and errors are those of :func:`read_table`; of several bad
     cells, the one that is reported is in the first chunk that has any, whatever the threads.
@@ -260,7 +258,7 @@ def read_with_amounts(
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
 ) -> tuple[CodedTable, Amounts]:
-    """The codes of a table, and what the cells of these measured columns say beyond their codes.
+    """Return the codes of a table and the amounts of the cells of some measured columns.
 
     Both come from one pass, so that their rows are the same; a coded table has no amounts. Of a
     table with more than ``most_rows``, its first ones are enough.
@@ -300,7 +298,7 @@ def _joined(parts: Sequence[Codes], size: int) -> Codes:
 def rows_of(
     source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
 ) -> Iterator[Chunk]:
-    """The cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
+    """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
     Raises:
         DataError: the table has other columns, or no rows.
@@ -345,7 +343,7 @@ def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> 
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
-    """The codes of some cells, in as many arrays as there are chunks.
+    """Return the codes of some cells, in as many arrays as there are chunks.
 
     Raises:
         DataError: the column refuses a cell; the message names `label`, the column and the mend.
@@ -372,7 +370,7 @@ def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDA
 def distinct_cells(
     name: str, values: pa.Array | MixedCells, label: str
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
-    """The distinct cells of the column of that name, normalised, and which of them every row has.
+    """Return the distinct cells of a column, normalised, and for each row the index of its cell.
 
     Returns:
         An array for each type that the cells come in, with null as the very last cell, and for
@@ -403,7 +401,7 @@ def decode(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
 ) -> pa.Table:
-    """The table with the values that its codes stand for, which meet the rules of the schema.
+    """Return the table with values for its codes, which meet the rules of the schema.
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn from their bin or period, never outside the declared bounds, uniformly or as the
@@ -432,7 +430,7 @@ def decode(
 
 
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
-    """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
+    """Return the schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
     Raises:
         SchemaError: there is none, or it is not valid.

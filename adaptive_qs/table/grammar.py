@@ -86,7 +86,7 @@ NAMED_VALUE = "quote a value with ' and a column with `"
 
 
 def written(name: str) -> str:
-    """The name of a column as a rule has it."""
+    """Return the name of a column as a rule has it."""
     return name if re.fullmatch(WORD, name) else f"`{name}`"
 
 
@@ -98,7 +98,7 @@ KEYWORDS = frozenset(
 
 
 def written_value(label: str, columns: Columns) -> str:
-    """A label as a rule has it, in quotes where it could be taken for something else."""
+    """Return a label as a rule has it, in quotes where it could be taken for something else."""
     if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
         return label
     return f'"{label}"' if "'" in label else f"'{label}'"
@@ -110,7 +110,7 @@ def _parser(start: str) -> Lark:
 
 
 def parse_rule(text: str, columns: Columns) -> Condition | Determination:
-    """What a rule says of the columns of a schema.
+    """Return the meaning of a rule on the columns of a schema.
 
     Raises:
         InputError: it is no rule, names a column or value that there is not, or compares what
@@ -120,7 +120,10 @@ def parse_rule(text: str, columns: Columns) -> Condition | Determination:
 
 
 def parse_condition(text: str, columns: Columns) -> Condition:
-    """A condition alone, without "->", "never" and the like; raises as :func:`parse_rule`."""
+    """Return a condition alone, without "->", "never" and the like.
+
+    Raises as :func:`parse_rule`.
+    """
     return _parsed("condition", text, columns)
 
 

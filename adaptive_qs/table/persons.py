@@ -1,5 +1,4 @@
-"""At most, or exactly, so many rows of each person: others are left out, or some repeated, before
-anything counts the rows."""
+"""At most, or exactly, K rows of each person: rows are dropped or repeated before counting."""
 
 from __future__ import annotations
 
@@ -60,8 +59,9 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, repr=False)
 class FewRows(Rows):
-    """A table with at most, or exactly, so many rows of each person, and without the column that
-    tells whose they are; see :class:`~adaptive_qs.table.read.Rows`.
+    """A source with at most, or exactly, K rows per person and without the person column.
+
+    See :class:`~adaptive_qs.table.read.Rows`.
 
     Attributes:
         source: the private table.
@@ -114,7 +114,7 @@ class FewRows(Rows):
         progress: StepProgress | None = None,
         exactly: bool = False,
     ) -> Self:
-        """The same, given what :func:`count_persons` found."""
+        """Return the same, given the result of :func:`count_persons`."""
         differ = pc.not_equal if exactly else pc.greater
         changed = counted.filter(differ(counted["rows"], most))
         rows = changed["rows"].to_numpy().astype(np.int64)
@@ -141,7 +141,7 @@ class FewRows(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """The rows that are kept, as a source."""
+        """Yield the rows that are kept, as a source."""
         with _opened(self.source, self.schema) as whole:
             yield Source(whole.label, self.schema.names, partial(self._read, whole))
 
@@ -168,7 +168,7 @@ def count_persons(
     most_bytes: int,
     progress: StepProgress | None = None,
 ) -> pa.Table:
-    """The rows of each person, in columns ``person`` and ``rows``; private.
+    """Return the rows of each person, in columns ``person`` and ``rows``; private.
 
     Args:
         source, schema, most_bytes, progress: as for :meth:`FewRows.of`.
@@ -265,7 +265,7 @@ class Whose:
         return cls(persons, whose)
 
     def table(self) -> pa.Table:
-        """The rows of each person."""
+        """Return the rows of each person."""
         counts = np.bincount(self.rows, minlength=len(self.persons))
         return pa.table({"person": self.persons, "rows": counts}).filter(pa.array(counts > 0))
 
@@ -276,7 +276,7 @@ class Whose:
 
 
 def _counted(chunks: Iterable[Whose], check: Callable[[int], None]) -> pa.Table:
-    """The rows of each person, in columns ``person`` and ``rows``."""
+    """Return the rows of each person, in columns ``person`` and ``rows``."""
     merged = pa.table({"person": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
     waiting: list[pa.Table] = []
     for whose in chunks:
@@ -349,8 +349,7 @@ class Kept:
         return (places >= 0) & (places < self.hashes.size)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
-        """Which of some rows of these persons are kept once more; ``left`` counts down how many
-        equal rows still are.
+        """Mark the rows that get one additional copy, and decrement ``left`` in place.
 
         Raises:
             DataError: there was no such row before.
@@ -382,8 +381,7 @@ def _rank(new: NDArray[np.bool_]) -> Places:
 def _marked(
     schema: Schema, chunk: Chunk, whose: Whose, names: pa.StringArray, hashes: Marks
 ) -> tuple[Places, Marks]:
-    """For each row where its person is among these, -1 for nowhere; and the marks of the rows of
-    those who have a hash."""
+    """Return the position of each row's person, -1 for none, and the marks of rows with a hash."""
     places = whose.among(names)
     rows = np.flatnonzero((places >= 0) & (places < hashes.size))
     marks = hashes[places[rows]]
@@ -394,9 +392,11 @@ def _marked(
 
 
 def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
-    """Numbers for cells, equal for equal ones as far as anything is counted or learnt of them:
-    codes, with the values where the rows on frequent ones are counted, or hashes of texts where
-    codes are still to be learnt."""
+    """Return numbers for cells that are equal for cells that are counted and learnt alike.
+
+    They are codes, with the values if rows on frequent values are counted, and hashes of texts if
+    codes are still to be learnt.
+    """
     if column.is_unlearnt:
         texts, rows = _texts(column.name, cells, label)
         return _hashed(texts)[rows]
@@ -432,7 +432,7 @@ def _taken(cells: Cells, rows: Places) -> Cells:
 
 
 def _hashed(texts: pa.StringArray) -> Marks:
-    """A hash of each text; null has one of its own."""
+    """Return a hash of each text; null has one of its own."""
     found = (
         hashlib.blake2b(str(text).encode(), digest_size=8, person=b"cell" if text else b"none")
         for text in texts.to_pylist()

@@ -205,8 +205,10 @@ class Profile:
 
     @property
     def zero_filled(self) -> bool:
-        """Whether the cells are digits of one length, some with zeros before them, such as postal
-        codes: as numbers they would lose these."""
+        """Whether the cells are digits of one length, some with leading zeros (postal codes).
+
+        As numbers they would lose the zeros.
+        """
         if not (self.numbers and self.integers and self.low >= 0):
             return False
         digits = self.texts - self.marked - self.words
@@ -240,8 +242,7 @@ class Profile:
 
     @property
     def spellings(self) -> list[Spelling]:
-        """The forms in which the cells are numbers that mean different ones; of cells that are
-        numbers anyway, none."""
+        """The forms in which the cells are numbers; none if they are numbers in the plain form."""
         if self.numbers or len(self.words) > MAX_WORDS:
             return []
         return number_spellings(sorted(self.texts - self.marked - self.words))

@@ -21,7 +21,7 @@ from adaptive_qs.table.text import NUMBER
 
 
 def draft_of(name: str, profile: Profile) -> Draft:
-    """The column of this name, of the first type that takes its cells."""
+    """Return the column of this name, of the first type that takes its cells."""
     if not name:
         return Draft(None, "without a name")
     if profile.unsupported:
@@ -82,7 +82,7 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def propose(table: Any) -> Proposal:
-    """A schema that fits a table, for `schema init`.
+    """Return a schema that fits a table, for `schema init`.
 
     It reveals values and ranges of the data, and says so in its description: replace them by
     public knowledge before use. The description of every column says that it is as proposed, for
@@ -158,8 +158,11 @@ def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:
 
 
 def _check_header(label: str, names: Sequence[str]) -> None:
-    """Refuse names that are mostly numbers, unless they count up as those of a wide table do, and
-    repeated names, by number: where the header is missing, they are private cells."""
+    """Refuse names that are mostly numbers, or that are repeated, by their number.
+
+    If the header is missing, names are private cells. Numbers that count up are names of a wide
+    table.
+    """
     numbers = [name for name in names if re.fullmatch(NUMBER, name)]
     whole = [int(name) for name in numbers if name.isdecimal()]
     counting = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(numbers)))

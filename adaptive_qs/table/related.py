@@ -126,7 +126,7 @@ class RelatedSchema(BaseModel):
         return {"parents": self.key, "children": self.foreign_key or self.key}
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """The same schema with these parts of what is said of the data, in place of the parents'.
+        """Return the same schema with these parts of ``about`` in place of the parents'.
 
         Raises:
             SchemaError: a key or a text is not allowed.
@@ -134,7 +134,7 @@ class RelatedSchema(BaseModel):
         return self.changed(parents=self.parents.with_about(about, source))
 
     def changed(self, **fields: Any) -> Self:
-        """The same schema with other fields; raises ValueError where they are wrong."""
+        """Return the same schema with other fields; raises ValueError where they are wrong."""
         own = {name: getattr(self, name) for name in RelatedSchema.model_fields}
         return type(self)(**{**own, **fields})
 
@@ -150,8 +150,10 @@ class RelatedSchema(BaseModel):
 
     @cached_property
     def joined(self) -> Schema:
-        """The children as they are measured: behind the columns of their parents. The person column
-        is the key."""
+        """The children as they are measured, behind the columns of their parents.
+
+        The person column is the key.
+        """
         both = self.parents, self.children
         return _changed(
             self.children,
@@ -163,8 +165,7 @@ class RelatedSchema(BaseModel):
         )
 
     def written(self, table: str, rows: int) -> Schema:
-        """A synthetic table of so many parents at most as it is written: the key, then the columns
-        of "parents" or "children"."""
+        """Return the schema of a synthetic table as it is written: the key, then its columns."""
         own = self.by_table[table]
         key = _numbers(self.keys[table], rows)
         return _changed(own, columns=(key, *own.columns))
@@ -184,7 +185,7 @@ class RelatedSchema(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
-        """The schema in parsed JSON.
+        """Return the schema in parsed JSON.
 
         Raises:
             SchemaError: the content is none, naming `source`, the table, the column and the mend.
@@ -215,7 +216,7 @@ class RelatedSchema(BaseModel):
 
     @classmethod
     def of(cls, given: Any) -> Self:
-        """The schema given as such, as a file or as parsed JSON.
+        """Return the schema given as such, as a file or as parsed JSON.
 
         Raises:
             SchemaError: it is none.
@@ -234,12 +235,12 @@ class RelatedSchema(BaseModel):
 
 
 def _numbers(name: str, most: int) -> ColumnBase:
-    """A column of whole numbers from 0 on."""
+    """Return a column of whole numbers from 0 on."""
     return Schema.parse({name: most + 1}).columns[0]
 
 
 def _changed(schema: Schema, **fields: Any) -> Schema:
-    """A schema with other fields, checked anew."""
+    """Return a schema with other fields, checked anew."""
     return Schema(**{name: getattr(schema, name) for name in Schema.model_fields} | fields)
 
 
@@ -342,8 +343,7 @@ class FamilyRows(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """The rows with the parents' columns and the number of children; of children with the
-        key."""
+        """Yield the rows with the parents' columns and the number of children, or the key."""
         family, names = self.family, self.family.schema.counted.names
         if self.table == "children":
             names = (*family.schema.joined.names, family.schema.key)
@@ -427,7 +427,7 @@ PUBLISHED = Path(__file__).with_name("related.schema.json")
 
 
 def render() -> str:
-    """The text of the published file: JSON Schema (draft 2020-12) of version 1."""
+    """Return the text of the published file: JSON Schema (draft 2020-12) of version 1."""
     content = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:adaptive-qs:related:1",

@@ -75,7 +75,7 @@ class Computation:
     unit: int
 
     def amounts(self, row: Row) -> NDArray[np.float64]:
-        """What it is in rows of known values, before rounding; NaN where it is not known."""
+        """Return the computed amounts of rows, before rounding; NaN if an operand is unknown."""
         found = self.source.values(row)
         return np.where(found.known, found.low * float(self.unit), np.nan)
 
@@ -112,7 +112,7 @@ class Ruleset:
     def of(
         cls, columns: Iterable[ColumnBase], declared: Iterable[tuple[str, Sequence[Sequence[str]]]]
     ) -> Ruleset:
-        """The rules with these texts, and tables of determinations, on the columns of a schema.
+        """Return the rules with these texts and tables on the columns of a schema.
 
         Raises:
             InputError: one is no rule, is too large, contradicts another, or leaves no row.
@@ -127,7 +127,7 @@ class Ruleset:
         return ruleset
 
     def along_with(self, condition: Condition) -> Ruleset:
-        """The rules and a condition that has to be true, not only unbroken; unchecked."""
+        """Return the rules and a condition that has to be true, not only unbroken; unchecked."""
         asked = Rule("the condition", Surely(condition))
         return Ruleset(self.columns, (*self.rules, asked))
 
@@ -155,9 +155,12 @@ class Ruleset:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
-        """By column, the group of each code by what it stands for in another column: one grouping
-        for each declared table by which it alone determines one. Codes that no table lists are one
-        group, but for missing values."""
+        """The groups of codes, by column, that follow from declared tables.
+
+        There is one grouping for each table by which a column alone determines another: by the
+        value that each code stands for. Codes that no table lists are one group, missing values
+        another.
+        """
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
             left, *others = meaning.columns()
@@ -175,8 +178,11 @@ class Ruleset:
 
     @cached_property
     def computed(self) -> Mapping[str, Computation]:
-        """Columns that equations compute, each after those that it needs; the first equation of a
-        column does, and those that would close a circle are conditions like others."""
+        """Columns that equations compute, each after the columns that it needs.
+
+        The first equation of a column computes it. Equations that would close a circle are
+        conditions.
+        """
         found: dict[str, Computation] = {}
 
         def needed(name: str) -> set[str]:
@@ -202,7 +208,7 @@ class Ruleset:
         return tuple(cells for cells in found if not cells.allowed.all())
 
     def cells_of(self, condition: Condition, text: str, surely: bool = False) -> Cells:
-        """The cells in which a condition may be unbroken, or ``surely`` may be true."""
+        """Return the cells in which a condition may be unbroken, or ``surely`` may be true."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
@@ -222,7 +228,10 @@ class Ruleset:
         return Cells(names, allowed, text)
 
     def _listed(self, rule: Rule, meaning: Determination) -> Cells:
-        """The cells of a determination whose values are declared; what is not listed is free."""
+        """Return the cells of a determination whose values are declared.
+
+        What is not listed is free.
+        """
         places = [self._places(name) for name in meaning.columns()]
         allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
         *_, right = meaning.columns()
@@ -252,7 +261,7 @@ class Ruleset:
         return self._in_order(meaning.columns(), allowed, rule.text)
 
     def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
-        """The cells of a determination whose values were learnt.
+        """Return the cells of a determination whose values were learnt.
 
         Args:
             meaning: a determination without a table.
@@ -274,7 +283,7 @@ class Ruleset:
         return Cells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
 
     def _places(self, name: str) -> dict[float | None, int]:
-        """The codes of single values by their amounts."""
+        """Return the codes of single values by their amounts."""
         column = self.columns[name]
         found = values_of(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
@@ -306,8 +315,10 @@ class Ruleset:
             raise InputError(f"the rules {texts} leave no row: take one out")
 
     def _check_decided(self, text: str, condition: Condition) -> None:
-        """Refuse what no values make true or false, such as a division by zero: it would hold in
-        every row, whatever its author meant."""
+        """Refuse a rule that no values make true or false, such as a division by zero.
+
+        It would hold in every row, whatever its author meant.
+        """
         if not self.cells_of(condition, text).allowed.all():
             return
         if not any(
@@ -346,7 +357,7 @@ class Ruleset:
             )
 
     def never(self) -> dict[str, list[str]]:
-        """The labels, by column, that no row can have; what the author may not have meant."""
+        """Return the labels, by column, that no row can have."""
         possible = possible_codes(self.cells, self._sizes) or {}
         found = {}
         for name, codes in possible.items():
@@ -395,7 +406,9 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
 
 
 def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, Mask] | None:
-    """The codes that are consistent with each of several rules; None where a column has none left.
+    """Return the codes that are consistent with each of several rules.
+
+    None where a column has none left.
 
     A code goes when all cells with it have a code that went (arc consistency, Mackworth 1977).
     """

@@ -119,7 +119,7 @@ class Schema(BaseModel):
     __str__ = __repr__
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """The same schema with these parts of ``about`` in place of its own.
+        """Return the same schema with these parts of ``about`` in place of its own.
 
         Raises:
             SchemaError: a key or a text is not allowed.
@@ -143,7 +143,7 @@ class Schema(BaseModel):
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnBase:
-        """The column with this name.
+        """Return the column with this name.
 
         Raises:
             SchemaError: there is none.
@@ -174,13 +174,13 @@ class Schema(BaseModel):
         return ruleset
 
     def with_rules(self, texts: Iterable[str], description: str) -> Self:
-        """The same schema with more rules, each with this description."""
+        """Return the same schema with more rules, each with this description."""
         added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**fields | {"rules": (*self.rules, *added)})
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
-        """The same schema with some columns, by name, in place of its own."""
+        """Return the same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
         kept = tuple(others.get(column.name, column) for column in self.columns)
         fields = {name: getattr(self, name) for name in type(self).model_fields}
@@ -193,17 +193,19 @@ class Schema(BaseModel):
 
     @property
     def open_columns(self) -> tuple[str, ...]:
-        """Columns of which a run of the loop has to learn anything first, in order: their bins,
-        values, or rows on frequent values."""
+        """Columns of which a run of the loop learns something first, in order.
+
+        It learns their bins, their values, or rows on frequent values.
+        """
         return tuple(c.name for c in self.columns if c.is_open)
 
     def without_heaps(self) -> Self:
-        """The schema as runs take it that make no tables: they count no frequent values."""
+        """Return the schema as runs take it that make no tables: they count no frequent values."""
         closed = tuple(c.without_heaps() for c in self.columns)
         return self if closed == self.columns else self.model_copy(update={"columns": closed})
 
     def domain(self) -> Domain:
-        """The attributes and their numbers of codes, in column order.
+        """Return the attributes and their numbers of codes, in column order.
 
         Raises:
             SchemaError: bins or values of a column are not learnt yet.
@@ -217,7 +219,10 @@ class Schema(BaseModel):
         return self.widest_domain()
 
     def widest_domain(self) -> Domain:
-        """The domain with as many codes as each column can get: what can be planned in public."""
+        """Return the domain with as many codes as each column can get.
+
+        What can be planned in public.
+        """
         return Domain(
             tuple(
                 Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._levels_of(c))
@@ -226,7 +231,10 @@ class Schema(BaseModel):
         )
 
     def _levels_of(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
-        """The nested groups of a column's codes: its own, and what it determines by a table."""
+        """Return the nested groups of a column's codes.
+
+        Its own, and what it determines by a table.
+        """
         found = [] if (own := column.declared_groups) is None else [own]
         if self.ruleset is not None:
             found += self.ruleset.groups.get(column.name, ())
@@ -254,7 +262,7 @@ class Schema(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
-        """The schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
+        """Return the schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
 
         Args:
             content: the JSON.
@@ -308,7 +316,7 @@ class Schema(BaseModel):
             file.write(self.to_json().encode())
 
     def to_json(self) -> str:
-        """The schema as JSON text, one column a line."""
+        """Return the schema as JSON text, one column a line."""
         content = self.model_dump(mode="json", exclude_defaults=True)
         columns = [
             {"name": column.pop("name"), "type": column.pop("type"), **column}
@@ -365,8 +373,10 @@ def is_related(path: str | Path) -> bool:
 
 
 def is_unreviewed(schema: Schema) -> bool:
-    """Whether a schema was proposed from the data, and of some part nobody said that it was
-    reviewed: its own description or that of a column or a rule still says so."""
+    """Return whether some part of a proposed schema is not reviewed.
+
+    The description of the schema, of a column or of a rule still says so.
+    """
     left = left_as_proposed(schema) or rules_as_proposed(schema)
     return TAKEN_FROM_DATA in schema.description or bool(left)
 
@@ -394,12 +404,12 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
 
 
 def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
-    """The columns of which nobody has said yet that they were reviewed."""
+    """Return the columns that are not reviewed yet."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
 
 
 def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
-    """The rules of which nobody has said yet that they hold for every row there can be."""
+    """Return the rules that are not reviewed yet."""
     return tuple(rule for rule in schema.declared_rules if AS_PROPOSED in rule.description)
 
 
@@ -463,7 +473,7 @@ PUBLISHED = Path(__file__).with_name("schema.schema.json")
 
 
 def schema_json() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
+    """Return the JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:adaptive-qs:schema:1",
@@ -472,5 +482,5 @@ def schema_json() -> dict[str, Any]:
 
 
 def render() -> str:
-    """The text of the published file."""
+    """Return the text of the published file."""
     return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -22,7 +22,7 @@ AboutKey = Literal["title", "publisher", "contact", "date", "licence", "descript
 
 
 def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
-    """What is said about the data, and how to call it: as it is, or in a file.
+    """Return a description of the data, given as such or as a file, and what messages call it.
 
     Raises:
         InputError: as :func:`read_about`, or it is neither.
@@ -40,7 +40,7 @@ _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])
 
 
 def read_about(path: str | Path) -> dict[str, str]:
-    """What a file says about the data: JSON with the keys of ``about`` in a schema, or Markdown.
+    """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
 
     The first line of a Markdown file that begins with "#" is the title, lines such as
     "publisher: the city" give the other keys, and the rest is the description: plain text, in which
@@ -110,7 +110,7 @@ def claim_bins(content: Any, source: str, claim: Claim | None) -> None:
 
 
 def to_json_value(value: Any) -> Any:
-    """A value of Python that JSON lacks: NumPy's numbers as numbers, a date as its text."""
+    """Return a value that JSON lacks as one that it has: a NumPy number or a text."""
     try:
         return plain_json(value)
     except TypeError:
@@ -134,7 +134,7 @@ def raise_complaint(error: ValidationError, content: Any, source: str) -> NoRetu
 
 
 def read_content(path: str | Path, max_memory: int | str | None) -> Any:
-    """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
+    """Return the parsed JSON of a schema file, or of the schema in a release bundle."""
     if is_table_file(path):
         raise SchemaError(
             f"{path}: is a table, not a schema: "

@@ -71,7 +71,7 @@ MOSTLY = 0.9
 
 
 def formats_like(text: str) -> list[str]:
-    """The formats of dates and times, ISO 8601 aside, in which a cell can be read."""
+    """Return the formats of dates and times, ISO 8601 aside, in which a cell can be read."""
     if not _DATED.fullmatch(text):
         return []
     ways = (*PLAIN_TIMES, *FORMATS)
@@ -79,15 +79,17 @@ def formats_like(text: str) -> list[str]:
 
 
 def swapped(way: str | None) -> str | None:
-    """The format with day and month exchanged, where people write both."""
+    """Return the format with day and month exchanged, if people write both."""
     if way is None or not {"%d/%m", "%m/%d", "%d-%m", "%m-%d"} & {way[:5]}:
         return None
     return way[3:5] + way[2] + way[:2] + way[5:]
 
 
 def number_spellings(values: Sequence[str]) -> list[Spelling]:
-    """The forms in which all values are numbers, the simplest for each decimal sign; both only
-    where they give different numbers. Addresses of the internet have none."""
+    """Return the forms in which all values are numbers, the simplest for each decimal sign.
+
+    Both signs are returned only if they give different numbers. Internet addresses have no form.
+    """
     if all(map(_ADDRESS.fullmatch, values)):
         return []
     found: list[Spelling] = []
@@ -109,8 +111,10 @@ _FORMS: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
 
 
 def numbers_spelled(values: Sequence[str]) -> str:
-    """What keeps the values, all of them numbers, from being read as such, with what to do; empty
-    where they are none, or where nothing does."""
+    """Return why values that are all numbers cannot be read as such, and what to do.
+
+    The text is empty if they are no numbers, or can be read.
+    """
     found: set[str] = set()
     commas: list[str] = []
     for value in values:
@@ -150,8 +154,7 @@ def numbers_spelled(values: Sequence[str]) -> str:
 
 
 def units_spelled(values: Sequence[str]) -> str:
-    """That all values are numbers with the same unit, in the singular or plural, and what to do;
-    empty where they are not."""
+    """Return that all values are numbers with one unit, and what to do; empty if they are not."""
     found = [_UNIT.fullmatch(value) for value in values]
     if not all(found) or len({unit[1].strip().rstrip("s") for unit in found if unit}) > 1:
         return ""
@@ -162,7 +165,10 @@ NO_DURATIONS = "durations, for which there is no type: give them as a number of 
 
 
 def durations_spelled(values: Sequence[str]) -> str:
-    """That all values are durations or times of day, and what to do; empty where they are not."""
+    """Return that all values are durations or times of day, and what to do.
+
+    Empty if they are not.
+    """
     clock = [bool(_CLOCK.fullmatch(value)) for value in values]
     if not all(time or _DURATION.fullmatch(value) for time, value in zip(clock, values)):
         return ""
@@ -175,8 +181,9 @@ def durations_spelled(values: Sequence[str]) -> str:
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """That the values, at least two, are keys of records, of which no two rows share one where they
-    are ``all_different``; empty where they do not look like it.
+    """Return that the values are keys of records; empty if they do not look like it.
+
+    There are at least two values. No two rows share one if they are ``all_different``.
     """
     if all(map(_UUID.fullmatch, values)):
         return "an identifier: UUIDs or other long codes"
@@ -189,8 +196,7 @@ def keys_spelled(values: Sequence[str], all_different: bool) -> str:
 
 
 def mostly_spelled(values: Sequence[str]) -> str:
-    """That nearly all values are numbers or dates, and what to do about the others; empty where
-    they are not."""
+    """Return that nearly all values are numbers or dates, and what to do; empty if they are not."""
     most = MOSTLY * len(values)
     if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
         return "numbers, but for a few cells: correct them, or leave them empty"
@@ -247,8 +253,10 @@ def identifier(name: str, profile: Profile) -> str:
 
 
 def tells_persons(name: str, profile: Profile) -> bool:
-    """Whether a column may tell whose a row is, by its name: where it has more values than are
-    categories, and rows share them."""
+    """Return whether a column can identify persons, by its name and its values.
+
+    It has more values than categories have, and rows share them.
+    """
     words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
     if not (words and _OF_PERSONS.fullmatch(words[-1])):
         return False
@@ -256,8 +264,10 @@ def tells_persons(name: str, profile: Profile) -> bool:
 
 
 def _coincidences(points: NDArray[np.float64]) -> float:
-    """Pairs of rows expected to share a value, had each value been drawn by itself, about as
-    densely as these different integers lie."""
+    """Return the expected number of pairs of rows with one value, for independent values.
+
+    The values are drawn about as densely as these different integers lie.
+    """
     length = max(15, math.isqrt(len(points)))
     pairs = 0.0
     for block in np.array_split(points, max(1, len(points) // length)):
@@ -295,7 +305,7 @@ _OF_A_CLOCK = {"am", "pm"}
 
 
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
-    """The labels from the smallest to the largest, or None where that is not clear.
+    """Return the labels from the smallest to the largest, or None where that is not clear.
 
     The letter "m" stands for a million beside a currency sign, and as "M" in a column where other
     labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
@@ -313,7 +323,10 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
 
 
 def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None:
-    """The unit of a label and the ends of its range; None where it has none, or several units."""
+    """Return the unit of a label and the ends of its range.
+
+    None where it has none, or several units.
+    """
     found = _LABEL.fullmatch(label.casefold())
     if found is None:
         return None
@@ -335,7 +348,7 @@ def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None
 
 
 def _singular(unit: str) -> str:
-    """The unit with its last word in the singular."""
+    """Return the unit with its last word in the singular."""
     *first, last = unit.split(" ")
     if last in _IRREGULAR:
         last = _IRREGULAR[last]
@@ -381,7 +394,7 @@ _MONTH_OF_YEAR = re.compile(r"([A-Za-z]{3,9})\.?[ ,/-]+([0-9]{4})")
 
 
 def in_natural_order(labels: Sequence[str]) -> list[str] | None:
-    """The labels from first to last, or None where no order fits all of them.
+    """Return the labels from first to last, or None where no order fits all of them.
 
     Weeks begin on Monday. A single label has no order.
     """
@@ -401,7 +414,7 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
 
 
 def _of_steps(steps: Sequence[Sequence[str]]) -> Order:
-    """The order of words, some of which share a step."""
+    """Return the order of words, some of which share a step."""
     places: dict[str, Key] = {word: (float(k),) for k, step in enumerate(steps) for word in step}
     return lambda label: places.get(re.sub(r"[_\-.\s]+", " ", label.casefold()).strip())
 

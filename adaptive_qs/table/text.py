@@ -41,7 +41,7 @@ _LONGEST_NUMBERS = 100
 
 
 def check_formulas(kind: str) -> Formulas:
-    """The kind of escaping of that name.
+    """Return the kind of escaping of that name.
 
     Raises:
         InputError: there is none.
@@ -50,7 +50,7 @@ def check_formulas(kind: str) -> Formulas:
 
 
 def escaped(text: str) -> str:
-    """The text with an apostrophe wherever a cell could begin that a program would run."""
+    """Return the text with an apostrophe wherever a cell could begin that a program would run."""
     parts, done = [], 0
     begin: int | None = 0
     for at, character in enumerate(text):
@@ -67,7 +67,7 @@ def escaped(text: str) -> str:
 
 
 def escapes(texts: Sequence[str]) -> dict[str, str]:
-    """What is written for each of some texts that would be run.
+    """Return what is written in place of each text that a program would run.
 
     What is written is itself none of the texts, and no two are written alike: whoever knows the
     texts can read them back, whatever was written as it is.
@@ -181,7 +181,7 @@ class Spelling:
         return f"[+-]?(?:{number})(?:[eE][+-]?[0-9]+)?"
 
     def read(self, text: str) -> str | None:
-        """A number as Python reads it; None where the text is none that is written so."""
+        """Return a number as Python reads it; None where the text is none that is written so."""
         if self.plain:
             return text
         if re.fullmatch(self.pattern, text) is None:
@@ -189,7 +189,7 @@ class Spelling:
         return re.sub(self.groups or r"(?!)", "", text).replace(self.decimal, ".")
 
     def write(self, number: str) -> str:
-        """A number that Python or Arrow wrote, in this form."""
+        """Return a number that Python or Arrow wrote, in this form."""
         sign, digits, rest = _PARTS_OF_NUMBER.fullmatch(number).groups(default="")  # type: ignore[union-attr]
         grouped = f"{int(digits):,}".replace(",", self.thousands)
         return f"{sign}{grouped}{rest.replace('.', self.decimal)}"

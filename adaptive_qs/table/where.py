@@ -229,8 +229,11 @@ class Where:
 
 
 def _boxes(met: Mask) -> Iterator[tuple[Mask, ...]]:
-    """Disjoint boxes that make up the true cells of a table: which places along every axis each
-    takes. Places along the first axis that look alike share their boxes."""
+    """Yield disjoint boxes that make up the true cells of a table.
+
+    A box is the places that it takes along every axis. Places along the first axis that look alike
+    share their boxes.
+    """
     if not met.any():
         return
     if met.all():

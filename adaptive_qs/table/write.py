@@ -34,7 +34,7 @@ Sealed = Callable[[str], None] | None
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """The same columns, with texts in the place of numbers of a list."""
+    """Return the same columns, with texts in the place of numbers of a list."""
     return pa.schema(
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
@@ -51,7 +51,7 @@ class OutputFormat(ABC):
 
     @staticmethod
     def library() -> object:
-        """What such files need, imported.
+        """Import the library that such files need.
 
         Raises:
             InputError: it is not installed.
@@ -59,7 +59,7 @@ class OutputFormat(ABC):
         return None
 
     def declared(self, schema: Schema) -> OutputFormat:
-        """The format as a schema declares it."""
+        """Return the format as a schema declares it."""
         return self
 
     @abstractmethod
@@ -70,7 +70,7 @@ class OutputFormat(ABC):
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> AbstractContextManager[Callable[[pa.RecordBatch], None]]:
-        """What writes batches of the schema as they come, until the block ends.
+        """Yield a function that writes batches of the schema, until the block ends.
 
         Columns in ``dictionaries`` repeat few values. Text keeps no metadata.
         """
@@ -94,7 +94,7 @@ class Csv(OutputFormat):
         return self if self.delimiter else replace(self, delimiter=schema.delimiter)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """A header and one line for each row, quotation marks where they are needed."""
+        """Write a header and one line for each row, with quotation marks if they are needed."""
         alone, header, sign = len(texts) == 1, True, self.delimiter or COMMA
         with self._opened(file) as target:
             for table in tables:
@@ -155,7 +155,7 @@ TSV, TSV_BY_GZIP = Csv(delimiter="\t"), Csv(compressed=True, delimiter="\t")
 
 
 def table_format(path: str | Path) -> OutputFormat:
-    """The format that the ending of a file name tells.
+    """Return the format of a file name, by its ending.
 
     Raises:
         InputError: there is none.
@@ -235,7 +235,7 @@ def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
 
 
 def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
-    """The texts of a column that CSV escapes, and what it has in their place."""
+    """Return the texts of a column that CSV escapes, and what it has in their place."""
     if formulas == "keep" or not column.escapes:
         return {}
     if formulas == "escape":
@@ -252,7 +252,7 @@ def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
 
 
 def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
-    """The values of a column as CSV has them, with markers and escapes."""
+    """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
     texts = texts.fill_null(column.missing[0]) if column.missing else texts
     if not replaced:
@@ -262,8 +262,11 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
 
 
 def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
-    """Cells with the quotation marks that CSV needs; an empty line would be no row at all, and a
-    byte order mark that begins the first name would be taken for that of the file."""
+    """Return cells with the quotation marks that CSV needs.
+
+    An empty line would be no row, and a byte order mark at the start of the first name would be
+    taken for that of the file.
+    """
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
         special = pc.or_(special, pc.equal(texts, ""))

@@ -92,7 +92,7 @@ Text = Annotated[str, AfterValidator(_clean)]
 
 
 def bin_label(first: str, last: str) -> BinLabel:
-    """The label of a bin from one value to another, both included."""
+    """Return the label of a bin from one value to another, both included."""
     return BinLabel(f"{first}..{last}", first, last)
 
 
@@ -224,7 +224,7 @@ class ColumnBase(BaseModel):
         return frozenset()
 
     def advice(self) -> list[str]:
-        """What the author of a schema may not have meant, in words that follow the name."""
+        """Return what the author of a schema may not have meant, as texts that follow the name."""
         advice = []
         if self.size > MANY_CODES:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
@@ -342,8 +342,10 @@ class ColumnBase(BaseModel):
     def decode(
         self, codes: NDArray[Any], rng: np.random.Generator, drawer: Drawer | None = None
     ) -> pa.Array:
-        """Values of the declared type, null where missing; uniform inside bins and periods, or as
-        the ``drawer`` draws them."""
+        """Return values of the declared type, null where missing.
+
+        They are even inside bins and periods, or drawn by the ``drawer``.
+        """
         assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
@@ -371,7 +373,7 @@ class ColumnBase(BaseModel):
         return values.cast(pa.string())
 
     def mend(self, refusal: int) -> str:
-        """What is wrong with a refused cell and what to do, without quoting it."""
+        """Return what is wrong with a refused cell and what to do, without quoting it."""
         if refusal == EMPTY:
             return 'has empty cells: add "" to its missing markers, or fill the cells'
         outside = type(self).model_fields.get("outside")
@@ -403,7 +405,7 @@ class ColumnBase(BaseModel):
         return self.has_order
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and the greatest value of every code; by default its place.
+        """Return the least and the greatest value of every code, by default its place.
 
         Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
         """
@@ -425,14 +427,20 @@ class ColumnBase(BaseModel):
         raise AssertionError(f"column {self.name!r} has no numbers")
 
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """An amount, or a mean of amounts, as people read it; with all its digits if asked for."""
+        """Return an amount, or a mean of amounts, as people read it.
+
+        With all its digits if asked for.
+        """
         if whole:
             return f"{amount:.12g}"
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
     def amount_of(self, text: str) -> float | None:
-        """A value that a rule names, as ``ends`` counts; None where the column has none such."""
+        """Return a value that a rule names, as ``ends`` counts.
+
+        None where the column has none such.
+        """
         labels = self.value_labels()
         return float(labels.index(text)) if text in labels else None
 
@@ -450,15 +458,17 @@ class ColumnBase(BaseModel):
         raise AssertionError(f"column {self.name!r} has no bins")
 
     def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Values of the declared type for amounts of a ``measured`` column, rounded to what cells
-        hold, null for NaN: shape (len(amounts),)."""
+        """Return values of the declared type for amounts of a ``measured`` column.
+
+        They are rounded to what cells hold, and null for NaN: shape (len(amounts),).
+        """
         raise AssertionError(f"column {self.name!r} has no amounts")
 
     # Proposing and auditing.
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """What a schema could say of a column with these cells, none of them missing markers.
+        """Return what a schema could say of a column with these cells, without missing markers.
 
         None where the cells are of another type: the next one is asked.
         """
@@ -470,9 +480,9 @@ class ColumnBase(BaseModel):
         return ()
 
     def undeclared_cell(self) -> str | None:
-        """A cell that is no declared value and not refused either; None where there is none."""
+        """Return a cell that is neither a declared value nor refused; None if there is none."""
         return None if self.other_code is None else UNHEARD_OF
 
     def cell_of_other_type(self) -> str | None:
-        """A cell that is a boolean or an integer among texts, where the schema takes any."""
+        """Return a cell that is a boolean or an integer among texts, where the schema takes any."""
         return None

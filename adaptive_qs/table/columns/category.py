@@ -266,7 +266,7 @@ class CategoricalColumn(ColumnBase):
         return pa.array(self.labels).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
-        """The values and the catch-all, booleans in the words of JSON."""
+        """Return the values and the catch-all, booleans in the words of JSON."""
         labels = map(str, self.labels)
         return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
@@ -326,7 +326,7 @@ class CategoricalColumn(ColumnBase):
     cell_types: ClassVar[tuple[CellType, ...]] = ("digits", "true or false")
 
     def cell_of_other_type(self) -> str | None:
-        """A boolean, or an integer where booleans are listed."""
+        """Return a boolean, or an integer where booleans are listed."""
         if self.catch_all is None:
             return None
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"

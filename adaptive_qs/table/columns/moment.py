@@ -43,8 +43,10 @@ _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
 def period_of(moment: dt.date, granularity: Granularity) -> int:
-    """Number of whole periods from the one that holds the first of 1970 to that of a moment; weeks
-    begin on Monday, several years at a multiple of their number."""
+    """Return the number of whole periods from that of 1970-01-01 to that of a moment.
+
+    Weeks begin on Monday, several years at a multiple of their number.
+    """
     if granularity in _MONTHS:
         return _of_months((moment.year - EPOCH.year) * 12 + moment.month - 1, granularity)
     return periods_of(seconds_of(moment), granularity)
@@ -60,7 +62,7 @@ def periods_of(seconds: Any, granularity: Granularity) -> Any:
 
 
 def _of_months(months: Any, granularity: Granularity) -> Any:
-    """The periods of months since January 1970."""
+    """Return the periods of months since January 1970."""
     length = _MONTHS[granularity]
     return (months + _EPOCH_MONTHS) // length - _EPOCH_MONTHS // length
 
@@ -103,7 +105,7 @@ class MomentColumn(RangeColumn):
         return seconds_of(self.min), seconds_of(self.max)
 
     def period(self, moment: dt.date) -> int:
-        """Number of whole periods from 1970 to a moment."""
+        """Return the number of whole periods from 1970 to a moment."""
         return period_of(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
@@ -163,7 +165,7 @@ class MomentColumn(RangeColumn):
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
 
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """A day, with the hour and minute where the column has times."""
+        """Return a day, with hour and minute if the column has times."""
         if not math.isfinite(amount):
             return super().amount_text(amount)
         moment = EPOCH + dt.timedelta(seconds=round(amount))
@@ -195,7 +197,7 @@ class MomentColumn(RangeColumn):
         return value.strftime(self.format) if self.format else value.isoformat()
 
     def value_labels(self) -> list[str]:
-        """The periods in ISO 8601; weeks and several years by their first and last day."""
+        """Return the periods in ISO 8601; weeks and several years by their first and last day."""
         periods = self.period(self.min) + np.arange(self.num_values)
         if self.granularity == "quarter":
             return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
@@ -306,7 +308,7 @@ _COMPACT = "%Y%m%d"
 
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
-    """The draft for moments, all of which are days, or some not; None for other cells."""
+    """Return the draft for moments, all of which are days, or some not; None for other cells."""
     compact = _compact_dates(profile)
     if compact is not None:
         return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
@@ -329,7 +331,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
 
 
 def _compact_dates(profile: Profile) -> Span | None:
-    """The span of integers that are dates such as 20201231; None where they are not."""
+    """Return the span of integers that are dates such as 20201231; None where they are not."""
     if not (profile.numeric or profile.dated):
         return None
     span = (profile.spans or {}).get(_COMPACT)

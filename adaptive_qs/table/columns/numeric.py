@@ -402,7 +402,7 @@ class NumericColumn(NumberColumn):
         return pa.array(amounts, mask=np.isnan(amounts))
 
     def value_labels(self) -> list[str]:
-        """The bins as intervals, in the shortest texts that read back as the same numbers."""
+        """Return the bins as intervals, in the shortest texts of the same numbers."""
         texts = [repr(edge).removesuffix(".0") for edge in self.bin_edges]
         bins = [BinLabel(f"[{a}, {b})", a, b, open=True) for a, b in pairwise(texts)]
         if self.grid is None:
@@ -517,7 +517,7 @@ class NumericColumn(NumberColumn):
 def _trimmed(
     profile: Profile,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
-    """The points and weights but for absurd ones, and what to say in the schema and of it."""
+    """Return the points and weights without absurd ones, and what a schema and a note say of it."""
     points, weights = profile.points.copy(), profile.weights
     points[0] = profile.low  # merging may have moved the first
     kept = binning.without_absurd(points, weights)
@@ -530,7 +530,7 @@ def _trimmed(
 
 
 def _spanning(points: NDArray[np.float64]) -> str:
-    """A note where most numbers differ by many orders of magnitude."""
+    """Return a note where most numbers differ by many orders of magnitude."""
     sizes = np.abs(points[points != 0])
     if len(sizes) < 2:
         return ""
