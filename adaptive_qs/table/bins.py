@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Round numbers for the ends of proposed bins.
-
 _NEARER = 4
 """An end of the range moves outwards by less than this part of its bin."""
 _FINEST = 1e-15
@@ -71,8 +69,6 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     close = abs(value / unit - near) < 1e-9 * max(1.0, abs(near))
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
-
-# Quantiles that part a range into bins.
 
 _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further cuts, in this order, where an end bin is long."""
@@ -210,8 +206,6 @@ def periods_for(rows: int) -> int:
     return max(LEAST_PERIODS, 2 * bins_for(rows))
 
 
-# Bins for a proposed range.
-
 PEAK = 3
 """A value is a peak where so many times as many rows share it as share either neighbour."""
 PEAK_SHARE = 0.02
@@ -239,6 +233,8 @@ HEAP_SHARE = 0.001
 """Share of the rows from which a peak counts among these."""
 HEAPS = 50
 """Frequent values that a proposed schema asks for."""
+WIDE_SPAN = 6
+"""Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
 """Integers in this range are taken for years."""
 YEAR_STEPS = (5, 10, 20, 50, 100)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.table import cells
-from adaptive_qs.table.bins import codes_for
+from adaptive_qs.table.bins import WIDE_SPAN, codes_for, without_absurd
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spellings
@@ -252,6 +253,32 @@ class Profile:
         """Whether the cells are true and false."""
         values = self.values
         return bool(values) and {value.lower() for value in values} <= _TRUTH
+
+    def trimmed(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
+        """Return points and weights without absurd ones, and what a schema and a note say of it."""
+        points, weights = self.points.copy(), self.weights
+        points[0] = self.low  # merging may have moved the first
+        kept = without_absurd(points, weights)
+        if kept.stop - kept.start == len(points):
+            return points, weights, {}, ""
+        note = (
+            'a few values lie far from all others: "outside": "clip" moves them to the end of '
+            "the bins"
+        )
+        return points[kept], weights[kept], {"outside": "clip"}, note
+
+    @staticmethod
+    def note_span(points: NDArray[np.float64]) -> str:
+        """Return a note if most numbers differ by many orders of magnitude."""
+        sizes = np.abs(points[points != 0])
+        if len(sizes) < 2:
+            return ""
+        first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
+        if last - first < WIDE_SPAN:
+            return ""
+        return "the values span many orders of magnitude: a mistake, or several units?"
 
 
 def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:

@@ -407,9 +407,9 @@ class NumberColumn(RangeColumn):
         value = self._read_text(self.spelling.read(text) or "")
         return value is not None and self.span[0] <= value <= self.span[1]
 
-    @abstractmethod
     def _read_text(self, text: str) -> int | float | None:
         """Return the number in a plain text, None if it holds none."""
+        return read_number(text)
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         read = cells.as_integers if self.whole else cells.as_numbers
@@ -432,6 +432,12 @@ class NumberColumn(RangeColumn):
         if own:
             words += f", own bin{'s' if len(own) > 1 else ''}: {first_of(own, OWN_BINS)}"
         return words + beyond
+
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        return low, high
+
+    def points_of(self, numbers: NDArray[Any]) -> Codes:
+        return self._kept(numbers)
 
     def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Return numbers moved to the ends of the range, or without those outside it."""

@@ -28,7 +28,7 @@ from adaptive_qs.table.columns.base import (
 )
 from adaptive_qs.table.columns.binned import Learnt, NumberColumn
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
-from adaptive_qs.table.text import read_integer, read_number
+from adaptive_qs.table.text import read_integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +45,6 @@ MOST_DECIMALS, MOST_STEPS = 9, 10**15
 """Decimals of a proposed column, and numbers from 0 on with these, which a double tells apart."""
 PLAIN_LIMIT = 1e10
 """Arrow writes doubles from here on with an exponent."""
-WIDE_SPAN = 6
-"""From so many orders of magnitude on a range is worth a word."""
 PARTS = 1 << 30
 """Parts of a bin of numbers without decimals in which the density of values is constant."""
 
@@ -176,7 +174,7 @@ class IntegerColumn(NumberColumn):
             return labels
 
         rows = profile.filled
-        points, weights, clip, note = _trimmed(profile)
+        points, weights, clip, note = profile.trimmed()
         low, high = int(points[0]), int(points[-1])
         if max(abs(low), abs(high)) >= MAX_EXACT:
             return Draft(None, "an identifier: integers of more than 15 digits")
@@ -190,7 +188,7 @@ class IntegerColumn(NumberColumn):
         if starts is None:
             edges = binning.propose_edges(points, weights, binning.Grid(0), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
-            note = note or _spanning(points)
+            note = note or profile.note_span(points)
         content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
@@ -199,12 +197,6 @@ class IntegerColumn(NumberColumn):
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
         return self.ends(np.arange(self.num_values) if codes is None else codes)
-
-    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
-        return low, high
-
-    def points_of(self, numbers: NDArray[Any]) -> Codes:
-        return self._kept(numbers)
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(points)
@@ -291,9 +283,6 @@ class NumericColumn(NumberColumn):
     def num_values(self) -> int:
         return self.private_bins or len(self.bin_edges) - 1
 
-    def _read_text(self, text: str) -> float | None:
-        return read_number(text)
-
     def _check_ends(self) -> None:
         ends = [end for end in (self.min, self.max) if end is not None]
         if self.decimals is not None:
@@ -350,7 +339,7 @@ class NumericColumn(NumberColumn):
         ends = [low, *(edge for edge, end in zip(self.bin_edges[1:], closed) if not end)]
         sizes = [abs(edge) for edge in ends if edge]
         orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
-        wide = f", {orders:.0f} orders of magnitude," if orders >= WIDE_SPAN else ""
+        wide = f", {orders:.0f} orders of magnitude," if orders >= binning.WIDE_SPAN else ""
         return self._describe_range(f"{low:.9g} to {high:.9g}{wide}", True, own)
 
     def _single_values(self) -> list[float | None]:
@@ -418,8 +407,7 @@ class NumericColumn(NumberColumn):
         """Where all cells are numbers, and some are no integers."""
         if not profile.numeric or profile.integers:
             return None
-
-        points, weights, clip, note = _trimmed(profile)
+        points, weights, clip, note = profile.trimmed()
         low, high = float(points[0]), float(points[-1])
         exact = profile.decimals <= MOST_DECIMALS
         exact &= max(abs(low), abs(high)) * 10**profile.decimals < MOST_STEPS
@@ -437,7 +425,7 @@ class NumericColumn(NumberColumn):
             content |= binning.private_heaps(points, weights, edges)
         if grid.multiple > 1:
             content["step"] = grid.step
-        return Draft(content, note or _spanning(points))
+        return Draft(content, note or profile.note_span(points))
 
     @property
     def unit(self) -> Fraction:
@@ -509,32 +497,3 @@ class NumericColumn(NumberColumn):
 
     def _beyond(self) -> str:
         return self.spelling.write(repr(abs(self.bin_edges[-1]) * 2 + 1))
-
-
-# What drafts of integers and of numbers ask.
-
-
-def _trimmed(
-    profile: Profile,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
-    """Return the points and weights without absurd ones, and what a schema and a note say of it."""
-    points, weights = profile.points.copy(), profile.weights
-    points[0] = profile.low  # merging may have moved the first
-    kept = binning.without_absurd(points, weights)
-    if kept.stop - kept.start == len(points):
-        return points, weights, {}, ""
-    note = (
-        'a few values lie far from all others: "outside": "clip" moves them to the end of the bins'
-    )
-    return points[kept], weights[kept], {"outside": "clip"}, note
-
-
-def _spanning(points: NDArray[np.float64]) -> str:
-    """Return a note where most numbers differ by many orders of magnitude."""
-    sizes = np.abs(points[points != 0])
-    if len(sizes) < 2:
-        return ""
-    first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-    if last - first < WIDE_SPAN:
-        return ""
-    return "the values span many orders of magnitude: a mistake, or several units?"
