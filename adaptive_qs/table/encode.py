@@ -356,7 +356,9 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
     for part in split_chunks(values):
         codes = redacted(partial(_codes, column, part, label), explain)
         if codes.size and codes.min() < 0:
-            raise DataError(f"{label}: column {column.name!r} {column.mend(int(codes.min()))}")
+            raise DataError(
+                f"{label}: column {column.name!r} {column.explain_refusal(int(codes.min()))}"
+            )
         found.append(codes.astype(code_dtype(column.size)))
     return found
 

@@ -20,7 +20,7 @@ from adaptive_qs.table.spellings import tells_persons
 from adaptive_qs.table.text import NUMBER
 
 
-def draft_of(name: str, profile: Profile) -> Draft:
+def draft_column(name: str, profile: Profile) -> Draft:
     """Return the column of this name, of the first type that takes its cells."""
     if not name:
         return Draft(None, "without a name")
@@ -98,25 +98,11 @@ def propose(table: Any) -> Proposal:
             described.
     """
     with open_source(table) as source:
-        delimiter = source.other_delimiter
-    with open_source(table, delimiter) as source:
-        label = source.label
-        check_alike(source)
-        _check_header(label, source.names)
-        profiles = {name: Profile() for name in source.names}
-        _look_through(source, profiles)
-    spelled = {
-        name: Profile(spelling=ways[0])
-        for name, profile in profiles.items()
-        if len(ways := profile.spellings) == 1
-    }
-    if spelled:  # which was clear at the end only
-        with open_source(table, delimiter) as source:
-            _look_through(source, spelled)
-        profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
+        label, delimiter = source.label, source.other_delimiter
+    profiles = _read_profiles(table, delimiter)
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
-    drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
+    drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     for name in (n for n, profile in profiles.items() if tells_persons(n, profile)):
         note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
         drafts[name] = Draft(drafts[name].content, note)
@@ -143,6 +129,25 @@ def propose(table: Any) -> Proposal:
     with contextlib.suppress(SchemaError):  # which would quote a cell
         return Proposal(Schema.parse(content, label), left_out, notes)
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
+
+
+def _read_profiles(table: Any, delimiter: str | None) -> dict[str, Profile]:
+    """Return the profiles of all columns, with numbers in the form in which they are written."""
+    with open_source(table, delimiter) as source:
+        check_alike(source)
+        _check_header(source.label, source.names)
+        profiles = {name: Profile() for name in source.names}
+        _look_through(source, profiles)
+    spelled = {
+        name: Profile(spelling=ways[0])
+        for name, profile in profiles.items()
+        if len(ways := profile.spellings) == 1
+    }
+    if spelled:  # which was clear at the end only
+        with open_source(table, delimiter) as source:
+            _look_through(source, spelled)
+        profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
+    return profiles
 
 
 def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:

@@ -85,7 +85,7 @@ class RelatedSchema(BaseModel):
                     keys = ", ".join(f'"{key}"' for key in column.open_keys)
                     raise ValueError(
                         f"{table}: column {column.name!r}: has {keys}, which is learnt from the "
-                        f"rows, and nothing is of related tables: {column.open_mend}"
+                        f"rows, and nothing is of related tables: {column.open_remedy}"
                     )
         names = (self.key, self.count, *self.parents.names, *self.children.names)
         for name in {name for name in names if names.count(name) > 1}:

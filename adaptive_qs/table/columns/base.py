@@ -280,8 +280,10 @@ class ColumnBase(BaseModel):
         """Keys of its schema that ask for that."""
         return ()
 
-    open_mend: ClassVar[str] = "leave it out"
-    """What to do if nothing is learnt."""
+    @property
+    def open_remedy(self) -> str:
+        """What to do if nothing is learnt."""
+        return "declare the bins or values instead" if self.is_unlearnt else "leave it out"
 
     def without_heaps(self) -> ColumnBase:
         """Return the column without frequent values that are still to be counted."""
@@ -372,7 +374,7 @@ class ColumnBase(BaseModel):
         """Values of the declared type as CSV has them; null where missing."""
         return values.cast(pa.string())
 
-    def mend(self, refusal: int) -> str:
+    def explain_refusal(self, refusal: int) -> str:
         """Return what is wrong with a refused cell and what to do, without quoting it."""
         if refusal == EMPTY:
             return 'has empty cells: add "" to its missing markers, or fill the cells'

@@ -275,7 +275,6 @@ class NumberColumn(RangeColumn):
     review: ClassVar = RangeColumn.review | {
         "bins": "round or usual limits? A bin each for 0, top codes and the like?"
     }
-    open_mend = "declare the bins or values instead"
     heap_keys = (*RangeColumn.heap_keys, "multiples", "endings")
     bin_keys: ClassVar[tuple[str, ...]]
     """Keys of a schema that say where the bins lie."""

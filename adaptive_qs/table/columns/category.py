@@ -76,8 +76,6 @@ class CategoricalColumn(ColumnBase):
         "order": "do the values have one? Is it right?",
     }
 
-    open_mend = "declare the bins or values instead"
-
     @property
     def is_unlearnt(self) -> bool:
         return self.private_values is not None
@@ -270,9 +268,9 @@ class CategoricalColumn(ColumnBase):
         labels = map(str, self.labels)
         return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
-    def mend(self, refusal: int) -> str:
+    def explain_refusal(self, refusal: int) -> str:
         if refusal == EMPTY:
-            return super().mend(refusal)
+            return super().explain_refusal(refusal)
         return (
             "has a value that is not declared: add it to values, declare it as a missing marker, "
             "or declare a catch_all"

@@ -409,8 +409,8 @@ class NumericColumn(NumberColumn):
             return None
         points, weights, clip, note = profile.trimmed()
         low, high = float(points[0]), float(points[-1])
-        exact = profile.decimals <= MOST_DECIMALS
-        exact &= max(abs(low), abs(high)) * 10**profile.decimals < MOST_STEPS
+        places, largest = profile.decimals, max(abs(low), abs(high))
+        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
         grid = binning.Grid(profile.decimals if exact else None)
         if exact and not profile.too_many:  # else some of the numbers are merged with others
             grid = binning.grid_of(points, profile.decimals)
