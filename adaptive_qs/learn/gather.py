@@ -16,7 +16,7 @@ from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, rows_of
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, read_rows
 from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -136,7 +136,7 @@ def gather(
     if isinstance(source, CodedTable):
         raise DataError("a coded table has no bins or values to learn: give the raw table")
     with open_source(source, schema.delimiter) as opened:
-        for chunk in rows_of(opened, schema, progress, check_rows):
+        for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for column, values in zip(schema.columns, chunk.columns):
                 if column.name not in collectors:

@@ -181,7 +181,7 @@ def learn_heaps(
         name = each.column.name
         variance = Fraction(each.squared_sensitivity * UNITS_PER_RHO, 2 * costs[name].rho_units)
         event = GaussianEvent(Purpose.HEAPS, (name,), each.squared_sensitivity, variance)
-        counts = each.counts(each.column.points_of(numbers[name]))
+        counts = each.counts(each.column.to_points(numbers[name]))
         requests.append(CountsRequest(event, counts))
     released = mechanisms.release_together(requests) if requests else []
     copies = mechanisms.ledger.unit.copies

@@ -38,7 +38,7 @@ from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
-from adaptive_qs.table.write import escaped_names, escapes_of
+from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
 
 COUNTED = 4
@@ -85,7 +85,7 @@ class Marginal:
         written = escaped_names(self.columns, formulas)
         for name, safe, codes in zip(self.columns, written, indices):
             column = schema.column(name)
-            escapes = escapes_of(column, schema, formulas)
+            escapes = find_escapes(column, schema, formulas)
             labels = [escapes.get(label, label) for label in column.labels_of_codes()]
             parts[safe] = pa.array(labels, pa.string()).take(pa.array(codes))
         count = "fitted_count" if self.basis == "model" else "count"

@@ -149,7 +149,7 @@ class Grid:
         return float(steps * self.multiple / 10**self.decimals)
 
 
-def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
+def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     """Return the widest grid for all values with a usual step, such as 0.05, 0.125 or 0.2.
 
     Args:

@@ -151,7 +151,7 @@ def is_marker(values: pa.Array, markers: tuple[str, ...]) -> Mask:
     return _is_in(as_text(values), frozenset(markers))
 
 
-def is_number_of(values: pa.Array, markers: Iterable[str]) -> Mask:
+def matches_numbers(values: pa.Array, markers: Iterable[str]) -> Mask:
     """Which cells are one of those markers that are numbers, in whatever digits."""
     numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
     found, readable = as_numbers(values) if numbers else _unreadable(values, np.float64(0))

@@ -236,7 +236,7 @@ def coded_chunks(
     with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
-            for chunk in rows_of(opened, schema, progress, check_rows):
+            for chunk in read_rows(opened, schema, progress, check_rows):
                 coming.append(pool.submit(encoded, chunk, opened.label))
                 if len(coming) > workers:
                     yield coming.popleft().result()
@@ -270,7 +270,7 @@ def read_with_amounts(
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
     with open_source(source, schema.delimiter) as opened:
-        for chunk in rows_of(opened, schema, progress, None):
+        for chunk in read_rows(opened, schema, progress, None):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):
                 part.append(found := _joined(encode_chunk(column, values, label), column.size))
@@ -295,7 +295,7 @@ def _joined(parts: Sequence[Codes], size: int) -> Codes:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, code_dtype(size)), *parts])
 
 
-def rows_of(
+def read_rows(
     source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
 ) -> Iterator[Chunk]:
     """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.

@@ -304,7 +304,7 @@ class _Bound(Transformer[Token, Any]):
             column = self._column(part)
             return Column(column.name, DAY if beside is None and column.by_day else unit)
         if beside is not None:
-            value = beside.amount_of(part.text)
+            value = beside.read_amount(part.text)
             if value is None or not math.isfinite(value):
                 self._no_value(beside, part)
             return Constant(value // unit if unit > 1 else value)

@@ -24,7 +24,7 @@ from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spell
 from adaptive_qs.table.text import (
     Spelling,
     read_moment,
-    seconds_of,
+    to_seconds,
 )
 
 # What the cells of one column look like, gathered chunk by chunk.
@@ -45,9 +45,9 @@ _WORD = r"^(#.*|[^0-9]*)$"
 """Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TRUTH = {"true", "false"}
-_FIRST, _LAST = seconds_of(dt.datetime.min), seconds_of(dt.datetime.max)
+_FIRST, _LAST = to_seconds(dt.datetime.min), to_seconds(dt.datetime.max)
 """Moments that a schema can name, in seconds since 1970."""
-_FIRST_FORMATTED = seconds_of(dt.datetime(1000, 1, 1))
+_FIRST_FORMATTED = to_seconds(dt.datetime(1000, 1, 1))
 """The first moment whose year is written with the four digits that are read."""
 _MAX_DISTINCT = 100_000
 _DECIMALS = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"

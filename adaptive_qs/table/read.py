@@ -67,7 +67,7 @@ def open_text(path: Path) -> Iterator[CheckedText]:
         yield CheckedText(path, file)
 
 
-def delimiter_of(path: str | Path, declared: str | None = None) -> str:
+def find_delimiter(path: str | Path, declared: str | None = None) -> str:
     """What separates the cells of a CSV file: tabs in .tsv, else what is declared, or commas."""
     return "\t" if str(path).lower().endswith(TAB_SEPARATED) else declared or COMMA
 
@@ -189,7 +189,7 @@ def open_file(
     path: str | Path, piece: Piece | None = None, delimiter: str | None = None
 ) -> Iterator[Source]:
     """A CSV or Parquet file, or a piece of it, or a table inside a file (FILE::NAME where there
-    are several), as a source; its first bytes tell the format, and :func:`delimiter_of` what
+    are several), as a source; its first bytes tell the format, and :func:`find_delimiter` what
     separates the cells of CSV.
 
     Raises:
@@ -231,7 +231,7 @@ def open_file(
             "export the table as CSV"
         )
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
-        sign = delimiter_of(path, delimiter)
+        sign = find_delimiter(path, delimiter)
         names, other = read_header(path, sign)
         read = partial(_read_csv, path, names, piece=piece, delimiter=sign)
         cut = partial(_cut_csv, path, len(names), sign)
@@ -422,7 +422,7 @@ class Rows:
 def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
     """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
 
-    What separates the cells of CSV is as for :func:`delimiter_of`.
+    What separates the cells of CSV is as for :func:`find_delimiter`.
 
     Raises:
         DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.

@@ -315,10 +315,10 @@ class Family:
                 "one row and its own key: keep one row of each"
             )
         whole = {name: _joined(parts) for name, parts in cells.items()}
-        counts = _children_of(known, tables, schema, label)
+        counts = _count_children(known, tables, schema, label)
         return cls(tables, schema, known, np.minimum(counts, schema.most_children), whole)
 
-    def columns_of(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
+    def take_columns(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
         """Cells of the parents in these places, and the numbers of their children."""
         found: dict[str, Cells] = {
             name: self.cells[name].take(rows) for name in names if name in self.cells
@@ -357,7 +357,7 @@ class FamilyRows(Rows):
             rows = whose.among(family.keys)
             if (rows < 0).any():
                 raise DataError(f"{source.label}: changed while it was read: repeat the command")
-            found: dict[str, Cells] = family.columns_of(wanted, rows)
+            found: dict[str, Cells] = family.take_columns(wanted, rows)
             found |= dict(zip(own, chunk.columns))
             found[schema.key] = whose.persons.take(pa.array(whose.rows))
             yield replace(chunk, columns=tuple(found[name] for name in wanted))
@@ -388,7 +388,7 @@ def _chunks(
         yield replace(chunk, columns=tuple(columns)), Whose.of(key, keys, label, noun="parent")
 
 
-def _children_of(
+def _count_children(
     keys: pa.StringArray, tables: Mapping[str, Any], schema: RelatedSchema, parents: str
 ) -> Places:
     """How many children each parent has; raises DataError where a child has none of them."""

@@ -170,7 +170,9 @@ class Ruleset:
             names: dict[str, int] = {}
             group = [0] * column.size
             for value, stands_for in rule.table:
-                group[codes[column.amount_of(value)]] = 1 + names.setdefault(stands_for, len(names))
+                group[codes[column.read_amount(value)]] = 1 + names.setdefault(
+                    stands_for, len(names)
+                )
             if column.missing_code is not None:
                 group[column.missing_code] = 1 + len(names)
             found[left] = (*found.get(left, ()), tuple(group))
@@ -203,11 +205,11 @@ class Ruleset:
     @cached_property
     def cells(self) -> tuple[Cells, ...]:
         """Of every rule that does not have to be learnt, where it forbids any."""
-        found = [self.cells_of(condition, text) for text, condition in self.conditions]
+        found = [self.compute_cells(condition, text) for text, condition in self.conditions]
         found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
         return tuple(cells for cells in found if not cells.allowed.all())
 
-    def cells_of(self, condition: Condition, text: str, surely: bool = False) -> Cells:
+    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> Cells:
         """Return the cells in which a condition may be unbroken, or ``surely`` may be true."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
@@ -243,7 +245,7 @@ class Ruleset:
                 )
             codes = []
             for value, place, name in zip(values, places, meaning.columns()):
-                amount = self.columns[name].amount_of(value)
+                amount = self.columns[name].read_amount(value)
                 if amount not in place:
                     raise InputError(
                         f"rule {rule.text!r}: {value!r} in its table is no value of {name!r}: "
@@ -319,10 +321,10 @@ class Ruleset:
 
         It would hold in every row, whatever its author meant.
         """
-        if not self.cells_of(condition, text).allowed.all():
+        if not self.compute_cells(condition, text).allowed.all():
             return
         if not any(
-            self.cells_of(each, text, surely=True).allowed.any()
+            self.compute_cells(each, text, surely=True).allowed.any()
             for each in (condition, Not(condition))
         ):
             raise InputError(

@@ -225,12 +225,12 @@ class Schema(BaseModel):
         """
         return Domain(
             tuple(
-                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._levels_of(c))
+                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._find_levels(c))
                 for c in self.columns
             )
         )
 
-    def _levels_of(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
+    def _find_levels(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
         """Return the nested groups of a column's codes.
 
         Its own, and what it determines by a table.

@@ -198,7 +198,7 @@ class Spelling:
 _PARTS_OF_NUMBER = re.compile(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)")
 
 
-def seconds_of(moment: dt.date) -> int:
+def to_seconds(moment: dt.date) -> int:
     """Seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
     if not isinstance(moment, dt.datetime):
         return (moment.toordinal() - EPOCH.toordinal()) * 86_400
@@ -221,6 +221,6 @@ def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | N
             moment = dt.datetime.fromisoformat(text)
         else:
             moment = dt.datetime.strptime(text, date_format)
-        return seconds_of(moment.replace(tzinfo=None) if wall_clock else moment)
+        return to_seconds(moment.replace(tzinfo=None) if wall_clock else moment)
     except (ValueError, OverflowError, re.error):  # a format may name a directive twice
         return None

@@ -220,7 +220,7 @@ def write_pages(
     pages = iter(tables)
     first = next(pages)
     columns = [schema.column(name) for name in first.column_names]
-    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+    texts = [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
     rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
         names = escaped_names(first.column_names, formulas)
@@ -234,7 +234,7 @@ def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
     return [written.get(name, name) for name in names]
 
 
-def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
+def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
     """Return the texts of a column that CSV escapes, and what it has in their place."""
     if formulas == "keep" or not column.escapes:
         return {}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.table.bins import Grid, bins_for, codes_for, grid_of, propose_edges
+from adaptive_qs.table.bins import Grid, bins_for, codes_for, find_grid, propose_edges
 from adaptive_qs.table.columns.numeric import NumericColumn
 from adaptive_qs.table.propose import propose
 
@@ -158,7 +158,7 @@ def test_numbers_that_were_merged_show_no_step(tmp_path):
     ],
 )
 def test_the_step_of_a_grid_is_a_usual_one(values, decimals, grid):
-    assert grid_of(np.array(values), decimals) == grid
+    assert find_grid(np.array(values), decimals) == grid
 
 
 @pytest.mark.parametrize("grid", [Grid(0), Grid(1, 5), Grid(2, 5), Grid(2), Grid(6), Grid(3, 125)])

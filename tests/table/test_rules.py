@@ -100,7 +100,7 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "names", "holds"), CASES, ids=[case[0] for case in CASES])
 def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, holds):
-    cells = Ruleset.of(SCHEMA.columns, []).cells_of(parse_rule(text, SCHEMA.by_name), text)
+    cells = Ruleset.of(SCHEMA.columns, []).compute_cells(parse_rule(text, SCHEMA.by_name), text)
     assert set(cells.names) == set(names)
     assert list(cells.names) == [name for name in SCHEMA.names if name in names]
     order = [names.index(name) for name in cells.names]
@@ -114,8 +114,16 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
 def test_a_condition_may_have_to_be_true():
     condition = parse_condition("y > 3", SCHEMA.by_name)
     ruleset = Ruleset.of(SCHEMA.columns, [])
-    assert ruleset.cells_of(condition, "").allowed.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert ruleset.cells_of(condition, "", surely=True).allowed.tolist() == [0, 0, 0, 0, 1, 1, 0]
+    assert ruleset.compute_cells(condition, "").allowed.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert ruleset.compute_cells(condition, "", surely=True).allowed.tolist() == [
+        0,
+        0,
+        0,
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +306,7 @@ def test_values_of_amounts_have_these_amounts(column):
     codes = np.arange(column.num_values)
     for end in column.ends(codes):
         amounts = np.append(end.astype(float), np.nan)
-        values = column.of_amounts(amounts)
+        values = column.from_amounts(amounts)
         assert values.type == column.draw(codes, np.random.default_rng(1)).type
         assert values[-1].as_py() is None
         found = column.amounts(normalise(values[:-1]))

@@ -338,7 +338,7 @@ class ColumnBase(BaseModel):
             codes[empty | cells.is_marker(values, self.missing)] = self.missing_code
             if self.numeric:
                 markers = self.plain(pa.array(self.missing)).drop_null().to_pylist()
-                codes[cells.is_number_of(plain, markers)] = self.missing_code
+                codes[cells.matches_numbers(plain, markers)] = self.missing_code
         return codes
 
     def decode(
@@ -438,7 +438,7 @@ class ColumnBase(BaseModel):
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         """Return a value that a rule names, as ``ends`` counts.
 
         None where the column has none such.
@@ -459,7 +459,7 @@ class ColumnBase(BaseModel):
     ) -> pa.Array:
         raise AssertionError(f"column {self.name!r} has no bins")
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values of the declared type for amounts of a ``measured`` column.
 
         They are rounded to what cells hold, and null for NaN: shape (len(amounts),).

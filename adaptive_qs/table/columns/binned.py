@@ -138,7 +138,7 @@ class RangeColumn(ColumnBase):
         """Return the first and the last point of codes that mean values, by default of all."""
 
     @abstractmethod
-    def points_of(self, numbers: NDArray[Any]) -> Codes:
+    def to_points(self, numbers: NDArray[Any]) -> Codes:
         """Return the points of values, as :meth:`numbers` returns them.
 
         Those beyond the range are moved to its ends, or dropped if they count as missing.
@@ -419,7 +419,7 @@ class NumberColumn(RangeColumn):
         numbers, readable = cells.as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         return read_number(text)
 
     def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:
@@ -435,7 +435,7 @@ class NumberColumn(RangeColumn):
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
         return low, high
 
-    def points_of(self, numbers: NDArray[Any]) -> Codes:
+    def to_points(self, numbers: NDArray[Any]) -> Codes:
         return self._kept(numbers)
 
     def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:

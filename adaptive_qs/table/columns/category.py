@@ -155,9 +155,9 @@ class CategoricalColumn(ColumnBase):
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         value = read_integer(text) if self._lists_integers else None
-        return super().amount_of(text) if value is None else float(value)
+        return super().read_amount(text) if value is None else float(value)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -359,7 +359,7 @@ class BooleanColumn(ColumnBase):
     def value_labels(self) -> list[str]:
         return ["false", "true"]
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         word = text.lower()
         return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 

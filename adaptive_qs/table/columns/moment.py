@@ -19,7 +19,7 @@ from adaptive_qs.table.columns.base import (
     spellings,
 )
 from adaptive_qs.table.columns.binned import RangeColumn
-from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, seconds_of
+from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,17 +42,17 @@ _EPOCH_MONTHS = 12 * EPOCH.year
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
-def period_of(moment: dt.date, granularity: Granularity) -> int:
+def find_period(moment: dt.date, granularity: Granularity) -> int:
     """Return the number of whole periods from that of 1970-01-01 to that of a moment.
 
     Weeks begin on Monday, several years at a multiple of their number.
     """
     if granularity in _MONTHS:
         return _of_months((moment.year - EPOCH.year) * 12 + moment.month - 1, granularity)
-    return periods_of(seconds_of(moment), granularity)
+    return find_periods(to_seconds(moment), granularity)
 
 
-def periods_of(seconds: Any, granularity: Granularity) -> Any:
+def find_periods(seconds: Any, granularity: Granularity) -> Any:
     """Whole periods from 1970 to each moment, given in seconds since 1970."""
     if granularity in _LENGTH:
         return seconds // _LENGTH[granularity]
@@ -67,8 +67,8 @@ def _of_months(months: Any, granularity: Granularity) -> Any:
     return (months + _EPOCH_MONTHS) // length - _EPOCH_MONTHS // length
 
 
-def starts_of(periods: Codes, granularity: Granularity) -> Codes:
-    """First second of each period: the inverse of `periods_of`."""
+def find_starts(periods: Codes, granularity: Granularity) -> Codes:
+    """First second of each period: the inverse of `find_periods`."""
     if granularity in _LENGTH:
         return periods * _LENGTH[granularity]
     if granularity == "week":
@@ -102,11 +102,11 @@ class MomentColumn(RangeColumn):
     @property
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
-        return seconds_of(self.min), seconds_of(self.max)
+        return to_seconds(self.min), to_seconds(self.max)
 
     def period(self, moment: dt.date) -> int:
         """Return the number of whole periods from 1970 to a moment."""
-        return period_of(moment, self.granularity)
+        return find_period(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
         seconds = read_moment(text, self.format, self.wall_clock)
@@ -141,25 +141,25 @@ class MomentColumn(RangeColumn):
     def read(self, values: pa.Array) -> Codes:
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
-        codes = periods_of(inside, self.granularity) - self.period(self.min)
+        codes = find_periods(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
         periods = codes + self.period(self.min)
         first, last = self.span
-        low = np.maximum(starts_of(periods, self.granularity), first)
-        return low, np.minimum(starts_of(periods + 1, self.granularity) - 1, last)
+        low = np.maximum(find_starts(periods, self.granularity), first)
+        return low, np.minimum(find_starts(periods + 1, self.granularity) - 1, last)
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         return read_moment(text, None, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
         seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
@@ -181,7 +181,7 @@ class MomentColumn(RangeColumn):
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
         return -(-low // self.point), high // self.point
 
-    def points_of(self, numbers: Codes) -> Codes:
+    def to_points(self, numbers: Codes) -> Codes:
         if self.outside == "missing":
             numbers = numbers[(self.span[0] <= numbers) & (numbers <= self.span[1])]
         return np.clip(numbers, *self.span) // self.point
@@ -191,7 +191,7 @@ class MomentColumn(RangeColumn):
 
     @property
     def heap_points(self) -> Codes:
-        return np.array([seconds_of(each) // self.point for each in self.heaps], dtype=np.int64)
+        return np.array([to_seconds(each) // self.point for each in self.heaps], dtype=np.int64)
 
     def _heap_text(self, value: dt.date) -> str:
         return value.strftime(self.format) if self.format else value.isoformat()
@@ -203,7 +203,7 @@ class MomentColumn(RangeColumn):
             return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
         if self.granularity == "week" or self.granularity in _YEARS:
             days = (
-                starts_of(each, self.granularity).astype("M8[s]").astype("M8[D]")
+                find_starts(each, self.granularity).astype("M8[s]").astype("M8[D]")
                 for each in (periods, periods + 1)
             )
             return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
@@ -253,7 +253,7 @@ class DateColumn(MomentColumn):
     @property
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
-        return seconds_of(self.min), seconds_of(self.max) + 86_399
+        return to_seconds(self.min), to_seconds(self.max) + 86_399
 
     heaps: tuple[dt.date, ...] = ()
     point = _LENGTH["day"]
@@ -271,7 +271,7 @@ class DateColumn(MomentColumn):
         months = days.astype("M8[M]")
         return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
         days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
         return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
@@ -337,7 +337,7 @@ def _compact_dates(profile: Profile) -> Span | None:
     span = (profile.spans or {}).get(_COMPACT)
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
-    first, last = seconds_of(dt.date(1800, 1, 1)), seconds_of(dt.date(2200, 1, 1))
+    first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
     return span if first <= span.first <= span.last < last else None
 
 
@@ -361,7 +361,7 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         finest = ("hour", *finest)
     most = binning.periods_for(profile.filled)
     for unit in finest:
-        if period_of(last, unit) - period_of(first, unit) < most:
+        if find_period(last, unit) - find_period(first, unit) < most:
             break
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {

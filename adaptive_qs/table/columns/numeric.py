@@ -152,7 +152,7 @@ class IntegerColumn(NumberColumn):
             codes = np.searchsorted(np.array(self.starts), inside, side="right") - 1
         return self._refused(codes, readable, inside == numbers)
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
         return pa.array(np.rint(np.where(known, amounts, 0)).astype(np.int64), mask=~known)
 
@@ -384,7 +384,7 @@ class NumericColumn(NumberColumn):
             values = pc.replace_substring_regex(values, r"\.$", "")
         return super().csv_texts(values)
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         if self.decimals is not None:
             steps = np.rint(amounts * 10**self.decimals / self.units)
             amounts = steps * self.units / 10**self.decimals
@@ -413,7 +413,7 @@ class NumericColumn(NumberColumn):
         exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
         grid = binning.Grid(profile.decimals if exact else None)
         if exact and not profile.too_many:  # else some of the numbers are merged with others
-            grid = binning.grid_of(points, profile.decimals)
+            grid = binning.find_grid(points, profile.decimals)
         most = binning.bins_for(profile.filled), binning.codes_for(profile.filled)
         edges = binning.propose_edges(points, weights, grid, *most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
@@ -443,7 +443,7 @@ class NumericColumn(NumberColumn):
             return first, last
         return codes * PARTS, codes * PARTS + PARTS - 1
 
-    def points_of(self, numbers: NDArray[Any]) -> Codes:
+    def to_points(self, numbers: NDArray[Any]) -> Codes:
         edges = np.array(self.bin_edges)
         kept = self._kept(numbers)
         codes = np.searchsorted(edges[:-1], kept, side="right") - 1
@@ -490,7 +490,7 @@ class NumericColumn(NumberColumn):
 
     @property
     def heap_points(self) -> Codes:
-        return self.points_of(np.array(self.heaps, dtype=np.float64))
+        return self.to_points(np.array(self.heaps, dtype=np.float64))
 
     def heaps_at(self, points: Codes) -> tuple[float, ...]:
         return tuple(self._number(points).tolist())
