@@ -130,6 +130,14 @@ _DUCKDB_MAGIC = b"DUCK"
 _DUCKDB_PLACE = 8
 """Where it stands, behind a checksum."""
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
+_UNREADABLE_MAGIC = {
+    "an archive of xz": b"\xfd7zXZ",
+    "an archive of bzip2": b"BZh",
+    "an archive of zstd": b"\x28\xb5\x2f\xfd",
+    "a Feather or Arrow file": b"ARROW1",
+    "an ORC file": b"ORC",
+    "a pickle of Python": b"\x80\x04",
+}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
 
@@ -215,6 +223,9 @@ def open_file(
         )
     if magic == _ZIP_MAGIC and suffix == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
+    for form, start_of in _UNREADABLE_MAGIC.items():
+        if first.startswith(start_of):
+            raise DataError(f"{path}: is {form}: save it as CSV or Parquet")
     if magic == _OLD_EXCEL_MAGIC:
         raise DataError(f"{path}: is an Excel file of an old kind: save it as .xlsx, or as CSV")
     if book := _kind_of_book(first):
