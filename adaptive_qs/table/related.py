@@ -26,7 +26,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import FORMATS
-from adaptive_qs.table.persons import PERSON_BYTES, Whose
+from adaptive_qs.table.persons import PERSON_BYTES, PersonIndex
 from adaptive_qs.table.read import FRAME, Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -379,13 +379,16 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
 
 def _chunks(
     source: Source, table: str, schema: RelatedSchema, wanted: Sequence[str]
-) -> Iterator[tuple[Chunk, Whose]]:
+) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and the parents of their rows."""
     key = schema.keys[table]
     for chunk in source.read((*wanted, key)):
         *columns, keys = chunk.columns
         label = chunk.file or source.label
-        yield replace(chunk, columns=tuple(columns)), Whose.of(key, keys, label, noun="parent")
+        yield (
+            replace(chunk, columns=tuple(columns)),
+            PersonIndex.from_cells(key, keys, label, noun="parent"),
+        )
 
 
 def _count_children(
