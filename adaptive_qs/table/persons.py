@@ -30,7 +30,7 @@ from adaptive_qs.table.schema import Schema
 # A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
 # of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
 # that person with the same cells there are before it. So the kept rows of a person are a function
-# of that person's rows alone, whatever their order and whoever else is in the table; and as marks
+# of that person's rows alone, whatever their order and the other persons in the table; and as marks
 # look random, no kind of row is preferred over all persons. With a person more, the kept table has
 # at most K rows more, and all others as they were.
 #
@@ -93,7 +93,7 @@ class ContributionBound(Rows):
             most: rows of each person that are kept.
             most_bytes: memory for it.
             progress: reports the reading.
-            exactly: whether persons with fewer rows have theirs repeated, up to so many.
+            exactly: whether persons with fewer rows have their rows repeated, up to this number.
 
         Raises:
             DataError: the table is coded, does not fit the schema, or has a row of nobody.
@@ -147,9 +147,9 @@ class ContributionBound(Rows):
         with _opened(self.source, self.schema) as whole:
             yield Source(whole.label, self.schema.names, partial(self._read, whole))
 
-    def _read(self, whole: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, whole: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         kept, schema = self.kept, self.schema
-        places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
+        places, left = [schema.names.index(name) for name in requested], kept.quotas.copy()
         for chunk, whose in _chunks(whole, schema, schema.names):
             columns = tuple(chunk.columns[place] for place in places)
             if not len(kept.names):
@@ -208,11 +208,11 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
 
 
 def _chunks(
-    whole: Source, schema: Schema, wanted: Sequence[str], progress: StepProgress | None = None
+    whole: Source, schema: Schema, requested: Sequence[str], progress: StepProgress | None = None
 ) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and whose the rows are."""
     person = str(schema.person)
-    for chunk in whole.read((*wanted, person)):
+    for chunk in whole.read((*requested, person)):
         *columns, persons = chunk.columns
         label = chunk.file or whole.label
         whose = PersonIndex.from_cells(person, persons, label)
@@ -302,7 +302,7 @@ class RowSelection:
 
     Attributes:
         most: rows of each person.
-        names: these persons, first those of whom some rows are kept more often than others.
+        names: these persons, first the persons with rows that are kept more often than others.
         times: shape (persons,), how often each of their rows is kept at least.
         hashes: shape (uneven persons,), of the names of those who come first.
         equal: such a person's place and the mark of the cells, for all rows that are equal.
@@ -347,7 +347,7 @@ class RowSelection:
         return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
 
     def is_uneven(self, places: Places) -> NDArray[np.bool_]:
-        """Whether rows of these persons, -1 for none, are kept more often than others of theirs."""
+        """Whether rows of these persons, -1 for none, are kept more often than their others."""
         return (places >= 0) & (places < self.hashes.size)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
