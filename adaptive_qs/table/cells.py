@@ -88,8 +88,9 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
         plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
         found = pc.if_else(plain, digits, None).cast(pa.int64())
-        scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$").fill_null(False)
-        if pc.any(scaled).as_py():
+        if not pc.all(plain, min_count=0).as_py():
+            scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$")
+            scaled = scaled.fill_null(False)
             integers = map(read_integer, values.filter(scaled).to_pylist())
             found = pc.replace_with_mask(found, scaled, pa.array(integers, pa.int64()))
         return _filled(found, np.int64(0))

@@ -125,7 +125,7 @@ def read_integer(text: str) -> int | None:
     if re.fullmatch(INTEGER_WITH_EXPONENT, text) is None:
         return None
     number = Decimal(text)
-    if number.adjusted() >= MOST_DIGITS or number != number.to_integral_value():
+    if (number and number.adjusted() >= MOST_DIGITS) or number != number.to_integral_value():
         return None
     return int(number)
 
