@@ -209,7 +209,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     parameters, hint = BAD[case]
-    monkeypatch.setattr(encode, "rows_of", None)
+    monkeypatch.setattr(encode, "read_rows", None)
     with pytest.raises(InputError) as caught:
         Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
     assert hint in str(caught.value)

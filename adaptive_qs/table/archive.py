@@ -222,7 +222,7 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
     assert file is not None
     members = sorted(archive.infolist(), key=lambda member: member.header_offset)
     if archive.comment or any(member.comment or member.extra for member in members):
-        raise ValueError("something stands beside the members")
+        raise ValueError("there are bytes besides the members")
     for member in members:
         file.seek(member.header_offset)
         sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
@@ -242,7 +242,7 @@ class _Guarded(io.FileIO):
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, or all that are left.
+        """Return this number of bytes, or all that are left.
 
         Raises:
             zipfile.BadZipFile: these are too many.
@@ -250,9 +250,9 @@ class _Guarded(io.FileIO):
         most = self.most_bytes
         if most is None:
             return super().read(size) or b""
-        asked = most + 1 if size is None or size < 0 else size
-        found = b"" if asked > most + 1 else super().read(asked) or b""
-        if len(found) > most or asked > most + 1:
+        size_read = most + 1 if size is None or size < 0 else size
+        found = b"" if size_read > most + 1 else super().read(size_read) or b""
+        if len(found) > most or size_read > most + 1:
             raise zipfile.BadZipFile("too many members")
         return found
 

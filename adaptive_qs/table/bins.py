@@ -73,7 +73,7 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
 _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further cuts, in this order, where an end bin is long."""
 _LONG = 3
-"""An end bin is long if it is so many times as wide as the next."""
+"""An end bin is long if it is this many times as wide as the next."""
 _FEW = 50
 """Rows that a bin of a tail must exceed: the noise on fewer, so far out, would move the mean by
 more than such a bin mends, where values are drawn by a density that declines inside bins."""
@@ -82,7 +82,7 @@ Floats = NDArray[np.float64]
 
 
 def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
-    """Distinct quantiles that part the rows into at most so many bins, at least 1, ascending.
+    """Return distinct quantiles, ascending, that divide the rows into at most ``bins`` bins.
 
     Up to a quarter of them go into long tails, the others hold about equal shares.
     """
@@ -141,7 +141,7 @@ class Grid:
         return self._round(value, ROUND_CEILING, 0)
 
     def _round(self, value: float, rounding: str, add: int) -> float:
-        """Return the value to a number of the grid, so many steps up."""
+        """Return the value to a number of the grid, a number of steps up."""
         if self.decimals is None:
             return value
         units = Decimal(repr(float(value))).scaleb(self.decimals)
@@ -178,7 +178,7 @@ LEAST_PERIODS = 24
 
 
 def bins_for(rows: int) -> int:
-    """Most bins to propose for a column with a value in so many rows: 2 · rows^¼, from 8 to 32.
+    """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
     A histogram over two columns is nearest to the truth with a number of bins per column that
     grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section
@@ -198,7 +198,7 @@ def codes_for(rows: int) -> int:
 
 
 def periods_for(rows: int) -> int:
-    """Most days, weeks, months or the like of a column with a date or time in so many rows.
+    """Return the most days, weeks, months or the like to propose for ``rows`` dates or times.
 
     Months are four weeks, years four quarters, and so on: what fits is a quarter of these at least
     as a rule, so that twice `bins_for` makes about as many codes as other columns have.
@@ -207,7 +207,7 @@ def periods_for(rows: int) -> int:
 
 
 PEAK = 3
-"""A value is a peak where so many times as many rows share it as share either neighbour."""
+"""A value is a peak if it has this many times the rows of either neighbour."""
 PEAK_SHARE = 0.02
 """A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
 bins hold in the average."""
@@ -215,15 +215,15 @@ END_SHARE = 0.005
 """The first and the last value, where codes that end a scale lie, are peaks from this share on.
 Values with as many rows as a bin, and far ones, do not count as ends or neighbours of a peak."""
 CROWDED = 2
-"""Values have bins of their own as long as others hold no more than so many times the average."""
+"""Values have bins of their own while no other bin has more than this many times the average."""
 ROWS_PER_VALUE = 5
-"""So many rows for each value, and more, show that there are few values."""
+"""From this number of rows per value on there are few values."""
 
 ABSURD = 100
-"""A value lies absurdly far from the others where its distance to their median is so many times
+"""A value lies absurdly far from the others if its distance to their median is this many times
 their whole range."""
 FEW_ABSURD = 2
-"""So many rows at most at either end are taken for mistakes; more may be a code."""
+"""At most this many rows at either end are mistakes; more can be a code."""
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
@@ -248,7 +248,7 @@ class _Part:
         values, weights: may be empty.
         floor: the end of the bin before; minus infinity where there is none.
         ceiling: the start of the bin after; infinity where there is none.
-        narrow: the part of the width of the values that makes a gap beside them a wide one.
+        narrow: the part of the width of the values that makes a gap next to them a wide one.
     """
 
     values: Floats
@@ -337,7 +337,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     bin is crowded.
 
     Returns:
-        the starts, of so many bins at most, and the end of the last bin; None where other bins
+        the starts, of at most ``bins`` bins, and the end of the last bin; None where other bins
         serve better.
     """
     low, high = int(values[0]), int(values[-1])

@@ -88,8 +88,9 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
         plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
         found = pc.if_else(plain, digits, None).cast(pa.int64())
-        scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$").fill_null(False)
-        if pc.any(scaled).as_py():
+        if not pc.all(plain, min_count=0).as_py():
+            scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$")
+            scaled = scaled.fill_null(False)
             integers = map(read_integer, values.filter(scaled).to_pylist())
             found = pc.replace_with_mask(found, scaled, pa.array(integers, pa.int64()))
         return _filled(found, np.int64(0))
@@ -223,8 +224,8 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
     The identifier of a text is the text itself, by code points; that of a whole number its digits,
     that of a date ISO 8601. So equal values have one identifier in every container, and others
-    have another. A cell is refused, by itself, if its type does not tell it from others or if
-    another container writes it otherwise: the problem says what there is.
+    have another. Each cell is judged alone. It is refused if its type does not distinguish it, or
+    if another container writes it otherwise; the problem names such cells.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -259,8 +260,8 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
 # Columns of Python objects: each cell becomes a typed value by its own type alone.
 #
-# A column of objects may hold text beside booleans, numbers and dates. No type is inferred for the
-# column: which cells a row stands beside must not change how that row is read, or one row of
+# A column of objects can hold text, booleans, numbers and dates. No type is inferred for the
+# column: the other cells of a column must not change how a row is read, or one row of
 # another type would re-code all others, and no noise would hide it.
 
 Objects = NDArray[np.object_]

@@ -144,7 +144,7 @@ class Counter(Protocol):
         """Return the occupied cells of the marginals over some cliques that are not empty."""
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be asked for and can be kept."""
+        """Count in one pass the marginals that will be requested and can be kept."""
 
 
 class MarginalCounter:
@@ -191,7 +191,7 @@ class MarginalCounter:
         self._close()
 
     def keep_up_to(self, cells: int) -> None:
-        """Keep counted marginals of so many cells together, where that is more than so far."""
+        """Keep counted marginals of at least this number of cells together."""
         with self._lock:
             self._left += max(0, cells - self._most)
             self._most = max(cells, self._most)
@@ -235,13 +235,15 @@ class MarginalCounter:
         ]
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be asked for and can be kept."""
-        wanted, left = [], self._left
+        """Count in one pass the marginals that will be requested and can be kept."""
+        requested, left = [], self._left
         for clique in dict.fromkeys(cliques):
             if clique and clique not in self._kept and self.domain.size(clique) <= left:
                 left -= self.domain.size(clique)
-                wanted.append(clique)
-        for clique, counts in zip(wanted, self._engine.count_all(wanted) if wanted else ()):
+                requested.append(clique)
+        for clique, counts in zip(
+            requested, self._engine.count_all(requested) if requested else ()
+        ):
             self._keep(clique, counts)
 
     def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:
@@ -328,7 +330,7 @@ class LevelCounter:
         return Occupied(held, sums)
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be asked for and can be kept."""
+        """Count in one pass the marginals that will be requested and can be kept."""
         self._counter.prepare(self.domain.columns(c) for c in cliques if c not in self._kept)
 
     def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:

@@ -49,7 +49,7 @@ class Values(NamedTuple):
 def values_of(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """Return the values that codes stand for, or those of the cells where their amounts are given.
+    """Return the values that codes stand for, or the values of cells whose amounts are given.
 
     Args:
         column: how they are declared.
@@ -66,7 +66,7 @@ def values_of(
     else:
         known = ~np.isnan(amounts)
         low = np.where(known, amounts, 0.0)
-        high = low + (DAY - 1) if column.by_day else low  # beside times, a day is a span
+        high = low + (DAY - 1) if column.by_day else low  # compared with times, a day is a span
     if labelled:
         low, high = np.where(other, codes, low), np.where(other, codes, high)
     return Values(low, high, known, known | (other & labelled), missing)
@@ -179,7 +179,7 @@ class Column(Operand):
         yield self.name
 
     def values(self, row: Row) -> Values:
-        """Those of the row."""
+        """Return the values of the row."""
         found = row[self.name]
         if self.unit == 1:
             return found
@@ -217,7 +217,7 @@ class Operation(Operand):
         return self.left, self.right
 
     def columns(self) -> Iterator[str]:
-        """Those of both sides."""
+        """Yield the columns of both sides."""
         yield from self.left.columns()
         yield from self.right.columns()
 
@@ -304,7 +304,7 @@ class Comparison(Condition):
     labels: bool = False
 
     def named(self) -> Iterator[str]:
-        """Those of both sides."""
+        """Yield the columns of both sides."""
         yield from self.left.columns()
         yield from self.right.columns()
 
@@ -316,7 +316,7 @@ class Comparison(Condition):
         return (left, right) if known and self.sign == "=" else None
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Of a column beside a constant."""
+        """Yield the constant that a column is compared with."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
             if one.column_name is not None and other.constant is not None:
                 yield one.column_name, other.constant * one.unit
@@ -363,11 +363,11 @@ class _Modified(Condition):
     part: Condition
 
     def named(self) -> Iterator[str]:
-        """Those of the part."""
+        """Yield what the part yields."""
         yield from self.part.named()
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Those of the part."""
+        """Yield what the part yields."""
         yield from self.part.limits()
 
 
@@ -392,12 +392,12 @@ class Either(Condition):
     parts: tuple[Condition, ...]
 
     def named(self) -> Iterator[str]:
-        """Those of all parts."""
+        """Yield what the parts yield."""
         for part in self.parts:
             yield from part.named()
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Those of all parts."""
+        """Yield what the parts yield."""
         for part in self.parts:
             yield from part.limits()
 

@@ -1,7 +1,7 @@
 """Tables inside other files: sheets of Excel workbooks, tables of SQLite and DuckDB databases.
 
 A file that holds one table is read as that table; of several, the one that is named as FILE::NAME.
-Cells of workbooks and of SQLite have types of their own, so each is read by itself, as a Python
+Cells of workbooks and of SQLite have types of their own, so each is read alone, as a Python
 object is; DuckDB's columns have declared types. Nothing that these libraries say is passed on: they
 quote cells.
 """
@@ -50,7 +50,11 @@ Row = Sequence[Any]
 
 
 def _chosen(
-    path: Path, names: Sequence[str], wanted: str | None, what: str, refused: Mapping[str, str] = {}
+    path: Path,
+    names: Sequence[str],
+    requested: str | None,
+    what: str,
+    refused: Mapping[str, str] = {},
 ) -> str:
     """Return the name of the table to read. Names in the file can be private and are not quoted.
 
@@ -58,15 +62,15 @@ def _chosen(
         DataError: there is none, or none of that name, or several and no name was given, or it is
             one of those ``refused``, with what to do.
     """
-    if wanted is not None:
-        if wanted in refused:
+    if requested is not None:
+        if requested in refused:
             raise DataError(
-                f"{path}: {wanted!r} is a {refused[wanted]}. The unit of privacy is then a row of "
-                "that result."
+                f"{path}: {requested!r} is a {refused[requested]}. The unit of privacy is then a "
+                "row of that result."
             )
-        if wanted not in names:
-            raise DataError(f"{path}: has no {what} {wanted!r}: check the name behind ::")
-        return wanted
+        if requested not in names:
+            raise DataError(f"{path}: has no {what} {requested!r}: check the name behind ::")
+        return requested
     if not names:
         raise DataError(f"{path}: has no {what}: check the file")
     if len(names) > 1:
@@ -75,10 +79,10 @@ def _chosen(
 
 
 def _chunks(
-    names: Sequence[str], rows: Iterator[Row], total: int, wanted: Sequence[str]
+    names: Sequence[str], rows: Iterator[Row], total: int, requested: Sequence[str]
 ) -> Iterator[Chunk]:
-    """Rows of Python objects, one for each name, as chunks of the wanted columns."""
-    places, done = [names.index(name) for name in wanted], 0
+    """Rows of Python objects, one for each name, as chunks of the requested columns."""
+    places, done = [names.index(name) for name in requested], 0
     for block in _blocks(rows):
         columns = []
         for place in places:
@@ -90,7 +94,7 @@ def _chunks(
 
 
 def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in blocks of so many, or of fewer if their texts are long."""
+    """Yield rows in blocks of at most ``_ROWS``, or fewer if their texts are long."""
     block: list[Row] = []
     length = 0
     for row in rows:
@@ -173,11 +177,11 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         first = redacted(lambda: next(book.rows(part, most_bytes), (1, {})), damaged)
         names = check_header(path, *first)
 
-        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-            values_only = {names.index(name): name for name in wanted}
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
+            values_only = {names.index(name): name for name in requested}
             rows = islice(book.rows(part, most_bytes, values_only), 1, None)
             rows = fill_rows(path, rows, len(names))
-            yield from _guarded(_chunks(names, rows, 0, wanted), damaged)
+            yield from _guarded(_chunks(names, rows, 0, requested), damaged)
 
         yield Source(str(path), names, read)
 
@@ -186,7 +190,7 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
 
 
 def _at_rest(path: Path, *beside: str) -> None:
-    """Refuse a database some of whose rows are still in a file beside it.
+    """Refuse a database some of whose rows are still in a file next to it.
 
     Raises:
         DataError: they are.
@@ -247,12 +251,12 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
-        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
             listed = ", ".join(map(_identifier, names))
             rows = redacted(
                 lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
             )
-            yield from _guarded(_chunks(names, rows, total, wanted), damaged, database)
+            yield from _guarded(_chunks(names, rows, total, requested), damaged, database)
 
         yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
 
@@ -312,7 +316,7 @@ def _identifier(name: str) -> str:
 _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
 _MOST_ROWS = MOST_SHEET_ROWS - 1
-"""Of a sheet, beside its header."""
+"""Rows of a sheet without its header."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _FIRST_DAY = dt.datetime(1900, 3, 1)
 """Excel counts a day before it that never was."""

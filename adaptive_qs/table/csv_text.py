@@ -28,9 +28,9 @@ class RowTooLong(ValueError):
 
 
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
-    """Yield the text as blocks of whole rows, of up to twice the `size` that is read at once.
+    """Yield the text as blocks of whole rows, of up to twice the `size` that is read in one step.
 
-    The text ends with an end of line; `read` gives up to so many bytes, and none at the end.
+    The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
 
     Raises:
         RowTooLong: a row is longer than `size`, and does not end among the bytes read next.

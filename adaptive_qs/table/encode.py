@@ -75,9 +75,9 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
 def summed(source: Source, add: Callable[[int], None]) -> Source:
     """Return the same source, which hands the sum of each chunk that is read to ``add``."""
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        for chunk in source.read(wanted):
-            add(sum_rows(wanted, chunk.columns, chunk.file or source.label))
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        for chunk in source.read(requested):
+            add(sum_rows(requested, chunk.columns, chunk.file or source.label))
             yield chunk
 
     return replace(source, read=read)
@@ -131,7 +131,7 @@ class Stamp(NamedTuple):
 
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
-    """Those of a table's files; nothing of other tables."""
+    """Return the stamps of a table's files; none for other tables."""
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
@@ -172,7 +172,7 @@ def read_table(
 
     Raises:
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
-            message names the file, the column and the mend, and no cell.
+            message names the file, the column and the remedy, and no cell.
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
@@ -217,7 +217,7 @@ def coded_chunks(
 ) -> Iterator[tuple[Codes, ...]]:
     """Yield the codes of a table chunk by chunk, an array for each column.
 
-    Memory holds a few chunks. Arguments and errors are those of :func:`read_table`; of several bad
+    Memory holds a few chunks. Arguments and errors are as in :func:`read_table`; of several bad
     cells, the one that is reported is in the first chunk that has any, whatever the threads.
     """
     coded = _check_coded(source, schema, check_rows)
@@ -254,7 +254,7 @@ Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
 def read_with_amounts(
     source: Any,
     schema: Schema,
-    wanted: Collection[str],
+    requested: Collection[str],
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
 ) -> tuple[CodedTable, Amounts]:
@@ -262,13 +262,13 @@ def read_with_amounts(
 
     Both come from one pass, so that their rows are the same; a coded table has no amounts. Of a
     table with more than ``most_rows``, its first ones are enough.
-    Arguments and errors are those of :func:`read_table`.
+    Arguments and errors are as in :func:`read_table`.
     """
     coded = _check_coded(source, schema)
     if coded is not None:
         return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
-    amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
+    amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
     with open_source(source, schema.delimiter) as opened:
         for chunk in read_rows(opened, schema, progress, None):
             label = chunk.file or opened.label
@@ -333,8 +333,8 @@ def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> 
         return source
     back = {safe: name for name, safe in there.items()}
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        return source.read([there.get(name, name) for name in wanted])
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        return source.read([there.get(name, name) for name in requested])
 
     files = {f: tuple(back.get(n, n) for n in names) for f, names in source.files.items()}
     return replace(
@@ -346,7 +346,7 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
     """Return the codes of some cells, in as many arrays as there are chunks.
 
     Raises:
-        DataError: the column refuses a cell; the message names `label`, the column and the mend.
+        DataError: the column refuses a cell; the message names `label`, the column and the remedy.
     """
 
     def explain(_: Exception) -> DataError:

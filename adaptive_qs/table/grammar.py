@@ -147,7 +147,7 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
 
 
 class _Refused(Exception):
-    """What is wrong with a rule, in words that follow it."""
+    """What is wrong with a rule, as a text that follows it."""
 
 
 @dataclass(frozen=True)
@@ -289,24 +289,24 @@ class _Bound(Transformer[Token, Any]):
         rounded = sign in ("=", "!=") and len(alone) > 0
         return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
 
-    def _operand(self, part: Part, beside: ColumnBase | None, unit: int) -> Operand:
+    def _operand(self, part: Part, other: ColumnBase | None, unit: int) -> Operand:
         """With the columns and the constants that a part stands for.
 
         Args:
             part: of a comparison.
-            beside: the column that a constant is compared with; None in a computation.
+            other: the column that a constant is compared with; None in a computation.
             unit: seconds in which moments are counted; days in a computation.
         """
         if part.operands:
-            sides = (self._operand(side, beside, unit) for side in part.operands)
+            sides = (self._operand(side, other, unit) for side in part.operands)
             return Operation(part.sign, *sides)
         if part.is_name and self._is_column(part):
             column = self._column(part)
-            return Column(column.name, DAY if beside is None and column.by_day else unit)
-        if beside is not None:
-            value = beside.read_amount(part.text)
+            return Column(column.name, DAY if other is None and column.by_day else unit)
+        if other is not None:
+            value = other.read_amount(part.text)
             if value is None or not math.isfinite(value):
-                self._no_value(beside, part)
+                self._no_value(other, part)
             return Constant(value // unit if unit > 1 else value)
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
@@ -320,11 +320,11 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
         near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        remedy = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
         if near:
-            mend = f": did you mean {near[0]!r}?"
+            remedy = f": did you mean {near[0]!r}?"
         said = shown(part.text)
-        raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{mend}")
+        raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 
     def _is_column(self, name: _Name) -> bool:
         return name.ticked or name.text in self._columns
@@ -332,8 +332,8 @@ class _Bound(Transformer[Token, Any]):
     def _column(self, name: _Name) -> ColumnBase:
         if name.text not in self._columns:
             near = get_close_matches(name.text, self._columns, n=1)
-            mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
-            raise _Refused(f"column {shown(name.text)} is not in the schema: {mend}")
+            remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
+            raise _Refused(f"column {shown(name.text)} is not in the schema: {remedy}")
         return self._columns[name.text]
 
     def _learnt(self, name: _Name) -> ColumnBase:

@@ -30,7 +30,7 @@ from adaptive_qs.table.schema import Schema
 # A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
 # of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
 # that person with the same cells there are before it. So the kept rows of a person are a function
-# of that person's rows alone, whatever their order and whoever else is in the table; and as marks
+# of that person's rows alone, whatever their order and the other persons in the table; and as marks
 # look random, no kind of row is preferred over all persons. With a person more, the kept table has
 # at most K rows more, and all others as they were.
 #
@@ -58,7 +58,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, repr=False)
-class FewRows(Rows):
+class ContributionBound(Rows):
     """A source with at most, or exactly, K rows per person and without the person column.
 
     See :class:`~adaptive_qs.table.read.Rows`.
@@ -71,10 +71,10 @@ class FewRows(Rows):
 
     source: Any
     schema: Schema
-    kept: Kept
+    kept: RowSelection
 
     @classmethod
-    def of(
+    def from_source(
         cls,
         source: Any,
         schema: Schema,
@@ -93,7 +93,7 @@ class FewRows(Rows):
             most: rows of each person that are kept.
             most_bytes: memory for it.
             progress: reports the reading.
-            exactly: whether persons with fewer rows have theirs repeated, up to so many.
+            exactly: whether persons with fewer rows have their rows repeated, up to this number.
 
         Raises:
             DataError: the table is coded, does not fit the schema, or has a row of nobody.
@@ -101,10 +101,10 @@ class FewRows(Rows):
                 the memory.
         """
         counted = count_persons(source, schema, most_bytes, progress)
-        return cls.of_counted(source, schema, counted, most, most_bytes, progress, exactly)
+        return cls.from_counts(source, schema, counted, most, most_bytes, progress, exactly)
 
     @classmethod
-    def of_counted(
+    def from_counts(
         cls,
         source: Any,
         schema: Schema,
@@ -134,7 +134,9 @@ class FewRows(Rows):
                     places.append(of[of >= 0])
                     marks.append(theirs)
         found = np.concatenate(places), np.concatenate(marks)
-        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
+        return cls(
+            source, schema, RowSelection.from_hashes(names, most // rows, extra, *found, most)
+        )
 
     def __str__(self) -> str:
         return name_source(self.source)
@@ -145,9 +147,9 @@ class FewRows(Rows):
         with _opened(self.source, self.schema) as whole:
             yield Source(whole.label, self.schema.names, partial(self._read, whole))
 
-    def _read(self, whole: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, whole: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         kept, schema = self.kept, self.schema
-        places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
+        places, left = [schema.names.index(name) for name in requested], kept.quotas.copy()
         for chunk, whose in _chunks(whole, schema, schema.names):
             columns = tuple(chunk.columns[place] for place in places)
             if not len(kept.names):
@@ -171,13 +173,13 @@ def count_persons(
     """Return the rows of each person, in columns ``person`` and ``rows``; private.
 
     Args:
-        source, schema, most_bytes, progress: as for :meth:`FewRows.of`.
+        source, schema, most_bytes, progress: as for :meth:`ContributionBound.from_source`.
 
     Raises:
-        DataError, ResourceExceeded: as :meth:`FewRows.of` does.
+        DataError, ResourceExceeded: as :meth:`ContributionBound.from_source` does.
     """
 
-    def persons(whole: Source) -> Iterator[Whose]:
+    def persons(whole: Source) -> Iterator[PersonIndex]:
         for _, whose in _chunks(whole, schema, (), progress):
             yield whose
 
@@ -206,22 +208,22 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
 
 
 def _chunks(
-    whole: Source, schema: Schema, wanted: Sequence[str], progress: StepProgress | None = None
-) -> Iterator[tuple[Chunk, Whose]]:
+    whole: Source, schema: Schema, requested: Sequence[str], progress: StepProgress | None = None
+) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and whose the rows are."""
     person = str(schema.person)
-    for chunk in whole.read((*wanted, person)):
+    for chunk in whole.read((*requested, person)):
         *columns, persons = chunk.columns
         label = chunk.file or whole.label
-        whose = Whose.of(person, persons, label)
+        whose = PersonIndex.from_cells(person, persons, label)
         yield replace(chunk, columns=tuple(columns), file=label), whose
         if progress is not None:
             progress(chunk.done, chunk.total)
 
 
 @dataclass(frozen=True)
-class Whose:
-    """Whose the rows of a chunk are; private.
+class PersonIndex:
+    """The persons of the rows of a chunk; private.
 
     Attributes:
         persons: as text; some may be there twice.
@@ -232,7 +234,7 @@ class Whose:
     rows: Places
 
     @classmethod
-    def of(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
+    def from_cells(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
         """From the cells of the column that tells it; ``noun`` is what it names.
 
         Raises:
@@ -275,7 +277,7 @@ class Whose:
         return found.to_numpy(zero_copy_only=False).astype(np.int64)[self.rows]
 
 
-def _counted(chunks: Iterable[Whose], check: Callable[[int], None]) -> pa.Table:
+def _counted(chunks: Iterable[PersonIndex], check: Callable[[int], None]) -> pa.Table:
     """Return the rows of each person, in columns ``person`` and ``rows``."""
     merged = pa.table({"person": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
     waiting: list[pa.Table] = []
@@ -295,12 +297,12 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowSelection:
     """How often the rows of persons with too many or too few are kept; private.
 
     Attributes:
         most: rows of each person.
-        names: these persons, first those of whom some rows are kept more often than others.
+        names: these persons, first the persons with rows that are kept more often than others.
         times: shape (persons,), how often each of their rows is kept at least.
         hashes: shape (uneven persons,), of the names of those who come first.
         equal: such a person's place and the mark of the cells, for all rows that are equal.
@@ -315,7 +317,7 @@ class Kept:
     quotas: Places
 
     @classmethod
-    def of(
+    def from_hashes(
         cls,
         names: pa.StringArray,
         times: Places,
@@ -345,7 +347,7 @@ class Kept:
         return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
 
     def is_uneven(self, places: Places) -> NDArray[np.bool_]:
-        """Whether rows of these persons, -1 for none, are kept more often than others of theirs."""
+        """Whether rows of these persons, -1 for none, are kept more often than their others."""
         return (places >= 0) & (places < self.hashes.size)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
@@ -379,7 +381,7 @@ def _rank(new: NDArray[np.bool_]) -> Places:
 
 
 def _marked(
-    schema: Schema, chunk: Chunk, whose: Whose, names: pa.StringArray, hashes: Marks
+    schema: Schema, chunk: Chunk, whose: PersonIndex, names: pa.StringArray, hashes: Marks
 ) -> tuple[Places, Marks]:
     """Return the position of each row's person, -1 for none, and the marks of rows with a hash."""
     places = whose.among(names)

@@ -36,10 +36,10 @@ INFINITE = tuple(
     for sign in ("", "-", "+")
 )
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
-"""Cells that look like missing markers; "N" and infinities only among numbers: beside "Y" it is an
+"""Cells that look like missing markers; "N" and infinities only among numbers: next to "Y" it is an
 answer."""
 MAX_WORDS = 3
-"""So many words among many numbers or moments are taken for missing markers."""
+"""The largest number of words among numbers or moments that are taken for missing markers."""
 
 _WORD = r"^(#.*|[^0-9]*)$"
 """Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
@@ -200,7 +200,7 @@ class Profile:
 
     @property
     def numeric(self) -> bool:
-        """Whether the cells are numbers, or so many numbers that the words are none of them."""
+        """Whether the cells are numbers, or most of them, so that the words are missing markers."""
         numbers = self.numbers and self.points.size > 0 and not self.zero_filled
         return numbers and self._outweighs_words(self.points.size)
 

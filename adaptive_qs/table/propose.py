@@ -49,8 +49,8 @@ def draft_column(name: str, profile: Profile) -> Draft:
     return Draft({**draft.content, **form, **missing}, "; ".join(notes))
 
 
-WHOSE = 'does it tell whose a row is? Then name it as "person", not in columns or ignore'
-"""Said of columns that may tell persons apart who have several rows."""
+WHOSE = 'does it identify persons? Then name it as "person", not in columns or ignore'
+"""Note on columns that can identify persons with several rows."""
 
 
 @dataclass(frozen=True)

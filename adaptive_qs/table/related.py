@@ -26,7 +26,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import FORMATS
-from adaptive_qs.table.persons import PERSON_BYTES, Whose
+from adaptive_qs.table.persons import PERSON_BYTES, PersonIndex
 from adaptive_qs.table.read import FRAME, Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -188,7 +188,7 @@ class RelatedSchema(BaseModel):
         """Return the schema in parsed JSON.
 
         Raises:
-            SchemaError: the content is none, naming `source`, the table, the column and the mend.
+            SchemaError: the content is none, naming `source`, the table, the column and the remedy.
         """
         if "columns" in as_object(content):
             raise SchemaError(
@@ -256,7 +256,7 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 # with children above the most that count has that number; which of them count is decided as for
 # the rows of a person (:mod:`adaptive_qs.table.persons`), whose rows are here those of the children
 # joined with the parent's: a function of this parent and its children alone. So tables that differ
-# by a parent with all children differ here by one row of a parent, and by so many of children at
+# by a parent with all children differ here by one row of a parent, and by a number of children at
 # most.
 #
 # Proof: docs/proofs.md, section 11.
@@ -350,17 +350,17 @@ class FamilyRows(Rows):
         with _opened(family.tables, self.table, family.schema) as source:
             yield Source(source.label, names, partial(self._read, source))
 
-    def _read(self, source: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         family, schema = self.family, self.family.schema
-        own = [name for name in wanted if name in schema.by_table[self.table].names]
+        own = [name for name in requested if name in schema.by_table[self.table].names]
         for chunk, whose in _chunks(source, self.table, schema, own):
             rows = whose.among(family.keys)
             if (rows < 0).any():
                 raise DataError(f"{source.label}: changed while it was read: repeat the command")
-            found: dict[str, Cells] = family.take_columns(wanted, rows)
+            found: dict[str, Cells] = family.take_columns(requested, rows)
             found |= dict(zip(own, chunk.columns))
             found[schema.key] = whose.persons.take(pa.array(whose.rows))
-            yield replace(chunk, columns=tuple(found[name] for name in wanted))
+            yield replace(chunk, columns=tuple(found[name] for name in requested))
 
 
 @contextmanager
@@ -378,14 +378,17 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
 
 
 def _chunks(
-    source: Source, table: str, schema: RelatedSchema, wanted: Sequence[str]
-) -> Iterator[tuple[Chunk, Whose]]:
+    source: Source, table: str, schema: RelatedSchema, requested: Sequence[str]
+) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and the parents of their rows."""
     key = schema.keys[table]
-    for chunk in source.read((*wanted, key)):
+    for chunk in source.read((*requested, key)):
         *columns, keys = chunk.columns
         label = chunk.file or source.label
-        yield replace(chunk, columns=tuple(columns)), Whose.of(key, keys, label, noun="parent")
+        yield (
+            replace(chunk, columns=tuple(columns)),
+            PersonIndex.from_cells(key, keys, label, noun="parent"),
+        )
 
 
 def _count_children(

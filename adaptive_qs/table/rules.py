@@ -128,8 +128,8 @@ class Ruleset:
 
     def along_with(self, condition: Condition) -> Ruleset:
         """Return the rules and a condition that has to be true, not only unbroken; unchecked."""
-        asked = Rule("the condition", Surely(condition))
-        return Ruleset(self.columns, (*self.rules, asked))
+        added = Rule("the condition", Surely(condition))
+        return Ruleset(self.columns, (*self.rules, added))
 
     @property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
@@ -464,7 +464,7 @@ def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, in
 
 
 def _fits(cells: Cells, row: Mapping[str, int]) -> bool:
-    """Whether some cell that a rule leaves has the codes of a row, as far as it goes."""
+    """Whether some cell that a rule leaves has the codes of a partial row."""
     place = tuple(row.get(name, slice(None)) for name in cells.names)
     return bool(np.any(cells.allowed[place]))
 

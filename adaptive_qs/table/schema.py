@@ -84,7 +84,7 @@ class Schema(BaseModel):
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     person: Text | None = None
-    """Column that tells whose a row is, where persons are protected instead of rows. It is never
+    """Column that identifies persons, if persons are protected and not rows. It is never
     measured, and no synthetic table has it."""
     rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=MOST_RULES)] = ()
     """What holds in every row; synthetic rows meet all of it."""
@@ -104,7 +104,7 @@ class Schema(BaseModel):
             seen.add(name)
         if self.person in seen:
             raise ValueError(
-                f"column {self.person!r} tells whose a row is: leave it out of the columns and of "
+                f"column {self.person!r} identifies persons: leave it out of the columns and of "
                 '"ignore", as it is never measured'
             )
         return self
@@ -275,7 +275,7 @@ class Schema(BaseModel):
                 within what :func:`memory_claims` takes of the machine.
 
         Raises:
-            SchemaError: the content is neither, naming `source`, the column and the mend.
+            SchemaError: the content is neither, naming `source`, the column and the remedy.
             ResourceExceeded: ``claim`` refuses the bins.
         """
         if is_domain_sizes(content):
@@ -386,7 +386,7 @@ def is_unreviewed(schema: Schema) -> bool:
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
-    """Refuse to spend budget under a schema that is private itself, unless that is asked for.
+    """Refuse to spend budget under a schema that is private itself, unless that is requested.
 
     Raises:
         SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.

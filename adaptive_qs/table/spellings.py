@@ -60,7 +60,7 @@ _DAYS = (
 _MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMATS = (*(day + time for day in _DAYS for time in _TIMES), *_MONTHS)
-"""Formats of dates and times, in the letters of strptime, that are recognised beside ISO 8601."""
+"""Formats of dates and times, in the letters of strptime, that are recognised besides ISO 8601."""
 _DATED = re.compile(
     r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
@@ -147,10 +147,10 @@ def numbers_spelled(values: Sequence[str]) -> str:
         found.add("thousands separators")
     if not found:
         return ""
-    mend = "write them as plain numbers"
+    remedy = "write them as plain numbers"
     if found == {"a decimal comma"}:
-        mend = "export them with a decimal point,"
-    return f"numbers with {' and '.join(sorted(found))}: {mend} such as 1234.5"
+        remedy = "export them with a decimal point,"
+    return f"numbers with {' and '.join(sorted(found))}: {remedy} such as 1234.5"
 
 
 def units_spelled(values: Sequence[str]) -> str:
@@ -217,10 +217,10 @@ _OF_PERSONS = re.compile(
     "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
     "|household"
 )
-"""Last words in the names of columns that tell whose a row is."""
+"""Last words in the names of columns that identify persons."""
 _WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 UNLIKELY = 7
-"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
+"""If this many coincidences are expected, none at all has a chance below 1 in 1,000."""
 UNIFORM = 1.36
 """The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
 ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
@@ -307,7 +307,7 @@ _OF_A_CLOCK = {"am", "pm"}
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from the smallest to the largest, or None where that is not clear.
 
-    The letter "m" stands for a million beside a currency sign, and as "M" in a column where other
+    The letter "m" stands for a million next to a currency sign, and as "M" in a column where other
     labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
     """
     suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
@@ -382,7 +382,7 @@ SCALES = (
     "first; second; third; fourth; fifth",
     "beginner; intermediate; advanced; expert",
 )
-"""Labels from the lowest to the highest; those of one step are parted by "|"."""
+"""Labels from the lowest to the highest; labels of one step are separated by "|"."""
 LETTER_SIZES = ("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl")
 
 Key = tuple[float, ...]

@@ -250,8 +250,8 @@ def digest_query(table: Any) -> str | None:
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
     names = tuple(relation.columns)
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        places = [names.index(name) for name in wanted]
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         reader = said(lambda: ask(BATCH_ROWS), label, connection)
         with suppress(StopIteration):

@@ -27,7 +27,7 @@ Formulas = Literal["escape-learnt", "escape", "keep"]
 MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
-"""Beside white space, what may stand before the sign of a formula."""
+"""Besides white space, what can stand before the sign of a formula."""
 _SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
@@ -69,8 +69,8 @@ def escaped(text: str) -> str:
 def escapes(texts: Sequence[str]) -> dict[str, str]:
     """Return what is written in place of each text that a program would run.
 
-    What is written is itself none of the texts, and no two are written alike: whoever knows the
-    texts can read them back, whatever was written as it is.
+    What is written is itself none of the texts, and no two are written alike. So a reader that
+    knows the texts can read them back.
     """
     taken, written = set(texts), {}
     for text in texts:
@@ -125,7 +125,7 @@ def read_integer(text: str) -> int | None:
     if re.fullmatch(INTEGER_WITH_EXPONENT, text) is None:
         return None
     number = Decimal(text)
-    if number.adjusted() >= MOST_DIGITS or number != number.to_integral_value():
+    if (number and number.adjusted() >= MOST_DIGITS) or number != number.to_integral_value():
         return None
     return int(number)
 
@@ -158,7 +158,7 @@ class Spelling:
 
     @property
     def plain(self) -> bool:
-        """Whether numbers are written as the program writes them by itself."""
+        """Whether numbers are written as the program writes them by default."""
         return self == Spelling()
 
     @property

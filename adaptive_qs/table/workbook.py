@@ -280,7 +280,7 @@ def check_workbook(path: Path, most_bytes: int) -> None:
     Raises:
         ResourceExceeded: they do.
     """
-    with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # whoever opens it explains them
+    with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # the caller that opens it explains them
         for _ in Workbook(path, book).texts(most_bytes):
             pass
 

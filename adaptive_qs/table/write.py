@@ -1,4 +1,4 @@
-"""Tables as files that appear whole or not at all: formats by suffix, at once or by batches."""
+"""Tables as files that appear whole or not at all: formats by suffix, whole or in batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROWS = 1 << 16
 AsText = Callable[[pa.Array], pa.Array]
 """Makes texts of the values of a column."""
 Sealed = Callable[[str], None] | None
-"""Told the SHA-256 of a whole file before it has its name."""
+"""A function that is called with the SHA-256 of a whole file before it has its name."""
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:

@@ -7,20 +7,24 @@ import decimal
 import itertools
 import uuid
 import zoneinfo
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.errors import DataError
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import read as readers
-from adaptive_qs.table.cells import object_cells
+from adaptive_qs.table.cells import as_integers, object_cells
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.text import read_integer
 
 from .helpers import schema_of
 
@@ -413,3 +417,12 @@ def test_decimals_that_no_double_holds_keep_their_digits(form):
     large = [decimal.Decimal(text) for text in ("1e25", "3")]
     codes = read_table(pd.DataFrame({"id": pd.Series(large, dtype=object)}), wide).columns[0]
     assert codes.tolist() == [1, 0]
+
+
+@given(st.from_regex(r"[+-]?[0-9]{1,3}(\.[0-9]{0,3})?([eE][+-]?[0-9]{1,2})?", fullmatch=True))
+def test_whole_numbers_are_integers_in_any_spelling(text):
+    exact = Fraction(text.replace(".e", "e").replace(".E", "E").rstrip("."))
+    whole = exact.denominator == 1 and abs(exact) < 10**18
+    values, readable = as_integers(pa.array([text]))
+    assert (readable[0], values[0]) == (whole, exact if whole else 0)
+    assert read_integer(text) == (exact if whole else None)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     class _Later:
-        """A module loaded when something of it is first asked for: schemas do without arrays."""
+        """A module loaded when it is first used: schemas do without arrays."""
 
         def __init__(self, name):
             self._name = name
@@ -357,7 +357,7 @@ class ColumnBase(BaseModel):
     def labels_of_codes(self) -> tuple[str, ...]:
         """One distinct label for each code.
 
-        A value is named by itself, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
+        A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
@@ -431,7 +431,7 @@ class ColumnBase(BaseModel):
     def amount_text(self, amount: float, whole: bool = False) -> str:
         """Return an amount, or a mean of amounts, as people read it.
 
-        With all its digits if asked for.
+        It has all its digits if requested.
         """
         if whole:
             return f"{amount:.12g}"
@@ -472,7 +472,7 @@ class ColumnBase(BaseModel):
     def draft(cls, name: str, profile: Profile) -> Draft | None:
         """Return what a schema could say of a column with these cells, without missing markers.
 
-        None where the cells are of another type: the next one is asked.
+        None where the cells are of another type: the next type drafts it.
         """
         return None
 

@@ -40,7 +40,7 @@ MAX_CATEGORIES = 1_000
 FEW_INTEGERS = 10
 """Up to this many distinct integers, scattered over a wide range, are taken for labels."""
 ROWS_PER_LABEL = 5
-"""So many rows for each of more distinct integers show that they are labels, too."""
+"""From this number of rows per value on, more distinct integers are labels, too."""
 MAX_EXACT = 2**53
 """Integers from here on are taken for identifiers."""
 MOST_VALUES = 8

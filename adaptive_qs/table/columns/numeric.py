@@ -321,7 +321,7 @@ class NumericColumn(NumberColumn):
 
     def _check_step(self, step: float) -> None:
         if self.decimals is None:
-            raise ValueError("step is given without decimals: give those of the step")
+            raise ValueError("step is given without decimals: give the decimals of the step")
         if Decimal(repr(step)).scaleb(self.decimals) % 1:
             raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")
 
