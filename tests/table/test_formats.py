@@ -1,11 +1,15 @@
 """What the format of a file cannot hold is refused before a run, and formulas in what is read."""
 
+import gzip
+import json
 import random
 import zipfile
 
 import openpyxl
 import pytest
 
+import adaptive_qs
+from adaptive_qs import Schema, Synthesizer
 from adaptive_qs.cli import main
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.write import check_format
@@ -91,3 +95,45 @@ def test_limits_of_formats():
         check_format("t.db", names)
     with pytest.raises(InputError, match="1,048,575 rows at most"):
         check_format("t.xlsx", names, 2**20)
+
+
+CELLS = "a,n\nx,1\ny,SECRET Mr Miller\n"
+
+
+@pytest.mark.parametrize("text", [CELLS, CELLS * 9_000, "SECRET" * 60, "d/" * 3_000 + "SECRET"])
+def test_the_content_of_a_table_in_the_place_of_a_path_is_not_quoted(text):
+    schema = Schema.parse(json.loads(SCHEMA))
+    calls = (
+        lambda: adaptive_qs.answer(text, schema, workload=1, epsilon=1),
+        lambda: Synthesizer(epsilon=1).fit(text, schema=schema),
+        lambda: Synthesizer(epsilon=1).fit("t.csv", schema=text),
+        lambda: adaptive_qs.answer("t.csv", schema, workload=text, epsilon=1),
+        lambda: adaptive_qs.plan(schema, workload=text, epsilon=1),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match="is a text of .* characters, not a path") as caught:
+            call()
+        assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "max_memory", "engine", "ledger", "temp_folder"])
+def test_nor_is_it_in_the_place_of_another_parameter(name):
+    schema = Schema.parse(json.loads(SCHEMA))
+    with pytest.raises(InputError) as caught:
+        Synthesizer(**{"epsilon": 1, name: CELLS}).fit("t.csv", schema=schema)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_file_and_its_compressed_form_in_one_folder_are_refused(tmp_path, capsys):
+    folder = tmp_path / "d"
+    folder.mkdir()
+    rows = b"a,n\n" + b"x,1\n" * 30
+    (folder / "a.csv").write_bytes(rows)
+    (folder / "b.csv").write_bytes(rows)
+    args = ("answer", folder, "--ways", 1, "--out", tmp_path / "o.csv")
+    (folder / "a.csv.gz").write_bytes(gzip.compress(rows))
+    code, said = run(tmp_path, capsys, *args)
+    assert code == 2
+    assert "has a.csv and a.csv.gz: leave one out" in said
+    (folder / "a.csv").unlink()
+    assert run(tmp_path, capsys, *args)[0] == 0
