@@ -149,7 +149,7 @@ def find_carried(
 
 
 def carried_zeros(zeros: Zeros, carried: CarriedAttributes) -> list[Zero]:
-    """Return zeros over the attributes that carry others; those that forbid nothing are left out."""
+    """Return zeros over the attributes that carry others, without those that forbid nothing."""
     if not carried.values:
         return [*zeros]
     found = [
