@@ -346,9 +346,7 @@ def fit_weights(
     return means
 
 
-def settle_weights(
-    chains: Chains, singles: Sequence[Target], settings: FitSettings
-) -> None:
+def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSettings) -> None:
     """Move the weights of single attributes until the rows have their counts.
 
     Zeros take rows from some codes and give them to others, however well these were measured. What

@@ -322,7 +322,7 @@ def _begin_tail(logs: Array, centres: Array, width: float) -> tuple[float, float
     a bin, such as an account's zero. So it begins no higher than the codes beyond continue.
 
     Args:
-        logs, centres: log-densities and places of up to three codes, the one next to the tail first.
+        logs, centres: of up to three codes, the one next to the tail first.
         width: of that code.
     """
     if len(logs) < 2:

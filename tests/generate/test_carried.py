@@ -140,4 +140,3 @@ def test_rows_of_the_tree_have_pairs_that_only_carried_attributes_measured():
     model.sweep(rows, 3)
     model.carried.fill(rows)
     assert_drawn_from(histogram(rows, DOMAIN), joint)
-
