@@ -15,7 +15,7 @@ from adaptive_qs.generate.rows import write_tree
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree, pair_marginals
 from adaptive_qs.generate.zeros import Zero, masks_of
 
-from .helpers import assert_drawn_from, histogram, margin
+from .helpers import assert_drawn_from, drawn_rows, histogram, margin
 
 SIZES = (6, 3, 2, 3, 3)
 DOMAIN = Domain.from_sizes({f"a{i}": n for i, n in enumerate(SIZES)})
@@ -88,6 +88,19 @@ def test_moves_reach_the_distribution_from_one_cell():
     for _ in range(25):
         chains.move()
     assert_drawn_from(histogram(chains.rows, DOMAIN), joint)
+
+
+def test_a_sweep_changes_groups_as_often_as_rows_drawn_anew():
+    """Given the rest, the new group does not depend on the old one, though a code determines it."""
+    model, joint = model_and_joint()
+    rows = drawn_rows(joint, 40_000)
+    before = rows[:, 1].copy()
+    model.sweep(rows, 1)
+    model.carried.fill(rows)
+    pair = margin(joint, (1, 3))
+    anew = 1 - (pair**2 / pair.sum(axis=0)).sum()
+    spread = (anew * (1 - anew) / len(rows)) ** 0.5
+    assert abs((before != rows[:, 1]).mean() - anew) < 5 * spread
 
 
 def test_moves_do_not_depend_on_threads():
