@@ -118,7 +118,8 @@ def pair_marginals(
     for roots, (target, axes) in sources.items():
         rest = tuple(k for k in range(len(target.clique)) if k not in axes)
         levels = (target.clique[axes[0]], target.clique[axes[1]])
-        pair = domain.columns(levels)
+        first, second = domain.columns(levels)
+        pair = first, second
         joint = domain.repeated(target.counts.sum(axis=rest), levels, pair)
         for axis, (code, level) in enumerate(zip(pair, levels)):
             if code != level:
