@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
@@ -22,6 +22,7 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.generate.conditional import Kinds
+    from adaptive_qs.generate.loglinear import Rows
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.where import Mask, Where
 
@@ -254,51 +255,58 @@ class Drawing:
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows with values of the declared types, page by page."""
-        stamp = {STAMP_KEY: self.stamp}
-        slices = (
-            rows[first : first + DECODED_ROWS]
-            for rows in self.parts
-            for first in range(0, len(rows), DECODED_ROWS)
-        )
-        for number, rows in enumerate(slices):
-            codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
-            rng = np.random.default_rng((self.seed, 1, number))
-            values = self._values(codes, rng)
-            yield values.replace_schema_metadata(stamp)
+        stamp, slices = {STAMP_KEY: self.stamp}, count()
+        for number, page in enumerate(self.parts, 1):
+            written = page.copy() if self.schema.rules else page
+            for first in range(0, len(page), DECODED_ROWS):
+                rng = np.random.default_rng((self.seed, 1, next(slices)))
+                rows = slice(first, first + DECODED_ROWS)
+                values = self._values(page[rows], rng, written[rows])
+                yield values.replace_schema_metadata(stamp)
+            if (written != page).any():
+                self.parts.check_written(written, number)
 
-    def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
-        """Draw values for codes, which meet the condition and the rules of the schema."""
+    def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
+        """Return values for codes, which meet the condition and the rules of the schema.
+
+        Rules can replace codes: those of the values are put into ``written``.
+        """
         if self.where is None:
-            return decode(codes, self.schema, rng, self.drawers)
+            return self._values_in_box(rows, rng, written, self.drawers)
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         boxes = self.where.choose_boxes(codes, rng)
         parts, order = [], []
         for box in np.unique(boxes).tolist():
-            rows = np.flatnonzero(boxes == box)
+            chosen = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.schema, self.drawers)
-            columns = [np.ascontiguousarray(column[rows]) for column in codes.columns]
-            parts.append(self._values_in_box(columns, rng, drawers))
-            order.append(rows)
+            final = written[chosen]
+            parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
+            written[chosen] = final
+            order.append(chosen)
         if len(parts) == 1:
             return parts[0]
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _values_in_box(
-        self,
-        columns: Sequence[NDArray[np.unsignedinteger[Any]]],
-        rng: np.random.Generator,
-        drawers: Mapping[str, Drawer],
+        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer]
     ) -> pa.Table:
-        if self.where is None or self.schema.ruleset is None:
-            codes = CodedTable(self.schema.domain(), tuple(columns))
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
+        if (ruleset := self.schema.ruleset) is None:
             return decode(codes, self.schema, rng, drawers)
         from adaptive_qs.table.obey import drawn_under_rules
 
-        both = self.schema.ruleset.along_with(self.where.condition)
-        named = dict(zip(self.schema.names, columns))
+        columns = dict(zip(self.schema.names, codes.columns))
+        if self.where is not None:
+            ruleset = ruleset.along_with(self.where.condition)
         try:
-            return pa.table(drawn_under_rules(named, both, rng, drawers))
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers)
         except SchemaError:
+            if self.where is None:
+                raise
             raise InputError(
                 "no row was found that meets the condition and the rules of the schema: ask for "
                 "another one"
             ) from None
+        for place, name in enumerate(self.schema.names):
+            written[:, place] = final_codes[name]
+        return pa.table(drawn)
