@@ -168,8 +168,6 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-# Numbers of bins in proposed schemas.
-
 NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Bins proposed for the smallest tables."""
