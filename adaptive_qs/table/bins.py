@@ -168,8 +168,6 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-# Numbers of bins in proposed schemas.
-
 NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Bins proposed for the smallest tables."""
@@ -294,7 +292,8 @@ def propose_edges(
     numbers.
 
     Args:
-        values, weights: of the column.
+        values: of the column.
+        weights: rows with each.
         grid: where all values lie.
         bins: the most, at least 1.
         codes: the most where every value has a bin of its own.
@@ -359,7 +358,8 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
     Args:
-        values, weights: of the column.
+        values: of the column.
+        weights: rows with each.
         edges: of the bins, ascending; one that holds a single value needs no heap.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")

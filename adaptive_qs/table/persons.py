@@ -85,11 +85,12 @@ class ContributionBound(Rows):
     ) -> Self:
         """Decide which rows are kept.
 
-        The table is read once for the number of rows of each person, and once more for the rows of
-        those of whom some are kept more often than others, if there are such.
+        The table is read once for the number of rows of each person. It is read again if some rows
+        of a person are kept more often than others.
 
         Args:
-            source, schema: as above.
+            source: the table.
+            schema: of it, with a person column.
             most: rows of each person that are kept.
             most_bytes: memory for it.
             progress: reports the reading.
@@ -173,7 +174,10 @@ def count_persons(
     """Return the rows of each person, in columns ``person`` and ``rows``; private.
 
     Args:
-        source, schema, most_bytes, progress: as for :meth:`ContributionBound.from_source`.
+        source: as for :meth:`ContributionBound.from_source`, like the others.
+        schema: of it.
+        most_bytes: memory for it.
+        progress: reports the reading.
 
     Raises:
         DataError, ResourceExceeded: as :meth:`ContributionBound.from_source` does.
@@ -329,7 +333,9 @@ class RowSelection:
         """Keep the rows with the smallest marks once more.
 
         Args:
-            names, times, most: as above.
+            names: as above.
+            times: as above.
+            most: as above.
             extra: shape (uneven persons,), how many these are.
             places: whose each row is of those.
             marks: of the cells of each.

@@ -285,7 +285,8 @@ class Family:
         """Read the keys of both tables, and the parents' columns.
 
         Args:
-            parents, children: any kinds of tables but coded ones.
+            parents: any kind of table but a coded one.
+            children: the same.
             schema: of both.
             most_bytes: memory for the parents' keys.
 

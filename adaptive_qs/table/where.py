@@ -68,11 +68,8 @@ class Cases:
             share /= np.bincount(code_of, share, minlength=column.size)[code_of]
         real = share > 0
         pieces, code_of, share = Values(*(a[real] for a in pieces)), code_of[real], share[real]
-        sides = np.sign(np.subtract.outer(pieces.low, constants))
-        sides[~pieces.known] = 0
-        kinds = np.stack([pieces.known, pieces.named, pieces.missing], axis=1)
-        other = np.where(pieces.known, 0, pieces.low)  # the label of a catch-all
-        signs = np.column_stack([sides, kinds, other])
+        sides = [np.sign(pieces.low - limit) * pieces.known for limit in constants]
+        signs = np.stack([*sides, *pieces[2:]], axis=1, dtype=np.int8, casting="unsafe")
         _, first, case_of = np.unique(signs, axis=0, return_index=True, return_inverse=True)
         case_of = case_of.reshape(-1)
         least, most = np.full(len(first), np.inf), np.full(len(first), -np.inf)
