@@ -19,7 +19,6 @@ from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.associations import Association, PairCounts
-    from adaptive_qs.evaluation.marginals import Distances
     from adaptive_qs.evaluation.models import ModelSettings
     from adaptive_qs.evaluation.promise import Promised
     from adaptive_qs.evaluation.rules import Rule
@@ -235,13 +234,6 @@ class Comparison:
         return JointCodes(self.pair)
 
     @cached_property
-    def distances(self) -> Distances:
-        """The distances of the workload's marginals, and of all marginals of few columns."""
-        from adaptive_qs.evaluation.marginals import all_distances
-
-        return all_distances(self)
-
-    @cached_property
     def pairs(self) -> PairCounts:
         """The counts of all pairs of columns."""
         from adaptive_qs.evaluation.associations import count_pairs
@@ -311,15 +303,13 @@ _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.promise:ReleaseCheck",
-        "rows": f"{_HERE}.rules:RowsCheck",
+        "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rules:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
-        "total_variation": f"{_HERE}.marginals:VariationCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",
-        "ordered": f"{_HERE}.columns:OrderedCheck",
         "association": f"{_HERE}.associations:AssociationsCheck",
         "by": f"{_HERE}.groups:GroupsCheck",
         "utility": f"{_HERE}.models:ModelsCheck",
@@ -373,7 +363,8 @@ def overall_finding(
     """
     if alarms:
         return Finding("poor", alarms[0].word, alarms[0].headline)
-    grade = max((finding.grade for _, finding in parts), key=GRADES.index, default="plain")
+    grades = [finding.grade for _, finding in parts] or [GRADES[1]]
+    grade = max(grades, key=GRADES.index)
     text = _HEADLINES[grade].format(truth)
     for about, wrong in (("Failed", "poor"), ("Problems", "fair"), ("Not judged", "plain")):
         if words := [f"{what} ({f.word})" for what, f in parts if f.grade == wrong]:

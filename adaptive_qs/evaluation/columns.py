@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from adaptive_qs.evaluation.checks import (
     Comparison,
     Drawn,
     Finding,
+    Grade,
     Table,
     Word,
     named,
@@ -32,7 +33,7 @@ from adaptive_qs.evaluation.scale import (
 )
 from adaptive_qs.evaluation.tables import TablePair, exactly_coded
 from adaptive_qs.pages.charts import Bar, BarChart
-from adaptive_qs.pages.words import count, counted, quoted, share, short, signed
+from adaptive_qs.pages.words import count, counted, quoted, share, short
 from adaptive_qs.release.page import Group
 from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.table.columns.base import ColumnBase
@@ -44,8 +45,6 @@ LOST_COLUMN = 0.05
 """Total variation of a single column beyond that of a fresh sample."""
 BLIND = 0.5
 """Total variation that chance can explain in every column, from which nothing can be judged."""
-LARGE_SHIFT = 0.5
-"""Standard deviations by which a mean moves: a medium effect after Cohen 1988."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
 """Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
 1988), beyond which it has moved; the smaller counts."""
@@ -95,91 +94,13 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
     """Every column, the worst first."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     found = []
-    for number, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
+    for place, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
         shares = true / rows[0], made / rows[1]
         variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
         fresh = fresh_sample_l1(true, rows[1]) / 2
         doubt = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
-        found.append(ColumnPair(number, name, true.size, variation, fresh, doubt, shares))
+        found.append(ColumnPair(place, name, true.size, variation, fresh, doubt, shares))
     return tuple(sorted(found, key=lambda column: (-column.variation, column.number)))
-
-
-# Errors of prefix and range queries on ordered attributes.
-
-
-@dataclass(frozen=True)
-class OrderedError:
-    """Errors of A <= a and of a <= A <= b, in shares of the rows; owner only.
-
-    Missing and unknown values come after all others, as in the queries of a workload.
-
-    Attributes:
-        attribute: its name.
-        prefix_rmse: root mean squared error over all prefixes.
-        prefix_max: the largest error of a prefix: the Kolmogorov-Smirnov distance.
-        range_rmse: root mean squared error over all ranges.
-        range_max: the largest error of a range: the Kuiper distance.
-        mean_shift: mean code of the synthetic table less that of the true one, in standard
-            deviations of the true one; in codes where that is 0, and 0 where a table has no
-            value. Missing and unknown values are left out.
-    """
-
-    attribute: str
-    prefix_rmse: float
-    prefix_max: float
-    range_rmse: float
-    range_max: float
-    mean_shift: float
-
-
-def ordered_errors(
-    pair: TablePair, num_values: Mapping[str, int] | None = None
-) -> tuple[OrderedError, ...]:
-    """The errors of every ordered attribute.
-
-    With G_0 = 0 and G_k the difference of the shares of the first k codes, the error of a range is
-    G_j − G_i, i < j. So Σ over all n(n+1)/2 ranges of its square is (n+1)·ΣG² − (ΣG)², and the
-    largest is max G − min G: linear in n.
-
-    Args:
-        num_values: by attribute, how many of its first codes are values and neither missing nor
-            unknown; all where it is not named.
-    """
-    errors = []
-    for i, attribute in enumerate(pair.domain.attributes):
-        if not attribute.ordered:
-            continue
-        columns = (pair.true.columns[i], pair.synthetic.columns[i])
-        codes, ranks = np.unique(np.concatenate(columns), return_inverse=True)
-        true, synthetic = (
-            np.bincount(part, minlength=len(codes)) for part in np.split(ranks, [len(columns[0])])
-        )
-        sums = np.cumsum(synthetic / pair.synthetic.num_rows - true / pair.true.num_rows)
-        sums[-1] = 0.0  # G after every code that occurs, and for how many codes it stays so
-        n, lengths = attribute.size, np.diff(codes.astype(np.float64), append=attribute.size)
-        squares = float((lengths * np.square(sums)).sum())
-        ranges = max(0.0, (n + 1) * squares - float((lengths * sums).sum()) ** 2)
-        known = codes < (n if num_values is None else num_values[attribute.name])
-        errors.append(
-            OrderedError(
-                attribute.name,
-                math.sqrt(squares / n),
-                float(np.abs(sums).max()),
-                math.sqrt(ranges / (n * (n + 1) / 2)),
-                float(max(0.0, sums.max()) - min(0.0, sums.min())),
-                _mean_shift(codes[known], true[known], synthetic[known]),
-            )
-        )
-    return tuple(errors)
-
-
-def _mean_shift(codes: NDArray, true: NDArray, synthetic: NDArray) -> float:
-    if not (true.sum() and synthetic.sum()):
-        return 0.0
-    mean = float(np.average(codes, weights=true))
-    deviation = float(np.sqrt(np.average((codes - mean) ** 2, weights=true)))
-    shift = float(np.average(codes, weights=synthetic)) - mean
-    return shift / deviation if deviation else shift
 
 
 # One column in both tables.
@@ -363,9 +284,11 @@ class ValuesCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
+        """Measure both tables."""
         return column_values(comparison.pair, comparison.schema)
 
     def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
         if not facts:
             return None
         moved, lost = [c for c in facts if c.off > 1], [c for c in facts if c.frequent_lost]
@@ -376,16 +299,17 @@ class ValuesCheck(Check):
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
-            names = [
+            where = [
                 f"{quoted(c.column.name)} ({share(c.true.frequent, 2)} of the true rows have one "
                 f"of the {FREQUENT} most frequent values, {share(c.synthetic.frequent, 2)} of the "
                 "synthetic ones)"
                 for c in lost
             ]
-            text += f" Frequent values are lost: {named(names, 'values', FEW_NAMED)}."
+            text += f" Frequent values are lost: {named(where, 'values', FEW_NAMED)}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 
     def as_json(self, facts: Sequence[ColumnValues] | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {self.name: [column.as_json() for column in facts or ()]}
 
 
@@ -429,24 +353,22 @@ class ColumnsCheck(Check):
     name, title, about = "columns", "Single columns", "columns"
     uses = ("single columns", "pairs of columns")
     rules = (
-        Word("some off", "poor", lambda found: found.off,
+        Word("some off", "poor", lambda columns: any(c.is_off for c in columns),
              f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
              "sample"),
-        Word("too few rows", "plain", lambda found: found.blind and not found.moved,
+        Word("too few rows", "plain", lambda columns: is_blind(columns),
              f"chance can take a fresh sample so far that {BLIND:.0%} of its rows are in another "
              "cell, in every column: what looks good then is not called suitable for anything"),
-        Word("moved means", "fair", lambda found: found.moved,
-             f"one moved by {LARGE_SHIFT} standard deviations of the true column, and by "
-             f"{DOUBTFUL} of what chance moves it"),
         Word("kept", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
+        """Measure both tables."""
         return column_pairs(comparison.pair)
 
     def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
+        """Judge what was measured."""
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
-        moved = moved_means(evaluation)
         text = "No single column is far off."
         if blind:
             text = "A table has so few rows that chance can explain any difference of columns."
@@ -465,10 +387,7 @@ class ColumnsCheck(Check):
                     f"{share(largest.variation, 2)}, but it would be {share(largest.fresh, 2)} in "
                     "a fresh sample."
                 )
-        if moved:
-            shifts = [f"{quoted(o.attribute)} ({signed(o.mean_shift, 1)})" for o in moved]
-            text += f" Means that moved, in standard deviations: {named(shifts, 'ordered')}."
-        caps = dict.fromkeys(evaluation.uses, "plain") if blind else {}
+        caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
         rows = [(c.number, c.name, c.codes, c.variation, c.fresh) for c in facts]
         caption = "Total variation of each column, the worst first: the share of the rows that "
         caption += "would have to move to another value"
@@ -481,10 +400,10 @@ class ColumnsCheck(Check):
             title += f". Showing {COLUMNS_SHOWN} of {len(facts)} columns"
         charts = Drawn(title, partial(column_charts, facts, evaluation.comparison.schema), BARS)
         figures = (charts, Table(caption, columns, rows, "all-columns", 5))
-        found = JudgedColumns(off, moved, blind)
-        return Finding(*self.word_for(found), text, figures=figures, caps=caps)
+        return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
 
     def as_json(self, facts: Any) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {}
 
 
@@ -492,29 +411,10 @@ BARS = (("a", "true, bars"), ("b", "synthetic, bars"), ("fill", "true, histogram
         ("edge", "synthetic, histogram"))  # fmt: skip
 
 
-class JudgedColumns(NamedTuple):
-    """Columns that are off, columns whose mean moved, and whether too few rows are there."""
-
-    off: Sequence[object]
-    moved: Sequence[object]
-    blind: bool
-
-
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
     """Whether a table has so few rows that chance can explain any difference of columns."""
     several = [c for c in columns if c.codes > 1]
     return bool(several) and all(c.is_blind for c in several)
-
-
-def moved_means(evaluation: Any) -> list[OrderedError]:
-    """Return ordered columns of unknown values whose mean code moved far, the furthest first."""
-    chance = math.sqrt(sum(1 / max(n, 1) for n in evaluation.comparison.rows))
-    least = max(LARGE_SHIFT, DOUBTFUL * chance)
-    known = {c.column.name for c in evaluation.values}
-    moved = [
-        o for o in evaluation.ordered if abs(o.mean_shift) >= least and o.attribute not in known
-    ]
-    return sorted(moved, key=lambda o: -abs(o.mean_shift))
 
 
 def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[str, str, BarChart]]:
@@ -538,32 +438,3 @@ def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
 
     weights = np.maximum(true, made).tolist()
     return chart_of_column(schema.column(column.name), weights, bar)
-
-
-class OrderedCheck(Check):
-    """How far prefixes, ranges and means of the codes of ordered columns are off."""
-
-    name, title = "ordered", "Prefixes and ranges of ordered columns"
-
-    def measure(self, comparison: Comparison) -> tuple[OrderedError, ...]:
-        known = {column.name: column.num_values for column in comparison.schema.columns}
-        return ordered_errors(comparison.pair, known)
-
-    def judge(self, facts: Sequence[OrderedError], evaluation: Any) -> Finding | None:
-        if not facts:
-            return None
-        worst = sorted(facts, key=lambda o: -o.range_max)[:ORDERED_SHOWN]
-        rows = [
-            (o.attribute, o.range_max, o.range_rmse, o.prefix_max, o.prefix_rmse, o.mean_shift)
-            for o in worst
-        ]
-        caption = (
-            "Errors of counts such as “at most 39” and “20 to 39”, as shares of the rows, the "
-            "largest error of a range first. Shift: of the mean code, in standard deviations"
-        )
-        columns = (
-            Column("column"), number("largest range", share), number("range RMSE", share),
-            number("largest prefix", share), number("prefix RMSE", share),
-            number("shift", partial(signed, digits=3)),
-        )  # fmt: skip
-        return Finding("plain", "", figures=(Table(caption, columns, rows, "ordered"),))

@@ -206,9 +206,11 @@ class GroupsCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> GroupErrors | None:
+        """Measure both tables."""
         return group_errors(comparison)
 
     def judge(self, facts: GroupErrors | None, evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
         if facts is None:
             return None
         text = f"No group of {quoted(facts.by)} has larger errors than the whole table, compared "
@@ -241,6 +243,7 @@ class GroupsCheck(Check):
         return Finding(*self.word_for(facts), text, figures=figures)
 
     def as_json(self, facts: GroupErrors | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {self.name: None if facts is None else facts.as_json()}
 
 
@@ -443,9 +446,11 @@ class GroupMeansCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[GroupMeans, ...]:
+        """Measure both tables."""
         return group_means(comparison)
 
     def judge(self, facts: Sequence[GroupMeans], evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
         if not facts:
             return None
         off = sorted((m for m in facts if m.off > CLOSE or m.far), key=lambda m: -m.off)
@@ -464,6 +469,7 @@ class GroupMeansCheck(Check):
         return Finding(*self.word_for(facts), text, figures=tables)
 
     def as_json(self, facts: Sequence[GroupMeans] | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {self.name: [means.as_json() for means in facts or ()]}
 
 
@@ -496,7 +502,7 @@ def _means_table(means: GroupMeans, anchor: str) -> Table:
     if means.number > len(rows):
         caption += f". Showing the {len(rows)} largest of {means.number:,} groups"
     columns = (
-        Column(means.by), number("true rows", count), number("true"), number("synthetic"),
-        Column(""),
+        Column(f"mean {short(means.column.name)} by {short(means.by)}"),
+        number("true rows", count), number("true"), number("synthetic"), Column(""),
     )  # fmt: skip
     return Table(caption, columns, rows, anchor)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain, combinations
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
@@ -18,7 +16,6 @@ from adaptive_qs.evaluation.checks import (
     COLUMNS,
     FEW_NAMED,
     Check,
-    Column,
     Comparison,
     Drawn,
     Facts,
@@ -48,7 +45,6 @@ from adaptive_qs.evaluation.scale import (
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, in_batches
 from adaptive_qs.machine import StepProgress, njit, plan_workers
-from adaptive_qs.pages.charts import HeatMap
 from adaptive_qs.pages.words import combination, count, counted, share, significant
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
@@ -118,13 +114,7 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
     return total, squares
 
 
-# The error of a workload, and total variation over all marginals; for the owner of the data only.
-
-MAX_COMPARED = 6_000
-"""Most marginals of one number of attributes whose total variation is computed: all pairs of 110
-attributes. Of more, that many are drawn at random."""
-DRAWING_SEED = 20_250_101
-"""Of that draw, so that it is the same for every synthetic table."""
+# The error of a workload; for the owner of the data only.
 
 
 @dataclass(frozen=True)
@@ -178,27 +168,6 @@ class WorkloadDistance:
         return math.sqrt(math.fsum(squares) / queries)
 
 
-@dataclass(frozen=True)
-class TotalVariation:
-    """Half the L1 distance over all marginals of so many attributes; owner only.
-
-    Attributes:
-        ways: attributes of each marginal.
-        marginals: their number.
-        compared: how many were compared; fewer where there are very many, drawn at random.
-        mean: over those compared.
-        max: over those compared.
-        worst: names of the attributes of the worst.
-    """
-
-    ways: int
-    marginals: int
-    compared: int
-    mean: float
-    max: float
-    worst: tuple[str, ...]
-
-
 def workload_error(
     true: CodedTable,
     synthetic: CodedTable,
@@ -246,43 +215,6 @@ def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
     return WorkloadDistance(tuple(errors))
 
 
-def total_variation(domain: Domain, cliques: Sequence[Clique], found: Distances) -> TotalVariation:
-    """Total variation over some cliques of one size, whose distances were found."""
-    ways, errors = len(cliques[0]), [found[clique].l1 / 2 for clique in cliques]
-    worst = int(np.argmax(errors))
-    return TotalVariation(
-        ways,
-        math.comb(len(domain), ways),
-        len(cliques),
-        math.fsum(errors) / len(errors),
-        errors[worst],
-        domain.clique_names(cliques[worst]),
-    )
-
-
-def drawn_sets(
-    attributes: int, ways: int, most: int | None = None, rng: np.random.Generator | None = None
-) -> list[Clique]:
-    """All sets of so many attributes, or an even sample of them.
-
-    Args:
-        attributes: their number.
-        ways: from 1 to their number.
-        most: sets that are given; by default ``MAX_COMPARED``.
-        rng: that draws; by default always alike.
-    """
-    most = MAX_COMPARED if most is None else most
-    if math.comb(attributes, ways) <= most:
-        return list(combinations(range(attributes), ways))
-    rng = np.random.default_rng(DRAWING_SEED) if rng is None else rng
-    drawn: set[Clique] = set()
-    while len(drawn) < most:
-        some = sorted(set(rng.integers(attributes, size=ways).tolist()))
-        if len(some) == ways:
-            drawn.add(tuple(some))
-    return sorted(drawn)
-
-
 # The scale of a workload.
 
 MOST_CELLS, MOST_MARGINALS = 2**25, 10_000
@@ -315,24 +247,7 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
     return scale_over(cliques, known, (n, m))
 
 
-MOST_WAYS = 3
-"""Total variation is computed of all marginals of 1 to this number of attributes."""
-
-
-def sets_of_ways(comparison: Comparison) -> list[list[Clique]]:
-    """Return the sets of one, two and three attributes."""
-    attributes = len(comparison.pair.domain)
-    return [drawn_sets(attributes, ways) for ways in range(1, min(MOST_WAYS, attributes) + 1)]
-
-
-def all_distances(comparison: Comparison) -> Distances:
-    """Return the distances of the workload's marginals, and of those of one to three columns."""
-    wanted = [*comparison.marginals.cliques, *chain.from_iterable(sets_of_ways(comparison))]
-    steps = comparison.steps("evaluate")
-    return marginal_distances(comparison.joint, wanted, comparison.workers, steps)
-
-
-# The checks of marginals.
+# The check of marginals.
 
 MARGINALS_SHOWN = 200
 """Maximum number of marginals on the page."""
@@ -366,9 +281,13 @@ class MarginalsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
-        return workload_distance(comparison.marginals, comparison.distances)
+        """Measure both tables."""
+        steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
+        found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
+        return workload_distance(comparison.marginals, found)
 
     def judge(self, facts: WorkloadDistance, evaluation: Any) -> Finding:
+        """Judge what was measured."""
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
         long, text = marginals_sentence(facts, scale, evaluation)
@@ -407,14 +326,13 @@ class MarginalsCheck(Check):
             number("fresh sample", significant), number("independent columns", significant),
             number("RMSE of a cell", share),
         )  # fmt: skip
-        draw = partial(error_maps, facts, evaluation.pair.domain)
         return (
             Facts((*known, ("RMSE", rmse))),
             Table(caption, columns, rows, "errors"),
-            Drawn("Where the errors are", draw),
         )
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {"per_clique": facts.per_clique}
 
 
@@ -462,57 +380,3 @@ def marginals_sentence(
         rest += f" {len(names):,} {are} as far off as independent columns: "
         rest += f"{named(names, 'errors', FEW_NAMED)}."
     return measured + rest, f"{start}.{rest}"
-
-
-def error_maps(facts: WorkloadDistance, domain: Domain) -> list[tuple[str, str, HeatMap]]:
-    """Return a map of the mean error of the marginals that hold both of two columns."""
-    from adaptive_qs.evaluation.associations import heat_map, most_different
-
-    errors = pair_errors(domain, facts.per_clique)
-    chosen = most_different(errors)
-    widest = max(len(c.attributes) for c in facts.per_clique)
-    if widest < 2 or len(chosen) < 2:
-        return []
-    shown = errors[np.ix_(chosen, chosen)]
-    top = float(np.nanmax(shown)) if np.isfinite(shown).any() else 1.0
-    caption = "L1 error of every pair"
-    if widest > 2:
-        caption = "Mean L1 error of the workload's marginals that contain both columns"
-    return [("", "", heat_map(caption, errors, domain.names, chosen, top))]
-
-
-def pair_errors(domain: Domain, cliques: Sequence[CliqueError]) -> NDArray[np.float64]:
-    """Return for each two attributes the mean L1 error of the marginals with both; NaN if none."""
-    total, amount = np.zeros((2, len(domain), len(domain)))
-    for clique in cliques:
-        for i, j in combinations(domain.clique(clique.attributes), 2):
-            total[i, j] += clique.l1
-            amount[i, j] += 1
-    total, amount = total + total.T, amount + amount.T
-    return np.divide(total, amount, out=np.full_like(total, np.nan), where=amount > 0)
-
-
-class VariationCheck(Check):
-    """How far all marginals of one, two and three columns are off."""
-
-    name, title = "total_variation", "All marginals of one, two and three columns"
-
-    def measure(self, comparison: Comparison) -> tuple[TotalVariation, ...]:
-        domain, found = comparison.pair.domain, comparison.distances
-        return tuple(
-            total_variation(domain, cliques, found) for cliques in sets_of_ways(comparison)
-        )
-
-    def judge(self, facts: Sequence[TotalVariation], evaluation: Any) -> Finding:
-        caption = "Total variation: the share of the rows that would have to move to another cell"
-        columns = (
-            number("columns"), number("mean", share), number("largest", share),
-            Column("at", combination), number("compared", count), number("of", count),
-        )  # fmt: skip
-        rows = [(f.ways, f.mean, f.max, f.worst, f.compared, f.marginals) for f in facts]
-        notes = tuple(
-            f"total variation of {f.ways}-way marginals: {f.compared:,} of {f.marginals:,} were "
-            "compared, drawn at random; the worst one may be another"
-            for f in facts if f.compared < f.marginals
-        )  # fmt: skip
-        return Finding("plain", "", figures=(Table(caption, columns, rows),), notes=notes)

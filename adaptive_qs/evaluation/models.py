@@ -1,11 +1,9 @@
-"""Train on synthetic, test on real; and train on real, for scale."""
+"""Train on synthetic, test on real: what models lose that learn from synthetic rows."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -29,7 +27,7 @@ from adaptive_qs.evaluation.checks import (
 from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.charts import Line, Mark
-from adaptive_qs.pages.words import counted, decimals, first_of, quoted, share, significant
+from adaptive_qs.pages.words import counted, decimals, quoted, share, significant
 from adaptive_qs.table.coded import CodedTable
 
 if TYPE_CHECKING:  # slow to import: only runs with models need it
@@ -37,8 +35,6 @@ if TYPE_CHECKING:  # slow to import: only runs with models need it
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-# What is predicted, how often, and on how many rows.
 
 MAX_REPEATS = 100
 """More change no figure that is shown."""
@@ -48,13 +44,13 @@ SEEDS = 2**32
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How the utility of a synthetic table is measured.
+    """How models are trained.
 
     Attributes:
         target: the column to predict; None for no models.
-        seed: of splits, samples and models; the repeats count it on. It protects nothing.
+        seed: of splits, samples and models; each repeat adds one. It protects nothing.
         repeats: splits that every model is trained and tested on.
-        max_rows: rows at most that a model is trained on, and as many that it is tested on.
+        max_rows: maximum number of rows that a model is trained on, and tested on.
 
     Raises:
         InputError: a number is out of its range.
@@ -71,40 +67,44 @@ class ModelSettings:
         self._check("seed", 0, SEEDS - self.repeats)
 
     def _check(self, name: str, least: int, most: float = math.inf) -> None:
-        number = as_integer(value := getattr(self, name))
-        if number is None or not least <= number <= most:
+        found = as_integer(value := getattr(self, name))
+        if found is None or not least <= found <= most:
             needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
             raise InputError(f"{name} is {shown(value)}: give {needed}")
-        object.__setattr__(self, name, number)
+        object.__setattr__(self, name, found)
 
-
-# What models trained on either table score on true rows that they have not seen.
-
-LEAST_GAIN_KEPT = 0.01
-"""Where models of true rows gain no more over chance, there is nothing to keep."""
 
 Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
-MEASURES: tuple[Measure, ...] = ("AUROC", "macro F1", "balanced accuracy")
-"""The first of them that was computed speaks for a model."""
+LEAST_GAIN_KEPT = 0.01
+"""If models of true rows gain no more over chance, there is nothing to keep."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A score: its mean and standard deviation over so many repeats."""
+    """Mean and standard deviation of a score over repeats (0 for a single one)."""
 
     mean: float
     std: float
     repeats: int
 
+    @classmethod
+    def from_values(cls, values: Sequence[float]) -> Spread:
+        """Summarise a score."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), std, len(values))
+
+    def __str__(self) -> str:
+        return decimals(self.mean) + f" ± {decimals(self.std)}" * (self.repeats > 1)
+
 
 @dataclass(frozen=True)
 class ModelScores:
-    """One kind of model; every score is on the same held-out true rows.
+    """One kind of model, judged on true rows that it has not seen.
 
     Attributes:
-        model: its name, such as "logistic regression".
-        real, synthetic: by measure, trained on true and on synthetic rows.
-        chance: by measure, of a guess that knows the classes' frequencies only.
+        model: its name.
+        real, synthetic: scores by measure, trained on true and on synthetic rows.
+        chance: of a guess that knows only the frequencies of the classes.
     """
 
     model: str
@@ -112,19 +112,26 @@ class ModelScores:
     synthetic: dict[Measure, Spread]
     chance: dict[Measure, Spread]
 
+    def kept_part(self, measure: Measure) -> float | None:
+        """Return the part of the gain over chance that synthetic rows keep; None without gain."""
+        real, made, chance = (
+            scores[measure].mean for scores in (self.real, self.synthetic, self.chance)
+        )
+        return (made - chance) / (real - chance) if real - chance > LEAST_GAIN_KEPT else None
+
 
 @dataclass(frozen=True)
 class Utility:
-    """Train on synthetic, test on real; owner only.
+    """What models learn; owner only.
 
     Attributes:
-        target: the column predicted.
+        target: the predicted column.
         classes: number of its classes.
         train_rows: rows that each model was trained on: true and synthetic.
         test_rows: true rows that all were tested on.
         models: their scores.
-        propensity: area under the curve of a classifier that tells true from synthetic rows, 0.5
-            if it cannot; with its spread over the folds.
+        propensity: area under the curve of a classifier of true and synthetic rows, 0.5 if it
+            cannot distinguish them; spread over the folds.
         limitations: what a reader has to know, such as classes that were left out.
     """
 
@@ -137,27 +144,15 @@ class Utility:
     limitations: tuple[str, ...]
 
 
-def kept_part(real: float, synthetic: float, chance: float | None) -> float | None:
-    """Part of the gain over chance that a model trained on synthetic rows keeps.
-
-    None where chance is not known, or a model trained on true rows gains nothing.
-    """
-    if chance is None or real - chance <= LEAST_GAIN_KEPT:
-        return None
-    return (synthetic - chance) / (real - chance)
-
-
-# Models of both tables.
+# The protocol.
 
 FOLDS = 5
-"""Of the rows that a classifier tells apart."""
+"""Parts of the rows that a classifier is to distinguish."""
 TEST_SHARE = 0.3
-"""Of the true rows are tested on, where no rows were held out."""
-LOGISTIC, BOOSTED = MODELS = ("logistic regression", "gradient boosting")
+"""Share of the true rows that are tested on, if no rows were held out."""
+BOOSTED = "gradient boosting"
 BELOW_CHANCE = 0.45
 """A propensity below this comes from rows that both tables share."""
-MOST_NAMED = 3
-"""Columns named in a sentence."""
 
 
 def measure_utility(
@@ -169,70 +164,63 @@ def measure_utility(
     held_out: CodedTable | None = None,
     overlap: Overlap | None = None,
 ) -> Utility:
-    """What models learn from a synthetic table, judged on true rows; owner only.
+    """Train models on either table and test them on true rows; owner only.
 
-    In each repeat logistic regression and gradient boosting learn from true rows and from equally
-    many synthetic rows, and are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch
-    2017). Features are codes of the schema: values inside a bin are not
-    distinguished.
-
-    The synthetic table was made from all true rows, those tested on included. That is the usual
-    protocol, and what it favours the synthetic table by is bounded by the privacy promise; rows
-    that were never used, as `held_out`, avoid it.
+    In each repeat one model learns from true rows and one from equally many synthetic rows, and
+    both are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch 2017). Features are
+    codes of the schema. The synthetic table was made from all true rows, those tested on included.
+    That is the usual protocol; `held_out` rows avoid it.
 
     Args:
         true: the private rows.
         synthetic: rows over the same domain.
         settings: target, seed, repeats and size.
+        workers: threads.
+        progress: called with the models trained and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
-        overlap: of the held-out rows with the true ones, where it is known.
+        overlap: of the held-out rows with the true ones.
 
     Raises:
-        DataError: the domains differ, a table has no or too few rows, the target cannot be
-            predicted, or no column makes one.
+        DataError: the domains differ, a table has too few rows, or the target cannot be predicted.
     """
-    TablePair(true, synthetic)
-    if held_out is not None:
-        TablePair(true, held_out)
+    for other in (synthetic, *(() if held_out is None else (held_out,))):
+        TablePair(true, other)
     if min(true.num_rows, synthetic.num_rows) < FOLDS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
-    if settings.target is None:
-        raise DataError("no target was given: name the column that models predict")
-    target = find_target(true, settings.target)
-    attributes = [true.domain.attributes[i] for i in other_columns(true, target)]
+    target = find_target(true, str(settings.target))
+    attributes = [true.domain.attributes[i] for i in target.others(true)]
     splits = _draw_splits(true, synthetic, held_out, target, settings)
     seeded = list(zip(splits, range(settings.seed, settings.seed + settings.repeats)))
     tasks: list[Callable[[], Any]] = [
-        partial(_train_and_test, name, attributes, target.classes, split, seed)
-        for name in MODELS
-        for split, seed in seeded
+        partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
     ]
-    trained = len(tasks)
     tasks += _propensity_tasks(true, synthetic, settings.max_rows, settings.seed)
-    with quiet() as warned:
-        results = run_tasks(tasks, workers, progress)
-        chance = _spreads([_chance(split, target.classes, seed) for split, seed in seeded])
-    outcomes = results[: settings.repeats], results[settings.repeats : trained]
-    propensity = spread(results[trained:])
-    real, made, test = splits[0]
-    known = _of_splits(splits, target.classes, true, synthetic, held_out, settings)
-    return Utility(
-        target=true.domain.names[target.attribute],
-        classes=target.classes,
-        train_rows=(len(real.labels), len(made.labels)),
-        test_rows=len(test.labels),
-        models=tuple(_model_scores(name, o, chance) for name, o in zip(MODELS, outcomes)),
-        propensity=propensity,
-        limitations=(
-            *target.limitations,
-            *_determined(determining(true, target)),
-            *known,
-            *_shared_rows(overlap, propensity, warned),
-        ),
+    found = run_tasks(tasks, workers, progress)
+    outcomes, areas = found[: settings.repeats], found[settings.repeats :]
+    real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
+    chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
+    propensity = Spread.from_values(areas)
+    notes = (
+        []
+        if held_out is not None
+        else [
+            "the test rows were also used to make the synthetic table, so scores can be too high; a "
+            "control table avoids this"
+        ]
     )
-
-
-# Which rows are trained on and which are tested on.
+    notes += [*target.limitations, *_notes(splits, target.classes, settings)]
+    if overlap is not None and (overlap.found or overlap.complete):
+        notes.append(
+            "control rows that were tested on are rows of the true table, too: models trained on "
+            "that can look better than they are"
+        )
+    if propensity.mean < BELOW_CHANCE:
+        notes.append("the propensity is below 0.5 because both tables share rows: it says nothing")
+    return Utility(
+        true.domain.names[target.attribute], target.classes,
+        (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
+        (ModelScores(BOOSTED, real, made, chance),), propensity, tuple(notes),
+    )  # fmt: skip
 
 
 class Sample(NamedTuple):
@@ -257,11 +245,10 @@ def _draw_splits(
     target: Target,
     settings: ModelSettings,
 ) -> list[Split]:
-    """One split for each repeat, of rows whose class is kept.
+    """Return one split for each repeat, of rows whose class is kept.
 
-    30 % of the true rows, drawn with the shares of the classes kept, are tested on; the others
-    are trained on, and equally many synthetic rows, with fewer of both where one runs short or
-    max_rows is less. Held-out rows, if there are any, are tested on instead of the 30 %.
+    30 % of the true rows, drawn with the shares of the classes kept, are tested on. The others are
+    trained on, and equally many synthetic rows. Held-out rows replace the 30 %.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -276,9 +263,9 @@ def _draw_splits(
             f"too few rows to predict {true.domain.names[target.attribute]!r}: every table needs "
             "more rows than the target has classes; give larger ones or name another target"
         )
-    others = other_columns(true, target)
+    others = target.others(true)
 
-    def sample(table: CodedTable, rows: NDArray[np.int64]) -> Sample:
+    def sample(table: CodedTable, rows: Codes) -> Sample:
         return Sample(feature_matrix(table, others, rows), target.labels(table)[rows])
 
     rng = np.random.default_rng(settings.seed)
@@ -291,63 +278,51 @@ def _draw_splits(
         if held_out is not None:
             chosen = rng.permutation(other)[: settings.max_rows]
         drawn = rng.permutation(made)[:train_rows]
-        splits.append(
-            Split(sample(true, real[train]), sample(synthetic, drawn), sample(tested, chosen))
-        )
+        parts = (true, real[train]), (synthetic, drawn), (tested, chosen)
+        splits.append(Split(*(sample(*part) for part in parts)))
     return splits
 
 
-# One kind of model, trained on true and on synthetic rows of one split.
-
-
 def _train_and_test(
-    name: str, attributes: Sequence[Attribute], classes: int, split: Split, seed: int
+    attributes: Sequence[Attribute], classes: int, split: Split, seed: int
 ) -> list[dict[Measure, float]]:
-    """Return the scores of a model of true and of one of synthetic rows."""
+    """Return the scores of a model of true rows, and of one of synthetic rows."""
     from sklearn.dummy import DummyClassifier
 
-    found, test = [], split.test
+    found = []
     for sample in (split.real, split.synthetic):
-        model: Any = logistic_regression(attributes)
-        if len(np.unique(sample.labels)) == 1:
-            model = DummyClassifier()
-        elif name == BOOSTED:
-            model = gradient_boosting(attributes, seed)
+        single = len(np.unique(sample.labels)) == 1
+        model: Any = DummyClassifier() if single else gradient_boosting(attributes, seed)
         model.fit(sample.features, sample.labels)
-        found.append(scores(class_probabilities(model, test.features, classes), test.labels))
+        found.append(_scores_of(model, split.test, classes))
     return found
 
 
-def _chance(split: Split, classes: int, seed: int) -> dict[Measure, float]:
-    """Scores of a guess drawn from the frequencies of the classes, which sees no column."""
+def _guess(split: Split, classes: int, seed: int) -> dict[Measure, float]:
+    """Return the scores of a guess drawn from the frequencies of the classes."""
     from sklearn.dummy import DummyClassifier
 
     guess = DummyClassifier(strategy="stratified", random_state=seed)
     guess.fit(split.real.features, split.real.labels)
-    return scores(class_probabilities(guess, split.test.features, classes), split.test.labels)
+    return _scores_of(guess, split.test, classes)
 
 
-def _model_scores(
-    name: str, outcomes: list[list[dict[Measure, float]]], chance: dict[Measure, Spread]
-) -> ModelScores:
-    real, synthetic = (_spreads([outcome[i] for outcome in outcomes]) for i in (0, 1))
-    return ModelScores(name, real, synthetic, chance)
+def _scores_of(model: Any, test: Sample, classes: int) -> dict[Measure, float]:
+    return scores(class_probabilities(model, test.features, classes), test.labels)
 
 
 def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
-    return {measure: spread([scores[measure] for scores in repeats]) for measure in repeats[0]}
+    return {m: Spread.from_values([scores[m] for scores in repeats]) for m in repeats[0]}
 
 
 def _propensity_tasks(
     true: CodedTable, synthetic: CodedTable, max_rows: int, seed: int
 ) -> list[Callable[[], float]]:
-    """One task for each fold: the area under the curve of a classifier of true and synthetic rows.
+    """Return one task for each fold: the area under the curve of a classifier of both tables.
 
-    As many true as synthetic rows, at most max_rows of either, are drawn and split into folds;
-    each fold is judged by a model of the others. 0.5 means indistinguishable, 1 perfectly told
-    apart. Rows that both tables share push it below 0.5, since a row's twin among the training
-    rows is of the other kind. Snoke et al. 2018, "General and specific utility measures for
-    synthetic data".
+    Each fold of equally many true and synthetic rows is judged by a model of the others. 0.5 means
+    indistinguishable. Rows that both tables share push it below 0.5, as the twin of a row is of the
+    other kind. Snoke et al. 2018, "General and specific utility measures for synthetic data".
     """
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import StratifiedKFold
@@ -359,7 +334,7 @@ def _propensity_tasks(
     features = np.concatenate([feature_matrix(table, every, chosen) for table, chosen in drawn])
     is_true = np.repeat([1, 0], rows)
 
-    def fold(train: NDArray, test: NDArray) -> float:
+    def fold(train: Codes, test: Codes) -> float:
         model = gradient_boosting(true.domain.attributes, seed)
         model.fit(features[train], is_true[train])
         return float(roc_auc_score(is_true[test], model.predict_proba(features[test])[:, 1]))
@@ -368,111 +343,33 @@ def _propensity_tasks(
     return [partial(fold, train, test) for train, test in folds.split(features, is_true)]
 
 
-# What a reader of the scores has to know.
-
-
-def _of_splits(
-    splits: list[Split],
-    classes: int,
-    true: CodedTable,
-    synthetic: CodedTable,
-    held_out: CodedTable | None,
-    settings: ModelSettings,
-) -> Iterator[str]:
-    """Sentences about the rows and classes that the models saw."""
-    yield "features are codes of the schema: values inside a bin are not distinguished"
-    if held_out is None:
-        yield (
-            "the synthetic table was made from all true rows, those tested on included; a control "
-            "table would avoid it"
-        )
+def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
+    """Yield sentences about the rows and classes that the models saw."""
+    yield "models see codes of the schema: values inside a bin are not distinguished"
     trained = len(splits[0].real.labels)
     if trained == settings.max_rows:
         yield f"models were trained on {trained:,} rows at most, to save time"
-    elif synthetic.num_rows < (1 - TEST_SHARE) * true.num_rows - 1:
-        yield (
-            f"the synthetic table is shorter: every model was trained on {trained:,} rows, those "
-            "of true rows, too"
-        )
     fewest = [min(len(np.unique(part.labels)) for part in parts) for parts in zip(*splits)]
-    for least, name in zip(fewest, ("true rows that were trained", "synthetic rows that were "
-                                    "trained", "rows that were tested")):  # fmt: skip
+    for least, name in zip(fewest, ("true training", "synthetic training", "test")):
         if least < classes:
-            missing = f"{classes - least} of {classes} classes did not occur"
-            yield f"in some repeats {missing} among the {name} on"
-    if fewest[1] == 1:
-        yield "in some repeats the synthetic rows had one class only: it was predicted"
-    if fewest[2] == 1:
-        yield "in some repeats only one class was tested on: AUROC is set to 0.5 there"
+            yield f"in some repeats {classes - least} of {classes} classes are not in {name} rows"
 
 
-def _determined(columns: tuple[str, ...]) -> Iterator[str]:
-    """A sentence where single columns (nearly) determine the target."""
-    if columns:
-        named = first_of([repr(name) for name in columns], MOST_NAMED)
-        verb = "determines" if len(columns) == 1 else "each determine"
-        yield (
-            f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table "
-            "kept that, and little else; name another target"
-        )
+# Boosted trees, and their scores.
 
-
-def _shared_rows(
-    overlap: Overlap | None, propensity: Spread, warned: Sequence[str]
-) -> Iterator[str]:
-    """Sentences where rows are not held out, or in both tables; between them, what models said."""
-    if overlap is not None and (overlap.found or overlap.complete):
-        yield (
-            "control rows that were tested on are rows of the true table, too: models trained on "
-            "that may look better than they are"
-        )
-    yield from warned
-    if propensity.mean < BELOW_CHANCE:
-        yield "the propensity is below 0.5 because both tables share rows: it means nothing here"
-
-
-# Models, and tasks on threads.
-
-MAX_ITERATIONS = 1_000
-"""Of logistic regression."""
-MAX_LEVELS = 50
-"""Levels of an unordered attribute with a coefficient of their own; the rarest share one."""
 MAX_CATEGORIES = 255
-"""Levels of an unordered attribute that boosted trees tell apart; the rarest share one."""
+"""Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
 
 
 def feature_matrix(
     table: CodedTable, attributes: Sequence[int], rows: Codes | slice = slice(None)
 ) -> Array:
-    """Codes of these attributes, shape (rows, attributes)."""
+    """Return codes of these attributes, shape (rows, attributes)."""
     return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
 
 
-def logistic_regression(attributes: Sequence[Attribute]) -> Pipeline:
-    """Logistic regression on scaled codes of ordered and one-hot codes of unordered attributes.
-
-    Levels that were not seen in training count as rare ones.
-    """
-    from sklearn.compose import ColumnTransformer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    levels = OneHotEncoder(
-        max_categories=MAX_LEVELS, handle_unknown="infrequent_if_exist", dtype=float
-    )
-    encoder = ColumnTransformer(
-        [
-            ("ordered", StandardScaler(), _positions(attributes, ordered=True)),
-            ("unordered", levels, _positions(attributes, ordered=False)),
-        ],
-        sparse_threshold=1.0,
-    )
-    return make_pipeline(encoder, LogisticRegression(max_iter=MAX_ITERATIONS))
-
-
 def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
-    """Histogram gradient boosting; it knows which attributes are unordered.
+    """Return histogram gradient boosting, which knows which attributes are unordered.
 
     Few small trees with a penalty: without one, steps for rare classes of a target with many
     overshoot. No early stopping, so that small and large tables are treated alike.
@@ -482,39 +379,27 @@ def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OrdinalEncoder
 
-    levels = OrdinalEncoder(
+    codes = OrdinalEncoder(
         max_categories=MAX_CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan
     )
-    unordered = _positions(attributes, ordered=False)
-    encoder = ColumnTransformer(
-        [
-            ("unordered", levels, unordered),
-            ("ordered", "passthrough", _positions(attributes, ordered=True)),
-        ]
-    )
+    kinds = [[i for i, a in enumerate(attributes) if a.ordered == k] for k in (False, True)]
+    parts = [("unordered", codes, kinds[0]), ("ordered", "passthrough", kinds[1])]
     model = HistGradientBoostingClassifier(
         max_iter=30,
         learning_rate=0.15,
         max_leaf_nodes=15,
         l2_regularization=1.0,
-        categorical_features=list(range(len(unordered))) or None,
+        categorical_features=list(range(len(kinds[0]))) or None,
         early_stopping=False,
         random_state=seed,
     )
-    return make_pipeline(encoder, model)
-
-
-def _positions(attributes: Sequence[Attribute], ordered: bool) -> list[int]:
-    return [i for i, attribute in enumerate(attributes) if attribute.ordered == ordered]
-
-
-# Tasks on threads that do not multiply: each task computes on one thread of its own.
+    return make_pipeline(ColumnTransformer(parts), model)
 
 
 def run_tasks(
     tasks: Sequence[Callable[[], Any]], workers: int, progress: StepProgress | None = None
 ) -> list[Any]:
-    """Results of all tasks, in order, each computed on one thread.
+    """Return the results of all tasks, in order, each computed on one thread.
 
     scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
     this also makes results the same for any number of workers.
@@ -531,35 +416,15 @@ def run_tasks(
         return list(in_batches(alone, tasks, workers, progress, 1))
 
 
-@contextmanager
-def quiet() -> Iterator[list[str]]:
-    """Collects what libraries warn of; nothing reaches the terminal.
-
-    Yields:
-        Sentences for the reader, complete when the block ends.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-
-    sentences: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield sentences
-    if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        sentences.append("logistic regression did not converge in one or more of the repeats")
-
-
-# Scores of predictions on rows with known classes, and of the columns that a model relies on.
-
-
 def class_probabilities(model: Any, features: Array, classes: int) -> Array:
-    """Shape (rows, classes); a class that the model has not seen has probability 0."""
+    """Return shape (rows, classes); a class that the model has not seen has probability 0."""
     probabilities = np.zeros((len(features), classes))
     probabilities[:, model.classes_] = model.predict_proba(features)
     return probabilities
 
 
 def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
-    """Every measure, over the classes that occur among the labels; the most probable class wins.
+    """Return every measure, over the classes among the labels; the most probable class wins.
 
     Args:
         probabilities: shape (rows, classes).
@@ -576,7 +441,7 @@ def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
 
 
 def auroc(probabilities: Array, labels: Codes) -> float:
-    """Mean over the classes that occur, each against the rest; 0.5 where only one occurs.
+    """Return the mean over the classes that occur, each against the rest; 0.5 for a single one.
 
     Hand and Till (2001) call this the one-versus-rest average; with two classes it is the usual
     area. Equal probabilities, as for a class that the model does not know, give 0.5.
@@ -589,19 +454,13 @@ def auroc(probabilities: Array, labels: Codes) -> float:
     return float(np.mean([roc_auc_score(labels == c, probabilities[:, c]) for c in present]))
 
 
-def spread(values: list[float]) -> Spread:
-    """Mean and standard deviation (of the sample; 0 for a single value)."""
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Spread(float(np.mean(values)), std, len(values))
-
-
-# Which column the models predict.
+# The column that models predict.
 
 MAX_CLASSES = 20
 MAX_ORDERED_CLASSES = 10
 """Ordered targets with more codes are grouped."""
 GROUPS = 4
-"""Classes that they are grouped into at most."""
+"""Maximum number of classes that they are grouped into."""
 MIN_CLASS_ROWS = 10
 """True rows that a class needs to be kept: some to train on and some to test on."""
 
@@ -623,13 +482,17 @@ class Target:
     limitations: tuple[str, ...]
 
     def labels(self, table: CodedTable) -> Codes:
-        """The class of every row, -1 for rows that are left out."""
+        """Return the class of every row, -1 for rows that are left out."""
         labels: Codes = self.class_of[table.columns[self.attribute]]
         return labels
 
+    def others(self, table: CodedTable) -> list[int]:
+        """Return the positions of all other columns."""
+        return [i for i in range(len(table.domain)) if i != self.attribute]
+
 
 def find_target(true: CodedTable, name: str) -> Target:
-    """The column of this name as a target.
+    """Return the column of this name as a target.
 
     Codes in fewer than 10 true rows are left out. An ordered column with more than 10 codes in
     use is grouped into up to 4 classes of about equally many true rows.
@@ -638,48 +501,46 @@ def find_target(true: CodedTable, name: str) -> Target:
         DataError: the column is unknown, has one class only, or too many.
     """
 
-    def refusal(reason: str) -> DataError:
+    def refuse(reason: str) -> DataError:
         return DataError(f"target {name!r} {reason}")
 
     if name not in true.domain.names:
-        raise refusal("is not in the schema: check the spelling")
+        raise refuse("is not in the schema: check the spelling")
     if len(true.domain) == 1:
-        raise refusal("is the only column: nothing is left to predict it from")
+        raise refuse("is the only column: nothing is left to predict it from")
     position = true.domain.names.index(name)
     attribute = true.domain.attributes[position]
     counts = np.bincount(true.columns[position], minlength=attribute.size)
     used = int(np.count_nonzero(counts))
-    limitations = []
+    notes, class_of = [], np.arange(attribute.size)
     if used < 2:
-        raise refusal("has one value only: name another column")
+        raise refuse("has one value only: name another column")
     if attribute.ordered and used > MAX_ORDERED_CLASSES:
         class_of = _quantile_classes(counts)
-        limitations.append(
+        notes.append(
             f"the target {name!r} is ordered and has many values: it was grouped into "
             f"{int(class_of.max()) + 1} classes at quantiles of the true table"
         )
         counts = np.bincount(class_of, weights=counts).astype(np.int64)
-    else:
-        class_of = np.arange(attribute.size)
     kept = counts >= MIN_CLASS_ROWS
     classes = int(kept.sum())
     if classes < 2:
         few = f"has fewer than two classes of {MIN_CLASS_ROWS} rows or more"
-        raise refusal(f"{few}: name another column")
+        raise refuse(f"{few}: name another column")
     if classes > MAX_CLASSES:
         many = f"is unordered with more than {MAX_CLASSES} classes"
-        raise refusal(f"{many}: name another column, or join its rare values in the schema")
-    if left_out := int((counts > 0).sum()) - classes:
-        limitations.append(
-            f"values of the target {name!r} in fewer than {MIN_CLASS_ROWS} true rows were left "
-            f"out: {left_out}"
+        raise refuse(f"{many}: name another column, or join its rare values in the schema")
+    if rare := int((counts > 0).sum()) - classes:
+        notes.append(
+            f"{rare} values of the target {name!r} in fewer than {MIN_CLASS_ROWS} true rows were "
+            "left out"
         )
     numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-    return Target(position, numbers[class_of], classes, tuple(limitations))
+    return Target(position, numbers[class_of], classes, tuple(notes))
 
 
 def _quantile_classes(counts: Codes) -> Codes:
-    """A class for each code, cut where the cumulative count passes each quantile."""
+    """Return a class for each code, cut where the cumulative count passes each quantile."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
     before_last, last = np.flatnonzero(counts)[-2:].tolist()
@@ -687,50 +548,6 @@ def _quantile_classes(counts: Codes) -> Codes:
     cuts = {before_last if cut == last else cut for cut in cuts}
     classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
     return classes
-
-
-# What single columns tell about a target.
-
-NEARLY_DETERMINED = 0.9
-"""A column that takes away this part of the errors in guessing the target nearly determines it."""
-TARGET_ROWS = 20_000
-"""True rows that are looked at, drawn evenly."""
-
-
-def determining(true: CodedTable, target: Target) -> tuple[str, ...]:
-    """Columns each of which by itself (nearly) determines the target, in their order.
-
-    On one half of the rows the most frequent class of each value is learnt; on the other half it
-    is guessed, the most frequent class of all for a value not seen before. Goodman and Kruskal's
-    lambda, the part of the errors that knowing the column takes away, must reach 0.9. A column in
-    which no value occurs twice determines nothing in this sense.
-    """
-    found = []
-    for name, labels, other in _other_codes(true, target):
-        half = len(labels) // 2
-        usual = int(np.bincount(labels[:half], minlength=target.classes).argmax())
-        errors = np.count_nonzero(labels[half:] != usual)
-        counts = np.zeros((int(other.max()) + 1, target.classes), dtype=np.int64)
-        np.add.at(counts, (other[:half], labels[:half]), 1)
-        guess = np.where(counts.any(axis=1), counts.argmax(axis=1), usual)
-        wrong = np.count_nonzero(guess[other[half:]] != labels[half:])
-        if errors and 1 - wrong / errors >= NEARLY_DETERMINED:
-            found.append(name)
-    return tuple(found)
-
-
-def _other_codes(true: CodedTable, target: Target) -> Iterator[tuple[str, Codes, Codes]]:
-    """Yield every other column: its name, and the classes and codes of some rows, in no order."""
-    labels = target.labels(true)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))[:TARGET_ROWS]
-    for i in other_columns(true, target):
-        codes = np.unique(true.columns[i][rows], return_inverse=True)[1]
-        yield true.domain.names[i], labels[rows], codes
-
-
-def other_columns(true: CodedTable, target: Target) -> list[int]:
-    """Positions of all columns but the target."""
-    return [i for i in range(len(true.domain)) if i != target.attribute]
 
 
 # The check of models.
@@ -756,6 +573,7 @@ class ModelsCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> Utility | None:
+        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")
@@ -763,69 +581,56 @@ class ModelsCheck(Check):
         return measure_utility(pair.true, pair.synthetic, *game)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
+        """Judge the part of the gain over chance that is lost."""
         if facts is None:
             text = "No model was trained, so its loss is not known."
             advice = ("Name a target column to train models.",)
             return Finding("plain", "not requested", text, advice=advice)
         parts, losses = [], []
         for model in facts.models:
-            measure = next(m for m in MEASURES if m in model.real)
-            real, made = model.real[measure].mean, model.synthetic[measure].mean
-            chance = model.chance.get(measure)
-            kept = kept_part(real, made, None if chance is None else chance.mean)
-            text = f"{model.model} reaches {measure} {significant(made)} instead of "
-            text += significant(real)
+            kept = model.kept_part("AUROC")
+            made, real = (significant(s["AUROC"].mean) for s in (model.synthetic, model.real))
+            parts.append(f"{model.model} reaches AUROC {made} instead of {real}")
             if kept is not None:
                 losses.append(1 - kept)
-                text += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
-            parts.append(text)
+                parts[-1] += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
         text = f"Trained on synthetic rows to predict {quoted(facts.target)}, {'; '.join(parts)}."
+        area = significant(facts.propensity.mean)
         if facts.propensity.mean >= TELLTALE:
-            text += (
-                " A classifier easily distinguishes synthetic rows from true ones (area under the "
-                f"curve {significant(facts.propensity.mean)})."
-            )
+            text += " A classifier easily distinguishes synthetic rows from true ones (area under "
+            text += f"the curve {area})."
         if not losses:
             text += " There was nothing to learn from the true rows."
-        tile = (significant(facts.propensity.mean),
-                "area under the curve of a classifier that distinguishes the tables; 0.5 if it "
-                "cannot")  # fmt: skip
-        figures = _model_figures(facts, evaluation.membership is not None)
+        tile = "area under the curve of a classifier that distinguishes the tables; 0.5 if it fails"
         return Finding(
-            *self.word_for(max(losses, default=None)), text, figures=figures,
-            notes=facts.limitations, tiles=(tile,),
+            *self.word_for(max(losses, default=None)), text,
+            figures=_figures(facts, evaluation.comparison.control is not None),
+            notes=facts.limitations, tiles=((area, tile),),
         )  # fmt: skip
 
 
-def _model_figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
+def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
     real, synthetic = facts.train_rows
     tested = "rows of the control table" if held_out else "other true rows"
     lines = (
         ("target", f"{facts.target} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
-        ("propensity", f"area under the curve {score_text(facts.propensity)} of a classifier of "
-         "true and synthetic rows; 0.5 if it cannot distinguish them"),
+        ("propensity", f"area under the curve {facts.propensity} of a classifier of true and "
+         "synthetic rows; 0.5 if it cannot distinguish them"),
     )  # fmt: skip
     rows = [
         (model.model, measure, real, model.synthetic[measure], model.chance[measure].mean,
-         kept_part(real.mean, model.synthetic[measure].mean, model.chance[measure].mean),
-         _score_line(model, measure))
+         model.kept_part(measure), _score_line(model, measure))
         for model in facts.models for measure, real in model.real.items()
     ]  # fmt: skip
     columns = (
-        Column("model"), Column("measure"), number("trained on true", score_text),
-        number("on synthetic", score_text), number("chance", decimals),
-        number("kept", partial(share, digits=2)), Column("picture"),
+        Column("model"), Column("measure"), number("trained on true"), number("on synthetic"),
+        number("chance", decimals), number("kept", partial(share, digits=2)), Column("picture"),
     )  # fmt: skip
     caption = "Scores on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
     caption += "over chance"
     return (Facts(lines), Table(caption, columns, rows, "scores", len(rows)))
-
-
-def score_text(found: Spread) -> str:
-    """Return a score with its standard deviation, if there is one."""
-    return decimals(found.mean) + f" ± {decimals(found.std)}" * (found.repeats > 1)
 
 
 def _score_line(model: ModelScores, measure: Measure) -> Line:
@@ -835,8 +640,6 @@ def _score_line(model: ModelScores, measure: Measure) -> Line:
         Mark(kind, found.mean, found.mean - found.std, found.mean + found.std)
         for kind, found in (("a", real), ("b", made))
     ]
-    label = (
-        f"{measure} of {model.model}: true {significant(real.mean)}, synthetic "
-        f"{significant(made.mean)}, chance {significant(chance.mean)}"
-    )
+    label = f"{measure} of {model.model}: true {significant(real.mean)}, synthetic "
+    label += f"{significant(made.mean)}, chance {significant(chance.mean)}"
     return Line(0.0, 1.0, (Mark("chance", chance.mean), *marks), label)

@@ -17,6 +17,7 @@ from adaptive_qs.evaluation.checks import (
     Column,
     Comparison,
     Finding,
+    Grade,
     Table,
     Word,
     named,
@@ -182,17 +183,19 @@ class ReleaseCheck(Check):
     name, title, about, shown = "release", "Agreement with the release", "release", "always"
     rules = (
         Word("contradicted", "poor", lambda part: part >= FAR_OFF,
-             f"a cell differs from what was measured by more than chance allows, and by {FAR_OFF:.0%}"
-             " of the rows"),
+             "a cell differs from what was measured by more than chance allows, and by "
+             f"{FAR_OFF:.0%} of the rows"),
         Word("contradicted", "fair", lambda part: part > 0,
              "a cell differs from what was measured by more than chance allows"),
         Word("agrees", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[Contradiction, ...] | None:
+        """Measure both tables."""
         return find_contradictions(comparison)
 
     def judge(self, facts: tuple[Contradiction, ...] | None, evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
         unconnected = evaluation.comparison.promised.unconnected
         advice: tuple[str, ...] = ()
         if unconnected:
@@ -209,12 +212,8 @@ class ReleaseCheck(Check):
             "these counts."
         )
         step = "Draw the table with another seed, or check the rules of the schema."
-        uses = {
-            use
-            for c in facts
-            for use in (("single columns",) if len(c.columns) == 1 else ("pairs of columns",))
-        }
-        caps = dict.fromkeys((*uses, "the workload"), "fair")
+        uses = {"single columns" if len(c.columns) == 1 else "pairs of columns" for c in facts}
+        caps: dict[str, Grade] = dict.fromkeys((*uses, "the workload"), "fair")
         columns = (
             Column("cell"), number("measured", significant), number("drawn", significant),
             number("standard errors", significant),
@@ -230,6 +229,7 @@ class ReleaseCheck(Check):
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
         return {"contradictions": facts}
 
 

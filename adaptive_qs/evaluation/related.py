@@ -22,7 +22,7 @@ from adaptive_qs.evaluation.checks import (
     number,
     overall_finding,
 )
-from adaptive_qs.evaluation.columns import BARS, ColumnsCheck, JudgedColumns, column_charts
+from adaptive_qs.evaluation.columns import BARS, ColumnsCheck, column_charts
 from adaptive_qs.evaluation.evaluation import Evaluation, evaluate
 from adaptive_qs.evaluation.marginals import CliqueError, MarginalsCheck
 from adaptive_qs.evaluation.promise import find_promise
@@ -124,6 +124,7 @@ class RelatedEvaluation:
     @cached_property
     def overall(self) -> Finding:
         """The verdict, which is at most as good as that on one of the tables."""
+        parts: list[tuple[str, Finding]]
         parts = [(name, part.verdict.overall) for name, part in self.by_table.items()]
         parts += [(name.lower(), finding) for name, finding in self.findings.items()]
         return overall_finding(parts, truth="the true pair of tables")
@@ -136,9 +137,6 @@ class RelatedEvaluation:
     def _numbers(self) -> Finding:
         true, made = self.numbers
         column = next(c for c in self.parents.columns if c.name == self.schema.count)
-        values = next((v for v in self.parents.values if v.column.name == column.name), None)
-        moved = [values] if values is not None and values.off > 1 else []
-        judged = JudgedColumns([column] if column.is_off else [], moved, column.is_blind)
         text = (
             f"Parents have {significant(true.mean)} children on average, {significant(made.mean)} "
             f"in the synthetic tables. {leading(share(column.variation, 2), 'part-children')} of "
@@ -157,7 +155,7 @@ class RelatedEvaluation:
         most = f"Parents with more than {self.schema.most_children:,} children count as having that"
         charts = Drawn(most, lambda: column_charts([column], self.schema.counted), BARS)
         return Finding(
-            *ColumnsCheck().word_for(judged), text, figures=(Facts(lines), table, charts)
+            *ColumnsCheck().word_for([column]), text, figures=(Facts(lines), table, charts)
         )
 
     def _across(self) -> Finding:

@@ -49,7 +49,7 @@ one."""
 
 @dataclass(frozen=True)
 class RelativeError:
-    """An error compared with two others; errors are parts of the way from a fresh sample to independence.
+    """An error, as a part of the way from that of a fresh sample to that of independent columns.
 
     Attributes:
         known: whether there is anything to judge it by.
@@ -361,8 +361,8 @@ def independent_l1(
     true_rows = int(counts.sum())
     codes = np.nonzero(counts)
     q = np.ones(len(codes[0]))
-    for share, code in zip(singles, codes, strict=True):
-        q = q * share[code]
+    for single, code in zip(singles, codes, strict=True):
+        q = q * single[code]
     wanted = counts[codes] * (rows / true_rows)
     whole = np.floor(wanted)
     mean = rows * q
