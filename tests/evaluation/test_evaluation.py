@@ -12,13 +12,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from adaptive_qs.evaluation.results import Promise
 
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.evaluation import evaluation_json, find_promise, limitations_of
 from adaptive_qs.evaluation.marginals import association_of, count_pairs, workload_error
-from adaptive_qs.evaluation.results import Promise
 from adaptive_qs.evaluation.rules import row_checks
 from adaptive_qs.evaluation.tables import BATCH, JointCodes, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest

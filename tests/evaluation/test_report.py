@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, most_different, pair_errors
 
 from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.report import CLIQUES_SHOWN, COLUMNS_SHOWN, most_different, pair_errors
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
 

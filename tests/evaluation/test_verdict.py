@@ -8,16 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation import limits as thresholds
-from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.marginals import OrderedError, UnseenPair, UnseenPairs
-from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.results import AttackScore, Membership, Promise
-from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
-from adaptive_qs.evaluation.scale import WorkloadScale, association_changes
-from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.evaluation.verdict import (
     WORDS,
     ColumnPair,
@@ -37,6 +28,15 @@ from adaptive_qs.evaluation.verdict import (
     queries_sentence,
     verdict,
 )
+
+from adaptive_qs.domain import Domain
+from adaptive_qs.evaluation import limits as thresholds
+from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.marginals import OrderedError, UnseenPair, UnseenPairs
+from adaptive_qs.evaluation.queries import PartError, QueryError
+from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
+from adaptive_qs.evaluation.scale import WorkloadScale, association_changes
+from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.pages.words import combination
 from adaptive_qs.table.coded import CodedTable
 
