@@ -200,14 +200,12 @@ def measure_utility(
     real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
     chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
     propensity = Spread.from_values(areas)
-    notes = (
-        []
-        if held_out is not None
-        else [
-            "the test rows were also used to make the synthetic table, so scores can be too high; a "
-            "control table avoids this"
-        ]
-    )
+    notes: list[str] = []
+    if held_out is None:
+        notes.append(
+            "the test rows were also used to make the synthetic table, so scores can be too high; "
+            "a control table avoids this"
+        )
     notes += [*target.limitations, *_notes(splits, target.classes, settings)]
     if overlap is not None and (overlap.found or overlap.complete):
         notes.append(
