@@ -27,7 +27,7 @@ from adaptive_qs.evaluation.checks import (
 from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.charts import Line, Mark
-from adaptive_qs.pages.words import counted, decimals, quoted, share, significant
+from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
 
 if TYPE_CHECKING:  # slow to import: only runs with models need it
@@ -611,7 +611,7 @@ def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
     real, synthetic = facts.train_rows
     tested = "rows of the control table" if held_out else "other true rows"
     lines = (
-        ("target", f"{facts.target} ({counted(facts.classes, 'class', 'classes')})"),
+        ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
         ("propensity", f"area under the curve {facts.propensity} of a classifier of true and "
