@@ -307,11 +307,11 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rules:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "by": f"{_HERE}.groups:GroupsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",
         "association": f"{_HERE}.associations:AssociationsCheck",
-        "by": f"{_HERE}.groups:GroupsCheck",
         "utility": f"{_HERE}.models:ModelsCheck",
         "membership": f"{_HERE}.attack:AttackCheck",
     }

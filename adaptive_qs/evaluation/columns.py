@@ -388,11 +388,11 @@ class ColumnsCheck(Check):
                     "a fresh sample."
                 )
         caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
-        rows = [(c.number, c.name, c.codes, c.variation, c.fresh) for c in facts]
+        rows = [(c.name, c.number, c.codes, c.variation, c.fresh) for c in facts]
         caption = "Total variation of each column, the worst first: the share of the rows that "
         caption += "would have to move to another value"
         columns = (
-            number("no."), Column("column", partial(short, longest=1000)), number("codes", count),
+            Column("column", partial(short, longest=1000)), number("no."), number("codes", count),
             number("total variation", share), number("fresh sample", share),
         )  # fmt: skip
         title = "Shares of the rows, the worst column first"

@@ -137,7 +137,7 @@ def test_values_means_by_groups_and_groups_stand_before_single_columns():
     outline = Outline(page)
     assert outline.open == []
     assert {link[1:] for link in outline.links} <= set(outline.ids)
-    assert outline.ids.index("groups") < outline.ids.index("columns")
+    assert outline.ids.index("groups") < outline.ids.index("part-columns")
     for mean in (true.price.mean(), made.price.mean(), *true.groupby(HOSTILE).price.mean()):
         assert f"{mean:.2f}" in page
     assert ">differs<" in page
