@@ -76,8 +76,10 @@ def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
     for title, rows, tables in text_parts(findings):
         if rows:
             emit_rows(title, rows)
+        else:
+            emit(title)
         for heads, cells in tables:
-            emit_figures(heads if rows else [heads[0] or title, *heads[1:]], cells)
+            emit_figures(heads, cells)
 
 
 # The options that `evaluate` has to itself.

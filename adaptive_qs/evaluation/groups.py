@@ -235,7 +235,8 @@ class GroupsCheck(Check):
         caption = f"Mean L1 error of {counted(facts.marginals, 'marginal')} of the other columns "
         caption += f"within each group of {quoted(facts.by)}"
         columns = (
-            Column("group"), number("true rows", count), number("synthetic rows", count),
+            Column(f"groups of {short(facts.by)}"),
+            number("true rows", count), number("synthetic rows", count),
             number("error", significant), number("fresh sample", significant), Column(""),
             Column("picture"),
         )  # fmt: skip

@@ -18,6 +18,7 @@ from adaptive_qs.evaluation.checks import (
     Check,
     Column,
     Comparison,
+    Facts,
     Finding,
     Table,
     Word,
@@ -439,7 +440,7 @@ class QueriesCheck(Check):
             f"of the rows: root mean squared error of {counted(facts.queries, 'query', 'queries')}"
         )
         return Finding(
-            *self.word_for(place), text, figures=(_parts_table(facts, rows),),
+            *self.word_for(place), text, figures=_figures(facts, rows),
             tiles=((share(facts.rmse), f"{tile}; a fresh sample about {share(facts.fresh)}"),),
         )  # fmt: skip
 
@@ -448,7 +449,7 @@ class QueriesCheck(Check):
         return {"query_parts": [] if facts is None else facts.parts}
 
 
-def _parts_table(facts: QueryError, rows: int) -> Table:
+def _figures(facts: QueryError, rows: int) -> tuple[Facts, Table]:
     parts: list[tuple[str, int, PartError | QueryError, bool]]
     parts = [(part.title, part.sets, part, part.ways > 1) for part in facts.parts]
     if len(parts) > 1:
@@ -464,4 +465,7 @@ def _parts_table(facts: QueryError, rows: int) -> Table:
         number("in rows", significant), number("fresh sample", share),
         number("independent columns", share),
     )  # fmt: skip
-    return Table(caption, columns, lines, "queries", len(lines))
+    weighted = ", weighted" if facts.weighted else ""
+    rmse = f"{share(facts.rmse)} of the rows, over the "
+    rmse += f"{counted(facts.queries, 'query', 'queries')} of the workload{weighted}"
+    return Facts((("RMSE", rmse),)), Table(caption, columns, lines, "queries", len(lines))
