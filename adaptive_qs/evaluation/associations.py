@@ -121,6 +121,11 @@ def count_pairs(
     return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
 
 
+def count_all_pairs(comparison: Comparison) -> PairCounts:
+    """Count all pairs of attributes of both tables."""
+    return count_pairs(comparison.joint, comparison.workers, comparison.steps("pairs"))
+
+
 @njit(cache=True, nogil=True)
 def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
     """Fill both rows of counts; the number of synthetic rows in cells without a true one."""
@@ -192,6 +197,11 @@ class Association:
     names: tuple[str, ...]
     cramers_v: tuple[Matrix, Matrix]
     influence: tuple[Matrix, Matrix]
+
+
+def associate_all(comparison: Comparison) -> Association:
+    """Return the association matrices of both tables."""
+    return associate(comparison.shared(count_all_pairs))
 
 
 def mean_and_largest(difference: Matrix) -> tuple[float, float]:
@@ -474,7 +484,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Measure both tables."""
-        return comparison.association
+        return comparison.shared(associate_all)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Judge what was measured."""

@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from adaptive_qs.arguments import Registry
+from adaptive_qs.evaluation.tables import JointCodes, Overlap, TablePair
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.associations import Association, PairCounts
-    from adaptive_qs.evaluation.models import ModelSettings
-    from adaptive_qs.evaluation.promise import Promised
     from adaptive_qs.evaluation.rules import Rule
-    from adaptive_qs.evaluation.tables import JointCodes, Overlap, TablePair
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.table.coded import CodedTable
     from adaptive_qs.table.schema import Schema
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
 # Grades and the rules that give them.
 
 Grade = Literal["good", "plain", "fair", "poor"]
+T = TypeVar("T")
 GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
 """From the best to the worst; "plain" is no grade."""
 
@@ -198,9 +196,9 @@ class Comparison:
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
         by: the column within whose groups errors are requested.
-        settings: of models and attacks.
+        settings: of models and attacks (``ModelSettings``).
         control: rows that were held out, and their overlap with the true table.
-        promised: what is known of the release behind the synthetic table.
+        promised: what is known of the release behind the synthetic table (``Promised``).
         workers: threads.
         progress: called with a phase and its steps.
     """
@@ -208,14 +206,15 @@ class Comparison:
     pair: TablePair
     schema: Schema
     marginals: Workload
-    promised: Promised
-    settings: ModelSettings
+    promised: Any
+    settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
     by: str | None = None
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
+    _shared: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return what counts the steps of a phase."""
@@ -229,23 +228,14 @@ class Comparison:
     @cached_property
     def joint(self) -> JointCodes:
         """The codes of both tables."""
-        from adaptive_qs.evaluation.tables import JointCodes
-
         return JointCodes(self.pair)
 
-    @cached_property
-    def pairs(self) -> PairCounts:
-        """The counts of all pairs of columns."""
-        from adaptive_qs.evaluation.associations import count_pairs
-
-        return count_pairs(self.joint, self.workers, self.steps("pairs"))
-
-    @cached_property
-    def association(self) -> Association:
-        """How strongly columns depend on each other."""
-        from adaptive_qs.evaluation.associations import associate
-
-        return associate(self.pairs)
+    def shared(self, compute: Callable[[Comparison], T]) -> T:
+        """Return what a function computes from the comparison; it is called once for all checks."""
+        if compute not in self._shared:
+            self._shared[compute] = compute(self)
+        found: T = self._shared[compute]
+        return found
 
 
 class Check:
@@ -304,7 +294,7 @@ CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.promise:ReleaseCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
-        "rules": f"{_HERE}.rules:RulesCheck",
+        "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
         "by": f"{_HERE}.groups:GroupsCheck",

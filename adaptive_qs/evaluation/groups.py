@@ -12,6 +12,7 @@ import numpy as np
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
+from adaptive_qs.evaluation.associations import associate_all
 from adaptive_qs.evaluation.checks import (
     FEW_NAMED,
     Check,
@@ -345,7 +346,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     amounts = [i for i, c in enumerate(schema.columns) if pair.amounts_of(c, 0) is not None
                and pair.amounts_of(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.association.cramers_v[0]
+    true_v = comparison.shared(associate_all).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
     compared = (_means(pair, schema, *places) for places in pairs[:MOST_TRIED])
     found = sorted((m for m in compared if m is not None), key=lambda m: -m.explained)

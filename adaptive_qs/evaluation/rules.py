@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.checks import (
-    COLUMNS,
-    FEW_NAMED,
-    Check,
-    Column,
-    Comparison,
-    Facts,
-    Finding,
-    Table,
-    Word,
-    named,
-    names_of,
-    number,
-)
-from adaptive_qs.evaluation.rows import UnseenPairs, unseen_pairs
-from adaptive_qs.evaluation.scale import DEVIATIONS
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.pages.words import combination, quoted, share, short
 from adaptive_qs.table import conditions
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import Condition, Values, values_of, written
@@ -36,13 +18,7 @@ from adaptive_qs.table.schema import Schema
 
 BROKEN = 0.01
 """Share of synthetic rows, beyond that of the true ones, from which a broken rule is named."""
-UNSEEN = 0.05
-"""Synthetic rows with two values that no true row has together, beyond those of new true rows."""
-IMPOSSIBLE = 0.25
-"""Synthetic rows, beyond the true ones, that break a rule or have such a pair of values, from which
-a table is suitable for no use of single rows."""
-JUDGED = 0.01
-"""Share of the synthetic rows that a rule must judge to count for all of them."""
+
 # What a rule says of the rows.
 
 
@@ -287,171 +263,3 @@ def _rule(text: str, meaning: Condition | conditions.Determination, schema: Sche
         return Predicate(" ".join(text.split()), meaning, schema)
     places = [schema.names.index(name) for name in meaning.columns()]
     return Determination(tuple(places[:-1]), places[-1], meaning.columns())
-
-
-# The check of rules.
-
-
-class RuleFacts(NamedTuple):
-    """What is known of rows that break rules, or have pairs of values that no true row has.
-
-    Attributes:
-        checks: how often each rule is broken.
-        impossible: rows that break some rule that true rows keep; None if there is none.
-        unseen: pairs of values that no true row has.
-    """
-
-    checks: tuple[RuleCheck, ...]
-    impossible: ImpossibleRows | None
-    unseen: UnseenPairs | None
-
-
-class JudgedRows(NamedTuple):
-    """Shares of rows that break rules or have unseen pairs beyond true ones, and the standard
-    deviation of the second."""
-
-    broken: float
-    beyond: float
-    deviation: float
-
-
-class RulesCheck(Check):
-    """Whether more rows than among true ones break rules, or have pairs that no true row has."""
-
-    name, title, about = "rules", "Rows that break rules", "rows"
-    uses, shown = ("single rows",), "always"
-    rules = (
-        Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE,
-             f"at least {IMPOSSIBLE:.0%} more of the synthetic rows than of the true ones break a "
-             "rule that holds in the true table, of all rows or of those that one rule can judge"),
-        Word("unseen pairs", "poor",
-             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation),
-             "those with two values that occur together in no true row are more than among new "
-             f"true rows by {IMPOSSIBLE:.0%} of the rows and by {DEVIATIONS} standard deviations"),
-        Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN,
-             f"at least {BROKEN:.0%} more of them break such a rule"),
-        Word("unseen pairs", "fair",
-             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-             f"such pairs are more by {UNSEEN:.0%} of the rows"),
-        Word("kept", "good"),
-    )  # fmt: skip
-    definitions = (
-        f"Rules are named if at least {BROKEN:.0%} more of the synthetic rows that they can judge "
-        "break them. Rows that lack a value neither keep nor break a rule.",
-    )
-
-    def measure(self, comparison: Comparison) -> RuleFacts:
-        """Measure both tables."""
-        from adaptive_qs.evaluation.finding import found_rules  # it imports this module
-
-        joint, declared = comparison.joint, comparison.rules
-        checked = list(zip(declared, check_rules(joint, declared, "declared")))
-        texts = [rule.text for rule in declared]
-        checked += found_rules(comparison.pairs, comparison.schema, texts)
-        unseen = unseen_pairs(comparison.pairs)
-        checks = tuple(check for _, check in checked)
-        return RuleFacts(checks, impossible_rows(joint, checked), unseen)
-
-    def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
-        """Judge what was measured."""
-        found = judge_rows(facts, evaluation.comparison.rows)
-        grade, word = self.word_for(found)
-        broken = broken_rules(facts.checks)
-        text = "" if grade == "good" else rows_sentence(facts, found, broken)
-        advice: tuple[str, ...] = ()
-        if broken:
-            names = names_of([rule.rule for rule in broken], "rules")
-            advice = (f"Repair or report rows that break {names}.",)
-        return Finding(grade, word, text, figures=_rule_figures(facts), advice=advice)
-
-    def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
-        return {"rules": facts.checks, "impossible": facts.impossible, "unseen": facts.unseen}
-
-
-def broken_rules(checks: Sequence[RuleCheck]) -> list[RuleCheck]:
-    """Return rules that synthetic rows break clearly more often than true ones, worst first."""
-    broken = [r for r in checks if r.broken_synthetic - r.broken_true >= BROKEN]
-    return sorted(broken, key=lambda r: -r.broken_synthetic)
-
-
-def judge_rows(facts: RuleFacts, numbers: tuple[int, int]) -> JudgedRows:
-    """Return how many more rows than among true ones break rules, or have unseen pairs.
-
-    Chance moves the difference of two shares of n and m rows by √(p(1 − p)(1/n + 1/m)).
-    """
-    excess = [
-        r.broken_synthetic - r.broken_true
-        for r in broken_rules(facts.checks)
-        if r.judged_synthetic >= JUDGED
-    ]
-    if (rows := facts.impossible) is not None:
-        excess.append(rows.synthetic - rows.true)
-    beyond, deviation = 0.0, 0.0
-    if (unseen := facts.unseen) is not None:
-        p = (unseen.share + unseen.expected_if_redrawn) / 2
-        deviation = math.sqrt(p * (1 - p) * sum(1 / n for n in numbers))
-        beyond = unseen.share - unseen.expected_if_redrawn
-    return JudgedRows(max(excess, default=0.0), beyond, deviation)
-
-
-def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleCheck]) -> str:
-    """Return which rules rows break, and which pairs of values no true row has."""
-    parts, rows, unseen = [], facts.impossible, facts.unseen
-    if rows is not None and rows.synthetic - rows.true >= BROKEN:
-        kept = (
-            "the rule that holds"
-            if rows.rules == 1
-            else f"at least one of {rows.rules} rules that hold"
-        )
-        parts.append(
-            f"{share(rows.synthetic)} of the synthetic rows break {kept} in the true table"
-        )
-    if broken:
-        most = named([_broken(rule) for rule in broken], "rules", FEW_NAMED)
-        parts.append(f"Most often broken: {most}")
-    if unseen is not None and found.beyond >= max(UNSEEN, DEVIATIONS * found.deviation):
-        names = named([combination(pair.attributes) for pair in unseen.worst], "unseen")
-        parts.append(
-            f"{share(unseen.share)} of the synthetic rows contain a pair of values that occurs in "
-            "no true row (expected for new rows of the same population: "
-            f"{share(unseen.expected_if_redrawn)}): {names}"
-        )
-    return f"{'. '.join(parts)}."
-
-
-def _broken(rule: RuleCheck) -> str:
-    of = "" if rule.judged_synthetic >= 1 else " of the rows that have all its values"
-    shares = f"{share(rule.broken_synthetic)}{of}; true table {share(rule.broken_true)}"
-    return f"{quoted(rule.rule)} ({shares})"
-
-
-def _rule_figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
-    lines, tables = [], []
-    if (rows := facts.impossible) is not None:
-        lines.append(("impossible rows",
-                      f"{share(rows.synthetic)} of the synthetic rows, {share(rows.true)} of the "
-                      f"true rows break a rule that holds in the true table"))  # fmt: skip
-    if facts.checks:
-        worst = sorted(facts.checks, key=lambda rule: -rule.broken_synthetic)
-        shares = (number("broken: true", share), number("synthetic", share),
-                  number("if independent", share), number("rows judged", share))  # fmt: skip
-        columns = (Column("rule", partial(short, longest=160)), Column("source"), *shares)
-        caption = "Rows that break a rule, as shares of those that it can judge, most broken first"
-        tables.append(Table(caption, columns, [
-            (r.rule, r.source, r.broken_true, r.broken_synthetic, r.expected_if_independent,
-             r.judged_synthetic)
-            for r in worst
-        ], "rules-table", len(worst)))  # fmt: skip
-    else:
-        lines.append(("rules", "none was declared, and none was found to hold in the true table"))
-    if (unseen := facts.unseen) is not None:
-        lines.append(("unseen pairs",
-                      f"{share(unseen.share)} of the synthetic rows contain a pair of values that "
-                      f"occurs in no true row; expected for new rows of the same population: "
-                      f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
-        heads = (COLUMNS, number("synthetic rows", share))
-        pairs = [(pair.attributes, pair.share) for pair in unseen.worst]
-        tables.append(Table("Pairs of columns with most unseen pairs of values", heads, pairs,
-                            "unseen"))  # fmt: skip
-    return (Facts(tuple(lines)), *(table for table in tables if table.rows))

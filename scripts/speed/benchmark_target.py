@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from adaptive_qs.evaluation.results import UtilitySettings
 
 from adaptive_qs.evaluation.models import BOOSTED, measure_utility
-from adaptive_qs.evaluation.results import UtilitySettings
 from adaptive_qs.loop.loop import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload

@@ -21,8 +21,8 @@ from adaptive_qs.evaluation.models import ModelScores, ModelSettings, Spread, Ut
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.render import evaluation_page
-from adaptive_qs.evaluation.rows import RowChecks
-from adaptive_qs.evaluation.rules import RuleCheck, RuleFacts
+from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
+from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation import associations, columns, models, rules, scale
+from adaptive_qs.evaluation import associations, columns, models, rows, rules, scale
 from adaptive_qs.evaluation.attack import AttackCheck, AttackScore, Membership
 from adaptive_qs.evaluation.checks import (
     GRADES,
@@ -26,8 +26,8 @@ from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.render import definitions
-from adaptive_qs.evaluation.rows import RowChecks, UnseenPair, UnseenPairs
-from adaptive_qs.evaluation.rules import RuleCheck, RuleFacts
+from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPair, UnseenPairs
+from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.table.coded import CodedTable
@@ -346,7 +346,7 @@ def test_rows_that_may_be_copies_are_named(shares, word):
 def test_every_threshold_is_defined_for_readers():
     text = " ".join(definitions())
     shares = (scale.CLOSE, scale.USABLE, models.SMALL_LOSS, rules.BROKEN, associations.WEAK_LOST,
-              scale.GONE, rules.UNSEEN, columns.LOST_COLUMN)  # fmt: skip
+              scale.GONE, rows.UNSEEN, columns.LOST_COLUMN)  # fmt: skip
     for each in shares:
         assert f"{each:.0%}" in text
     for value in (associations.CLEAR_V, associations.KEPT_V, scale.CLOSE_SINGLE):
