@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import typer
-from adaptive_qs.evaluation.values import FREQUENT, QUANTILES
+from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.evaluation.marginals import workload_error
