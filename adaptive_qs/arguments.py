@@ -3,6 +3,7 @@ are none; a name is one of those in a registry."""
 
 from __future__ import annotations
 
+import math
 from collections import UserDict
 from collections.abc import Collection, Mapping
 from numbers import Integral, Real
@@ -76,6 +77,18 @@ def natural_number(name: str, value: Any) -> int:
     return number
 
 
+def positive_number(name: str, value: Any) -> float:
+    """Return the value as a float.
+
+    Raises:
+        InputError: it is no positive finite number.
+    """
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
+        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
+    return number
+
+
 def learning_share(value: Any) -> float:
     """The part of a budget for learning bins and values.
 
@@ -85,7 +98,7 @@ def learning_share(value: Any) -> float:
     part = as_number(value)
     if part is None or not 0 < part < 1:
         raise InputError(
-            f"learning share is {shown(value)}: give a part of the budget above 0 and below 1"
+            f"learning-share is {shown(value)}: give a part of the budget above 0 and below 1"
         )
     return part
 

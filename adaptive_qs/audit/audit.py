@@ -259,7 +259,7 @@ class Batch:
                 self.queries,
                 rho=self.target.rho,
                 mechanism=self.choice,
-                jobs=self.limits.workers,
+                workers=self.limits.workers,
                 max_memory=self.limits.max_memory_bytes,
                 engine=self.engine,
                 scheduler=self.scheduler,

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
-    OF_ANSWERS,
+    FamilyOptions,
+    OutputOptions,
     PrivateTable,
+    QueryOptions,
+    SchemaOptions,
     naming_queries,
     workload_spec,
 )
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import at_resolution, counted, first_of, short
-from adaptive_qs.run import RunOptions
+from adaptive_qs.run.options import (
+    OUTPUT,
+    AnswerOptions,
+    MechanismOptions,
+    Option,
+    PlanOptions,
+    SelectionOptions,
+)
+from adaptive_qs.table.files import FORMATS
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
@@ -168,14 +179,8 @@ def gap_of(plan: BatchPlan) -> float:
     return 0.0 if -ROUNDING < plan.gap < 0 else plan.gap
 
 
-def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
-    """Say on stderr what a reader of the figures may overlook.
-
-    Args:
-        plan: what was planned.
-        mechanism: the name that was asked for.
-        wanted: the gap asked for.
-    """
+def tell_limits(plan: BatchPlan, options: MechanismOptions) -> None:
+    """Say on stderr what a reader of the figures may overlook."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
     from adaptive_qs.strategy.waves import LARGE_AXIS
@@ -190,8 +195,8 @@ def tell_limits(plan: BatchPlan, mechanism: str, wanted: float) -> None:
             "do not trust either, and report the workload"
         )
         return
-    slack = GRID_GAP if set(statuses) == {Status.OPTIMAL} else ROUNDING * wanted
-    if mechanism not in ("auto", "querysmasher") or gap <= wanted + slack:
+    slack = GRID_GAP if set(statuses) == {Status.OPTIMAL} else ROUNDING * options.gap
+    if options.mechanism not in ("auto", "querysmasher") or gap <= options.gap + slack:
         return
     proven = f"the squared error is proven to be within {share} of the least"
     if not isinstance(plan.mechanism, ResidualMechanism):
@@ -300,7 +305,7 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 
 def tables_of(
-    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: RunOptions
+    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
 ) -> dict[str, Any]:
     """What `synthesize` would make of a workload with the same budget.
 
@@ -358,7 +363,7 @@ def foreseen_of(forecast: LoopForecast, strategies: Strategies, rows: int | None
 
 
 def scoring_of(
-    workload: Workload, left_out: LeftOut | None, asked: RunOptions
+    workload: Workload, left_out: LeftOut | None, rows: int | None, options: SelectionOptions
 ) -> tuple[dict[str, Any], io.Row]:
     """What a scoring pass of `synthesize` looks at.
 
@@ -371,7 +376,7 @@ def scoring_of(
     """
     from adaptive_qs.run.tables import scoring_forecast
 
-    found = scoring_forecast(workload, asked)
+    found = scoring_forecast(workload, rows, options)
     left = None if left_out is None else str(left_out)
     return {
         "candidates": found.candidates,
@@ -438,72 +443,66 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 DEMO_OUT = Path("adult_answers.parquet")
 
 
-def answer(
-    data: PrivateTable = None,
-    *,
-    sql: str | None = None,
-    database: Path | None = None,
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    queries: str | None = None,
-    mechanism: str = "auto",
-    gap: float | None = None,
-    demo: bool = False,
-    run: Annotated[RunOptions, OF_ANSWERS],
-    out: Path | None = None,
-    confidence: float = 0.95,
-    formulas: str | None = None,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+@dataclass(kw_only=True)
+class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaOptions):
+    """The options of `answer`."""
+
+    demo: Annotated[
+        bool,
+        Option(f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, "
+               f"./{DEMO_OUT} unless --out is given."),
+    ] = False  # fmt: skip
+    out: Annotated[
+        Path | None,
+        Option(f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT),
+    ] = None
+    confidence: Annotated[
+        float,
+        Option("Probability with which an interval contains the true answer.", "P", OUTPUT),
+    ] = 0.95
+
+
+def answer(data: PrivateTable = None, *, options: Options) -> None:
     """Answer counting queries about a private table, each with a standard error and an interval.
 
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
-    one person where the schema names the column that tells whose a row is (--rows-per-person).
-    Everything is checked before any budget is spent; the file appears with the last answer.
+    one person if the schema names the person column (--rows-per-person). Everything is checked
+    before any budget is spent. The file appears with the last answer.
     """
-    source, schema = io.private_inputs(data, schema, demo, sql, database)
-    replacing = force or (demo and out is None)
-    if demo:
+    source, schema = io.private_inputs(data, options)
+    out, confidence = options.out, options.confidence
+    replacing = options.force or (options.demo and out is None)
+    if options.demo:
         out = out or DEMO_OUT
-        run = run if run.budgeted else replace(run, epsilon=1.0)
+        options = options if options.budgeted else replace(options, epsilon=1.0)
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
-    spec = workload_spec(workload, ways, queries)
-    kind = io.chosen_formulas(formulas, schema)
-    io.check_standard_output(out, run.insecure_seed is not None, as_json)
-    io.check_distinct(
-        io.with_sidecar(out),
-        [io.file_of(source), schema, workload, *io.companions(run.ledger, run.anchor)],
-    )
-    from adaptive_qs.release.bundle import of_interrupted_run
-
-    mine = run.resume and of_interrupted_run(out, run.ledger, run.max_memory)
-    replacing = replacing or mine
+    spec = workload_spec(options.workload, options.ways, options.queries)
+    kind = io.chosen_formulas(options.formulas, schema)
+    io.check_standard_output(out, options.insecure, options.as_json)
+    inputs = [io.file_of(source), schema, options.workload, *io.companions(options)]
+    io.check_distinct(io.with_sidecar(out), inputs)
+    replacing = replacing or io.resumes(out, options)
     io.check_table(out, replacing)
 
     from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, answers_of
-    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 
     interval_factor(confidence)
-    described = Schema.load(schema, run.max_memory)
-    wanted = DEFAULT_GAP if gap is None else gap
-    with naming_queries(queries), io.readable(source) as table, io.progress_bars() as bars:
+    described = Schema.load(schema, options.max_memory)
+    with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=clock)
-        job = answers_job(described, asked, run)
+        job = answers_job(described, spec, options, clock)
         io.warn_of(job, schema)
         answers = answers_of(job, table, clock)
-        tell_limits(answers.plan, mechanism, wanted)
+        tell_limits(answers.plan, options)
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]
         else:
             rows = answers.write(out, confidence, kind, replacing)
-    if as_json:
+    if options.as_json:
         io.emit_json(_json(answers, out, rows, confidence))
     else:
         io.emit_done(_lines(answers, out, rows, confidence), out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,9 +33,18 @@ from adaptive_qs.cli.io import (
     warn,
     with_sidecar,
 )
-from adaptive_qs.cli.options import TABLE_HELP, option, workload_spec
+from adaptive_qs.cli.options import (
+    TABLE_HELP,
+    ForceOptions,
+    JsonOptions,
+    QueryOptions,
+    SchemaOptions,
+    WorkloadOptions,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
+from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
@@ -308,94 +317,63 @@ def _membership(membership: Membership) -> None:
         emit_rows("Attacks: know that", _listed(membership.limitations))
 
 
-# The options that `evaluate` has to itself.
+MODELS, ATTACK = "Models", "Membership attack"
 
-_MODELS, _ATTACK, _OUTPUT = "Models", "Membership attack", "Output"
 
-WorkloadFile = Annotated[
-    Path | None,
-    option(
-        "--workload", "FILE", "Workload file: the marginals or other queries that matter.", None
-    ),
-]
-Rules = Annotated[
-    list[str] | None,
-    option(
-        "--rule",
-        "TEXT",
-        'A rule to check, such as "start <= end" or "city determines country"; repeat it for more.',
-        None,
-    ),
-]
-By = Annotated[
-    str | None,
-    option(
-        "--by",
-        "COLUMN",
-        "Also give the error within each group of this column, beside that of a sample of the "
-        "group's size: are small groups served worse?",
-        None,
-    ),
-]
-Weigh = Annotated[
-    str | None,
-    option(
-        "--weigh",
-        "KIND",
-        "What counts alike: rows, or persons, of whom one true row each is compared.",
-        None,
-        "what did in the release behind SYNTHETIC, or rows",
-    ),
-]
-Report = Annotated[
-    Path | None,
-    option(
-        "--report",
-        "FILE",
-        "Also write one self-contained HTML page, for the owner only; trains models, too.",
-        _OUTPUT,
-    ),
-]
-Target = Annotated[
-    str | None,
-    option(
-        "--target",
-        "COLUMN",
-        "Train models that predict this column on either table, and test them on true rows.",
-        _MODELS,
-        "with --report, a column that the program proposes",
-    ),
-]
-NoModels = Annotated[
-    bool, option("--no-models", None, "Leave the models out of the report.", _MODELS)
-]
-Repeats = Annotated[
-    int, option("--repeats", "N", "Splits that models are trained and tested on.", _MODELS, "5")
-]
-Seed = Annotated[
-    int,
-    option("--seed", "N", "Seed of the splits, the models and the attacks.", _MODELS, "0"),
-]
-Control = Annotated[
-    Path | None,
-    option(
-        "--control",
-        "FILE",
-        "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
-        "from those of TRUE, and models are tested on them.",
-        _ATTACK,
-    ),
-]
-Release = Annotated[
-    Path | None,
-    option(
-        "--release",
-        "FILE",
-        "Release bundle that SYNTHETIC comes from, for its privacy promise.",
-        _ATTACK,
-        "the statement next to SYNTHETIC",
-    ),
-]
+@dataclass(kw_only=True)
+class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryOptions,
+              SchemaOptions):  # fmt: skip
+    """The options of `evaluate`."""
+
+    related: Annotated[
+        Path | None,
+        Option("Private table of the children of the rows of TRUE: compares related tables. TRUE "
+               "and SYNTHETIC can be folders with both instead, whose files the schema names.",
+               "FILE"),
+    ] = None  # fmt: skip
+    related_synthetic: Annotated[
+        Path | None, Option("Synthetic table of the children of two related tables.", "FILE")
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        Option('Rule to check, such as "start <= end" or "city determines country". Repeat the '
+               "option for more rules.", "TEXT"),
+    ] = None  # fmt: skip
+    by: Annotated[
+        str | None,
+        Option("Also give the error within each group of this column, next to that of a sample of "
+               "the group's size.", "COLUMN"),
+    ] = None  # fmt: skip
+    weigh: Annotated[
+        str | None,
+        Option("What counts alike: rows, or persons, of whom one true row each is compared.",
+               "KIND", default="as in the release behind SYNTHETIC, or rows"),
+    ] = None  # fmt: skip
+    target: Annotated[
+        str | None,
+        Option("Train models that predict this column on either table, and test them on true rows.",
+               "COLUMN", MODELS, "with --report, a column that the program proposes"),
+    ] = None  # fmt: skip
+    no_models: Annotated[bool, Option("Leave the models out of the report.", "", MODELS)] = False
+    repeats: Annotated[
+        int, Option("Splits that models are trained and tested on.", "N", MODELS)
+    ] = 5
+    seed: Annotated[int, Option("Seed of the splits, the models and the attacks.", "N", MODELS)] = 0
+    control: Annotated[
+        Path | None,
+        Option("Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish "
+               "them from those of TRUE, and models are tested on them.", "FILE", ATTACK),
+    ] = None  # fmt: skip
+    release: Annotated[
+        Path | None,
+        Option("Release bundle of SYNTHETIC, for its privacy promise.", "FILE", ATTACK,
+               "the statement next to SYNTHETIC"),
+    ] = None  # fmt: skip
+    report: Annotated[
+        Path | None,
+        Option("Also write one self-contained HTML page, for the owner only. It trains models, "
+               "too.", "FILE", OUTPUT),
+    ] = None  # fmt: skip
 
 
 def evaluate(
@@ -408,58 +386,34 @@ def evaluate(
         typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}"),
     ] = None,
     *,
-    sql: str | None = None,
-    database: Path | None = None,
-    schema: Path | None = None,
-    related: related_tables.TrueChildren = None,
-    related_synthetic: related_tables.SyntheticChildren = None,
-    workload: WorkloadFile = None,
-    ways: str | None = None,
-    rule: Rules = None,
-    by: By = None,
-    weigh: Weigh = None,
-    target: Target = None,
-    no_models: NoModels = False,
-    repeats: Repeats = 5,
-    seed: Seed = 0,
-    control: Control = None,
-    release: Release = None,
-    report: Report = None,
-    force: bool = False,
-    as_json: bool = False,
-    max_memory: str | None = None,
-    workers: int | None = None,
+    options: Options,
 ) -> None:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
-    A release bundle will do as --schema: it holds the schema with whatever was learnt.
+    --schema can be a release bundle, which holds the schema with everything that was learnt.
 
     With a workload file of queries other than marginals, the RMSE is that of its queries.
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    both = related is not None or related_synthetic is not None
-    if both or related_tables.describes_both(true, schema):
-        related_tables.refuse_beside(
-            sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
-            weigh=weigh, target=target, control=control, release=release,
-        )  # fmt: skip
-        files, models = (related, related_synthetic), (not no_models, repeats, seed)
-        related_tables.evaluate(
-            (true, synthetic), files, schema, report, force, models, as_json, workers
-        )
+    both = options.related is not None or options.related_synthetic is not None
+    if both or related_tables.describes_both(true, options.schema):
+        related_tables.evaluate(true, synthetic, options)
         return
-    private, synthetic = _tables(true, synthetic, sql, database)
+    schema, control, release, report = (
+        options.schema, options.control, options.release, options.report,
+    )  # fmt: skip
+    private, synthetic = _tables(true, synthetic, options.sql, options.database)
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
-    spec = workload_spec(workload, ways)
+    spec = workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:
-        inputs = [file_of(private), *with_sidecar(synthetic), schema, workload, control, release]
-        check_distinct([report], inputs)
-        check_file(report, force)
+        inputs = [file_of(private), *with_sidecar(synthetic), schema, control, release]
+        check_distinct([report], [*inputs, options.workload])
+        check_file(report, options.force)
     _check_control(control, private, synthetic)
-    if no_models and target is not None:
+    if options.no_models and options.target is not None:
         raise InputError("both --no-models and --target were given: give one of them")
 
     from adaptive_qs.evaluation.evaluation import evaluate as compare
@@ -470,9 +424,9 @@ def evaluate(
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.table.schema import Schema
 
-    threads = plan_workers(workers)
+    threads = plan_workers(options.workers)
     released = _released(private, synthetic, release)
-    described = Schema.load(schema, max_memory)
+    described = Schema.load(schema, options.max_memory)
     with progress_bars() as bars, ExitStack() as opened:
         clock = PhaseClock(bars)
         clock.start("read")
@@ -482,17 +436,17 @@ def evaluate(
             second,
             described,
             spec,
-            rules=rule or (),
-            by=by,
-            weigh=weigh,
-            target=target,
-            models=report is not None and not no_models,
-            repeats=repeats,
+            rules=options.rule or (),
+            by=options.by,
+            weigh=options.weigh,
+            target=options.target,
+            models=report is not None and not options.no_models,
+            repeats=options.repeats,
             control=None if control is None else opened.enter_context(readable(control)),
             release=release,
-            seed=seed,
+            seed=options.seed,
             workers=threads,
-            max_memory=max_memory,
+            max_memory=options.max_memory,
             progress=clock,
         )
         promised = result.promised
@@ -507,11 +461,11 @@ def evaluate(
             clock.start("write")
             names = shown(Path(file_of(private).name)), shown(Path(synthetic.name))
             page = report_page(found, described, names, promised.release)
-            with atomic_writer(report, force) as file:
+            with atomic_writer(report, options.force) as file:
                 file.write(page.encode())
         seconds = clock.stop()
     judged = verdict(found, promised.statement)
-    if as_json:
+    if options.as_json:
         emit_json(
             {
                 **evaluation_json(result, judged.brief),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import Closing
     from adaptive_qs.run.job import Job
+    from adaptive_qs.run.options import RunOptions
     from adaptive_qs.table.sql import Query
     from adaptive_qs.table.text import Formulas
 
@@ -401,13 +402,21 @@ def check_release(path: Path, force: bool) -> None:
         raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
 
 
-def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:
-    """A ledger, the files beside it that belong to it, and its anchor."""
-    if ledger is None:
+def companions(options: Any) -> list[Path]:
+    """Return the files of the ledger that the options name, and its anchor."""
+    if options.ledger is None:
         return []
     from adaptive_qs.ledger.files import own_files
 
-    return own_files(Path(ledger)) + ([] if anchor is None else [Path(anchor)])
+    anchor = getattr(options, "anchor", None)
+    return own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
+
+
+def resumes(path: Path, options: RunOptions) -> bool:
+    """Whether the interrupted run that the options resume has written a file."""
+    from adaptive_qs.release.bundle import of_interrupted_run
+
+    return options.resume and of_interrupted_run(path, options.ledger, options.max_memory)
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
@@ -426,15 +435,10 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
         seen.add(os.path.realpath(path))
 
 
-def private_inputs(
-    data: Path | None,
-    schema: Path | None,
-    demo: bool,
-    sql: str | None = None,
-    database: Path | None = None,
-) -> tuple[Path | Query, Path]:
-    """The private table and its schema, as given or as shipped."""
-    if demo:
+def private_inputs(data: Path | None, options: Any) -> tuple[Path | Query, Path]:
+    """Return the private table and its schema, as given or as shipped."""
+    schema, sql, database = options.schema, options.sql, options.database
+    if options.demo:
         if data is not None or schema is not None or sql is not None or database is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
         return demo_files()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +22,23 @@ from adaptive_qs.cli.answer import (
     tables_of,
     tell_limits,
 )
-from adaptive_qs.cli.options import OF_PLAN, naming_queries, workload_spec
+from adaptive_qs.cli.options import (
+    FamilyOptions,
+    JsonOptions,
+    SchemaOptions,
+    naming_queries,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.pages.words import counted
-from adaptive_qs.run import RunOptions
+from adaptive_qs.run.options import (
+    Option,
+    PlanOptions,
+    SelectionOptions,
+    SynthesizeOptions,
+    check_public_rows,
+    read_options,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
@@ -36,32 +48,42 @@ if TYPE_CHECKING:
     from adaptive_qs.workload.workload import Workload
 
 
+RUN = read_options(SynthesizeOptions)
+"""The options that a run of related tables would have."""
+
+
 # Of answers.
 
 
-def plan(
-    *,
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    queries: str | None = None,
-    mechanism: str = "auto",
-    gap: float | None = None,
-    demo: bool = False,
-    run: Annotated[RunOptions, OF_PLAN],
-    rows: int | None = None,
-    parents_share: related_tables.ParentsShare = None,
-    related_rows: related_tables.ChildrenRows = None,
-    as_json: bool = False,
-) -> None:
+@dataclass(kw_only=True)
+class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaOptions):
+    """The options of `plan`."""
+
+    demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
+    public_rows: Annotated[
+        int | None,
+        Option("About how many rows the table will have, if that is public. The plan then gives "
+               "the rows in a cell, and the columns that a synthetic table would leave "
+               "independent.", "N", check=check_public_rows, flag="--rows"),
+    ] = None  # fmt: skip
+    parents_share: related_tables.ParentsShare = None
+    related_rows: Annotated[
+        int | None,
+        Option("About how many children there will be, if that is public, with a schema of two "
+               "related tables. --rows are then parents.", "N", check=check_public_rows),
+    ] = None  # fmt: skip
+
+
+def plan(*, options: Options) -> None:
     """State the error, time and memory of answering a workload, without any data.
 
-    Where the schema describes two related tables, which have no answers: what synthesize would
-    give each of them of the budget, and know of them.
+    For two related tables, which have no answers, it states what synthesize would give each of them
+    of the budget, and what it would know of them.
 
-    Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
+    Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    if demo:
+    schema = options.schema
+    if options.demo:
         if schema is not None:
             raise InputError("--demo brings its own schema: leave out --schema")
         from adaptive_qs.table.files import sample_dataset
@@ -69,38 +91,32 @@ def plan(
         schema = sample_dataset().schema
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
-    spec = workload_spec(workload, ways, queries)
+    spec = workload_spec(options.workload, options.ways, options.queries)
     if related_tables.describes_pair(schema):
-        related_tables.refuse_beside(
-            queries=queries, mechanism=None if mechanism == "auto" else mechanism, gap=gap
-        )
-        _plan_related(schema, spec, run, parents_share, rows, related_rows, as_json)
+        related_tables.reject_options(options, "queries", "mechanism", "gap")
+        _plan_related(schema, spec, options)
         return
-    related_tables.refuse_for_one(parents_share=parents_share, related_rows=related_rows)
+    related_tables.refuse_for_one(
+        parents_share=options.parents_share, related_rows=options.related_rows
+    )
 
     from adaptive_qs.answering.api import plan_answers
-    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
-    from adaptive_qs.privacy.budget import checked_public_rows
     from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
-    rows = checked_public_rows(rows, "--rows")
-    wanted = DEFAULT_GAP if gap is None else gap
-    run = replace(run, public_rows=rows)
-    described = Schema.load(schema, run.max_memory)
+    described, rows = Schema.load(schema, options.max_memory), options.public_rows
     planned: BatchPlan | ResourceExceeded
-    with naming_queries(queries):
+    with naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
-                asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
-                planned, doubts = plan_answers(described, asked, run)
+                planned, doubts = plan_answers(described, spec, options, bars)
         except ResourceExceeded as error:
-            if mechanism != "auto":  # which only answers have
+            if options.mechanism != "auto":  # which only answers have
                 raise
             planned, doubts = error, ()
-        looked, left_out = looked_at(spec, described.widest_domain(), run)
-    tables = tables_of(described, spec, looked, run) if run.budgeted else None
-    scoring, scored = scoring_of(looked, left_out, run)
+        looked, left_out = looked_at(spec, described.widest_domain(), options)
+    tables = tables_of(described, spec, looked, options) if options.budgeted else None
+    scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
     lines = [scored]
     if scoring["target"] is not None:
         lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
@@ -114,16 +130,16 @@ def plan(
         io.warn(doubt)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
-        if as_json:
+        if options.as_json:
             io.emit_json({"refused": str(planned), "tables": tables, "scoring": scoring})
         else:
             io.emit_rows("Synthetic tables for this workload", lines)
         return
-    tell_limits(planned, mechanism, wanted)
+    tell_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = cells_of(planned, rows)
-    if as_json:
+    if options.as_json:
         told = {**plan_json(planned), **cells, "tables": tables, "scoring": scoring}
         io.emit_json({**told, "refused": None})
         return
@@ -141,42 +157,30 @@ def plan(
 # `plan` of two related tables: what each would get of one budget.
 
 
-def _plan_related(
-    schema: Path,
-    workload: Any,
-    run: RunOptions,
-    parents_share: float | None,
-    parents: int | None,
-    children: int | None,
-    as_json: bool,
-) -> None:
+def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of both tables, and what a child more that counts costs.
 
     Args:
         schema: of both.
         workload: the marginals that matter.
-        run: options; without a budget, figures are for a privacy cost of 1.
-        parents_share: part of the budget for the parents; None for the default.
-        parents, children: about how many rows there will be; None where that is not public.
-        as_json: whether JSON is printed.
+        options: of the command; without a budget, figures are for a privacy cost of 1.
     """
     from adaptive_qs.loop.forecast import total_std
-    from adaptive_qs.privacy.budget import checked_public_rows, refusable
+    from adaptive_qs.privacy.budget import refusable
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob
     from adaptive_qs.table.related import MOST_CHILDREN, RelatedSchema
 
-    numbers = (
-        checked_public_rows(parents, "--rows"),
-        checked_public_rows(children, "--related-rows"),
-    )
-    rho = run.rho if run.budgeted else 0.5
-    rho = rho if run.cost is None else run.cost / 2
-    run = replace(run, rho=rho, cost=None, beyond_limits=True, unreviewed_schema=True)
-    share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    described = RelatedSchema.load(schema, run.max_memory)
+    numbers, share = (options.public_rows, options.related_rows), options.parents_share
+    share = DEFAULT_PARENTS_SHARE if share is None else share
+    rho = options.rho if options.budgeted else 0.5
+    rho = rho if options.cost is None else options.cost / 2
+    known = {each.name: getattr(options, each.name, each.default) for each in RUN}
+    known |= {"rho": rho, "workload": workload}
+    run = SynthesizeOptions(**known | {"beyond_limits": True, "unreviewed_schema": True})
+    described = RelatedSchema.load(schema, options.max_memory)
 
     def job_of(schema: RelatedSchema) -> RelatedJob:
-        return RelatedJob.of(schema, workload, run, share)
+        return RelatedJob.of(schema, run, share)
 
     job = job_of(described)
     target, found, lines = job.parents.target, {}, []
@@ -185,7 +189,7 @@ def _plan_related(
         work = part.work
         flag = "--rows" if name == "parents" else "--related-rows"
         tables = foreseen_of(work.forecast, work.strategies, rows)
-        scoring, scored = scoring_of(work.workload, work.left_out, replace(run, public_rows=rows))
+        scoring, scored = scoring_of(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
         found[name] = {
             "rho": of_budget * target.rho, "rho_of_rows": work.rho, "rows": rows,
@@ -208,7 +212,7 @@ def _plan_related(
     for number in sorted({1, (most + 1) // 2, most, min(2 * most, MOST_CHILDREN)}):
         work = job_of(described.changed(most_children=number)).children.work
         stds[number] = total_std(work.workload, work.rho, numbers[1] or 0)
-    if as_json:
+    if options.as_json:
         io.emit_json(
             {
                 **{name: getattr(target, name) for name in ("epsilon", "delta", "rho")},
@@ -231,7 +235,9 @@ def _plan_related(
     )
 
 
-def _cell_rmse(schema: Schema, workload: Workload, rho: float, run: RunOptions) -> float | None:
+def _cell_rmse(
+    schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
+) -> float | None:
     """Expected RMSE (rows) of all cells of the marginals where rho is spent on them in the optimal
     way, without choosing; None where that is too large to plan."""
     from adaptive_qs.answering.api import plan as planned
@@ -240,6 +246,6 @@ def _cell_rmse(schema: Schema, workload: Workload, rho: float, run: RunOptions) 
     asked = WorkloadFile.of(workload).model_dump(exclude_none=True)
     one = schema.model_copy(update={"person": None})
     try:
-        return planned(one, asked, rho=rho, jobs=run.workers, max_memory=run.max_memory).rmse
+        return planned(one, asked, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
     except ResourceExceeded:
         return None

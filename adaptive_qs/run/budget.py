@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import (
@@ -27,7 +28,6 @@ from adaptive_qs.privacy.budget import (
     chosen_delta,
     delta_left,
     float_below,
-    positive_number,
     this_process,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost

@@ -11,22 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
-from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
+from adaptive_qs.privacy.budget import GuardRail, check_rails, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, Unit
 from adaptive_qs.release.statement import package_version
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
+from adaptive_qs.run.options import BudgetOptions, RunOptions
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable, MarginalCounter
 from adaptive_qs.table.encode import coded_bytes
 from adaptive_qs.table.engines import (
-    ENGINES,
     SCHEDULED,
     EngineOptions,
     open_engine,
@@ -216,14 +214,12 @@ class Job(Generic[W]):
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, options.unreviewed_schema)
-        one_of("engine", options.engine, ENGINES)
         if options.scheduler is not None and options.engine not in SCHEDULED:
             raise InputError(
                 f"engine {options.engine} has no use for a scheduler: take --engine dask, or leave "
                 "--scheduler out"
             )
-        rows = checked_public_rows(options.public_rows)
-        entropy_of(options)
+        rows = options.public_rows
         target, learning = budget_of(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
         rails = work.rails(target, rows)
@@ -409,7 +405,7 @@ class Job(Generic[W]):
 
 def budget_of(
     schema: Schema,
-    options: RunOptions,
+    options: BudgetOptions,
     budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
 ) -> tuple[PrivacyTarget, Cost]:

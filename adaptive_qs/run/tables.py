@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
-from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
@@ -28,9 +27,9 @@ from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, check_learnable
+from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema
@@ -170,9 +169,7 @@ class Tables:
 
 def tables_job(
     schema: Schema,
-    workload: WorkloadSpec,
-    levels: str,
-    options: RunOptions,
+    options: SynthesizeOptions,
     unit: Unit | None = None,
     share: float = 1.0,
 ) -> Job[Tables]:
@@ -187,7 +184,7 @@ def tables_job(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
         column_share=learning / max(private, 1), learning_share=learning,
     )  # fmt: skip
-    one_of("levels", levels, LEVELS)
+    workload = options.workload
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
@@ -196,13 +193,13 @@ def tables_job(
         if served is not None:
             check_learnable(served.queries, schema)
         rho = share * left.rho_of_published
-        return Tables(marginals, limits, rho, levels, left_out, served)
+        return Tables(marginals, limits, rho, options.levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
 
 
 def looked_at(
-    workload: WorkloadSpec, domain: Domain, options: RunOptions
+    workload: WorkloadSpec, domain: Domain, options: SelectionOptions
 ) -> tuple[Workload, LeftOut | None]:
     """The marginals that a run looks at, and what it leaves out of those asked for.
 
@@ -220,14 +217,16 @@ def looked_at(
     return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
 
 
-def scoring_forecast(workload: Workload, options: RunOptions) -> ScoringForecast:
-    """What a scoring pass takes of marginals that :func:`looked_at` left; where not even these fit
-    the memory, what it would take."""
+def scoring_forecast(
+    workload: Workload, rows: int | None, options: SelectionOptions
+) -> ScoringForecast:
+    """Return what a scoring pass takes, of the marginals of :func:`looked_at` and about so many rows;
+    if the marginals do not fit the memory, what it would take."""
     try:
         limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
     except ResourceExceeded:
-        return ScoringForecast.of(workload, options.counted_rows)
-    return ScoringForecast.of(workload, options.counted_rows, limits.kept_cells)
+        return ScoringForecast.of(workload, rows)
+    return ScoringForecast.of(workload, rows, limits.kept_cells)
 
 
 def tables_limits(
