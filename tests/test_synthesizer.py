@@ -414,7 +414,7 @@ def test_a_file_that_changes_between_its_two_readings_is_refused_whatever_its_ti
 
     runs = {
         "fit": lambda: Synthesizer(rho=1, workers=1, progress=rewrite).fit(path, schema=schema),
-        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, jobs=1, progress=rewrite),
+        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, workers=1, progress=rewrite),
     }
     with pytest.raises(DataError, match="changed while it was read"):
         runs[job]()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
 
 MOST_RUNS = 2**62
+"""What the number of a run can be in a database."""
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
@@ -147,7 +148,7 @@ def _cost_json(
 
 def _run_number(name: str, value: Any) -> int:
     if (number := positive_integer(name, value)) > MOST_RUNS:
-        raise InputError(f"{name} is {number}: give at most {MOST_RUNS}")
+        raise InputError(f"{name} is {number}: adaptive-qs ledger show lists the runs")
     return number
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
+from adaptive_qs.arguments import LONGEST_SHOWN
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
 from adaptive_qs.workload import FAMILIES
@@ -134,7 +135,7 @@ def read_number(field: Field, text: str) -> Any:
     if (any(digits) and not number) or (digits and math.isinf(number)):
         name = field.flag.removeprefix("--")
         raise InputError(
-            f"{name} is {text}, or {number or 0:g} as a double: give a number from 1e-307 to 1e308"
+            f"{name} is {text[:LONGEST_SHOWN]}, or {number or 0:g} as a double: give a number from 1e-307 to 1e308"
         )
     return number
 

@@ -174,9 +174,9 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     share = DEFAULT_PARENTS_SHARE if share is None else share
     rho = options.rho if options.budgeted else 0.5
     rho = rho if options.cost is None else options.cost / 2
-    known = {each.name: getattr(options, each.name, each.default) for each in RUN}
-    known |= {"rho": rho, "workload": workload}
-    run = SynthesizeOptions(**known | {"beyond_limits": True, "unreviewed_schema": True})
+    given = {each.name: getattr(options, each.name, each.default) for each in RUN}
+    given |= {"rho": rho, "workload": workload}
+    run = SynthesizeOptions(**given | {"beyond_limits": True, "unreviewed_schema": True})
     described = RelatedSchema.load(schema, options.max_memory)
 
     def job_of(schema: RelatedSchema) -> RelatedJob:

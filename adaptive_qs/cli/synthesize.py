@@ -475,7 +475,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     io.emit_done(lines, out)
 
 
-def _loaded(path: Path, max_memory: str | None, out: Path, as_json: bool) -> Release:
+def _loaded(path: Path, max_memory: str | int | None, out: Path, as_json: bool) -> Release:
     """A release, with a warning of what its promise leaves out; none where ``out`` is refused."""
     from adaptive_qs.release.release import Release
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed

@@ -139,7 +139,7 @@ class Field(NamedTuple):
 
 
 @cache
-def read_options(model: type) -> tuple[Field, ...]:
+def read_options(model: Any) -> tuple[Field, ...]:
     """Return the fields of a dataclass that are options, in their order."""
     hints = get_type_hints(model, include_extras=True)
     found = []
@@ -276,7 +276,7 @@ class Estimator:
 
 
 @cache
-def _parameters(model: type) -> Mapping[str, Any]:
+def _parameters(model: Any) -> Mapping[str, Any]:
     """Return the names and defaults of what the constructor takes."""
     return {each.name: each.default for each in fields(model) if each.init}
 

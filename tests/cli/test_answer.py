@@ -322,7 +322,7 @@ BAD = {
     "mechanism": ([*PLAN, "--mechanism", "best"], "mechanism is 'best': give one of auto"),
     "gap": ([*PLAN, "--gap", "0"], "gap is 0"),
     "gap nan": ([*PLAN, "--gap", "nan"], "gap is nan"),
-    "jobs": ([*PLAN, "--jobs", "0"], "jobs is 0"),
+    "workers": ([*PLAN, "--workers", "0"], "workers is 0"),
     "memory": ([*PLAN, "--max-memory", "much"], "max-memory is 'much'"),
     "ways": ([*PLAN, "--ways", "4"], "ways is 4: give a number from 1 to 3"),
     "ways text": ([*PLAN, "--ways", "x"], "--ways is 'x'"),
@@ -487,7 +487,7 @@ def test_errors_of_queries_that_count_more_than_a_cell_are_not_compared(run):
 
 @pytest.mark.parametrize("rows", ["0", "-5", "1" + 50 * "0"])
 def test_a_number_of_rows_that_no_table_has(run, rows):
-    words = f"error: --rows is {rows}: give about how many rows the table will have\n"
+    words = f"error: rows is {rows}: give about how many rows the table will have\n"
     assert refused(run(*PLAN, "--rows", rows)) == words
 
 

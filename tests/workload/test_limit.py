@@ -294,7 +294,7 @@ def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, 
     words = ["plan", "--schema", str(tmp_path / "s.json"), "--max-memory", "2500MB", "--json"]
     told, asked = [], []
     for threads in (1, 8):
-        assert main([*words, "--jobs", str(threads)]) == 0
+        assert main([*words, "--workers", str(threads)]) == 0
         told.append(json.loads(capsys.readouterr().out)["scoring"])
         options = RunOptions(rho=1.0, workers=threads, max_memory="2500MB")
         job = tables_job(Schema.parse(sizes), 2, "auto", options)
