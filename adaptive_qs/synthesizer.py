@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.release.bundle import of_interrupted_run
+from adaptive_qs.release.bundle import is_from_interrupted_run
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
@@ -300,7 +300,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             NotFittedError: there is nothing to save.
         """
         self.check_fitted()
-        mine = self.resume and of_interrupted_run(path, self.ledger)
+        mine = self.resume and is_from_interrupted_run(path, self.ledger)
         self.release_.save(path, force or mine)
         if self._session is not None:
             self._session.finish()

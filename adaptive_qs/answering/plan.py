@@ -297,7 +297,7 @@ class Batch:
         """Nothing more: every answer has its error beside it."""
         return ()
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how."""
         planned = self.measurable
         return {

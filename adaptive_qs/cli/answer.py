@@ -328,13 +328,13 @@ def tables_of(
     from adaptive_qs.loop.measure import CELLS_ALONE
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
-    from adaptive_qs.run.tables import Served
+    from adaptive_qs.run.tables import QueryStrategies
 
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
     target, learning = budget_of(schema, asked, budget)
     left = target.left_of(target.budget - learning)
-    served = Served.of(spec, workload.domain)
+    served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.rho_of_published)
     return foreseen_of(forecast, strategies, asked.public_rows)
@@ -447,19 +447,15 @@ DEMO_OUT = Path("adult_answers.parquet")
 class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaOptions):
     """The options of `answer`."""
 
-    demo: Annotated[
-        bool,
-        Option(f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, "
-               f"./{DEMO_OUT} unless --out is given."),
-    ] = False  # fmt: skip
-    out: Annotated[
-        Path | None,
-        Option(f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT),
-    ] = None
-    confidence: Annotated[
-        float,
-        Option("Probability with which an interval contains the true answer.", "P", OUTPUT),
-    ] = 0.95
+    demo: Annotated[bool, Option(
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
+        "unless --out is given.")] = False  # fmt: skip
+    out: Annotated[Path | None, Option(
+        f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT
+    )] = None  # fmt: skip
+    confidence: Annotated[float, Option(
+        "Probability with which an interval contains the true answer.", "P", OUTPUT
+    )] = 0.95  # fmt: skip
 
 
 def answer(data: PrivateTable = None, *, options: Options) -> None:

@@ -325,55 +325,37 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
               SchemaOptions):  # fmt: skip
     """The options of `evaluate`."""
 
-    related: Annotated[
-        Path | None,
-        Option("Private table of the children of the rows of TRUE: compares related tables. TRUE "
-               "and SYNTHETIC can be folders with both instead, whose files the schema names.",
-               "FILE"),
-    ] = None  # fmt: skip
-    related_synthetic: Annotated[
-        Path | None, Option("Synthetic table of the children of two related tables.", "FILE")
-    ] = None
-    rule: Annotated[
-        list[str] | None,
-        Option('Rule to check, such as "start <= end" or "city determines country". Repeat the '
-               "option for more rules.", "TEXT"),
-    ] = None  # fmt: skip
-    by: Annotated[
-        str | None,
-        Option("Also give the error within each group of this column, next to that of a sample of "
-               "the group's size.", "COLUMN"),
-    ] = None  # fmt: skip
-    weigh: Annotated[
-        str | None,
-        Option("What counts alike: rows, or persons, of whom one true row each is compared.",
-               "KIND", default="as in the release behind SYNTHETIC, or rows"),
-    ] = None  # fmt: skip
-    target: Annotated[
-        str | None,
-        Option("Train models that predict this column on either table, and test them on true rows.",
-               "COLUMN", MODELS, "with --report, a column that the program proposes"),
-    ] = None  # fmt: skip
+    related: Annotated[Path | None, Option(
+        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
+        "SYNTHETIC can be folders with both instead, whose files the schema names.", "FILE"
+    )] = None  # fmt: skip
+    related_synthetic: Annotated[Path | None, Option(
+        "Synthetic table of the children of two related tables.", "FILE")] = None  # fmt: skip
+    rule: Annotated[list[str] | None, Option(
+        'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
+        "for more rules.", "TEXT")] = None  # fmt: skip
+    by: Annotated[str | None, Option(
+        "Also give the error within each group of this column, next to that of a sample of the "
+        "group's size.", "COLUMN")] = None  # fmt: skip
+    weigh: Annotated[str | None, Option(
+        "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
+        default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
+    target: Annotated[str | None, Option(
+        "Train models that predict this column on either table, and test them on true rows.",
+        "COLUMN", MODELS, "with --report, a column that the program proposes")] = None  # fmt: skip
     no_models: Annotated[bool, Option("Leave the models out of the report.", "", MODELS)] = False
-    repeats: Annotated[
-        int, Option("Splits that models are trained and tested on.", "N", MODELS)
-    ] = 5
+    repeats: Annotated[int, Option(
+        "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
     seed: Annotated[int, Option("Seed of the splits, the models and the attacks.", "N", MODELS)] = 0
-    control: Annotated[
-        Path | None,
-        Option("Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish "
-               "them from those of TRUE, and models are tested on them.", "FILE", ATTACK),
-    ] = None  # fmt: skip
-    release: Annotated[
-        Path | None,
-        Option("Release bundle of SYNTHETIC, for its privacy promise.", "FILE", ATTACK,
-               "the statement next to SYNTHETIC"),
-    ] = None  # fmt: skip
-    report: Annotated[
-        Path | None,
-        Option("Also write one self-contained HTML page, for the owner only. It trains models, "
-               "too.", "FILE", OUTPUT),
-    ] = None  # fmt: skip
+    control: Annotated[Path | None, Option(
+        "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
+        "from those of TRUE, and models are tested on them.", "FILE", ATTACK)] = None  # fmt: skip
+    release: Annotated[Path | None, Option(
+        "Release bundle of SYNTHETIC, for its privacy promise.", "FILE", ATTACK,
+        "the statement next to SYNTHETIC")] = None  # fmt: skip
+    report: Annotated[Path | None, Option(
+        "Also write one self-contained HTML page, for the owner only. It trains models, too.",
+        "FILE", OUTPUT)] = None  # fmt: skip
 
 
 def evaluate(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.release.release import Release
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.job import Job
     from adaptive_qs.run.options import RunOptions
     from adaptive_qs.table.sql import Query
@@ -216,7 +216,7 @@ def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
     return {"seconds": rounded, "peak_memory_mb": peak and round(peak, 1)}
 
 
-def closed_rows(closed: Closing | None) -> list[Row]:
+def closed_rows(closed: FinishedRun | None) -> list[Row]:
     """Which run of which ledger it was, and what is left there; nothing without a ledger."""
     if closed is None:
         return []
@@ -224,7 +224,7 @@ def closed_rows(closed: Closing | None) -> list[Row]:
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
-def closed_json(closed: Closing | None) -> dict[str, Any] | None:
+def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
     """The same for scripts; None without a ledger."""
     if closed is None:
         return None
@@ -414,9 +414,9 @@ def companions(options: Any) -> list[Path]:
 
 def resumes(path: Path, options: RunOptions) -> bool:
     """Whether the interrupted run that the options resume has written a file."""
-    from adaptive_qs.release.bundle import of_interrupted_run
+    from adaptive_qs.release.bundle import is_from_interrupted_run
 
-    return options.resume and of_interrupted_run(path, options.ledger, options.max_memory)
+    return options.resume and is_from_interrupted_run(path, options.ledger, options.max_memory)
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:

@@ -188,11 +188,9 @@ class LedgerOptions:
 class AnchoredOptions(LedgerOptions):
     """The ledger, and how far it must have come."""
 
-    anchor: Annotated[
-        str | None,
-        Option("How far the ledger must have come: a file on another volume, or its newest entry "
-               "as ledger show prints it.", "FILE"),
-    ] = None  # fmt: skip
+    anchor: Annotated[str | None, Option(
+        "How far the ledger must have come: a file on another volume, or its newest entry as "
+        "ledger show prints it.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -206,27 +204,19 @@ class NewAnchorOptions(AnchoredOptions):
 class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, NewAnchorOptions):
     """The options of `ledger create`."""
 
-    epsilon: Annotated[
-        float | None, Option("Privacy loss of all runs together. Give it or --rho.", "E", BUDGET)
-    ] = None
-    rho: Annotated[
-        float | None, Option("The total in zCDP, instead of --epsilon.", "R", BUDGET)
-    ] = None
-    discovery_delta: Annotated[
-        float,
-        Option("Part of delta that is set aside for runs that discover the values of columns.",
-               "D", BUDGET),
-    ] = 0.0  # fmt: skip
-    person: Annotated[
-        str | None,
-        Option("Person column of the schemas whose runs it counts. The total then protects a "
-               "person with all rows.", "COLUMN", default="the total protects a row"),
-    ] = None  # fmt: skip
-    related: Annotated[
-        bool,
-        Option("Count runs on related tables whose key is --person. The total then protects a "
-               "parent with all children."),
-    ] = False  # fmt: skip
+    epsilon: Annotated[float | None, Option(
+        "Privacy loss of all runs together. Give it or --rho.", "E", BUDGET)] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "The total in zCDP, instead of --epsilon.", "R", BUDGET)] = None  # fmt: skip
+    discovery_delta: Annotated[float, Option(
+        "Part of delta that is set aside for runs that discover the values of columns.", "D",
+        BUDGET)] = 0.0  # fmt: skip
+    person: Annotated[str | None, Option(
+        "Person column of the schemas whose runs it counts. The total then protects a person with "
+        "all rows.", "COLUMN", default="the total protects a row")] = None  # fmt: skip
+    related: Annotated[bool, Option(
+        "Count runs on related tables whose key is --person. The total then protects a parent "
+        "with all children.")] = False  # fmt: skip
 
 
 def create(*, options: CreateOptions) -> None:
@@ -290,11 +280,9 @@ def show(*, options: ShowOptions) -> None:
 class VerifyOptions(JsonOptions, MemoryOptions, AnchoredOptions):
     """The options of `ledger verify`."""
 
-    release: Annotated[
-        Path | None,
-        Option("Release bundle, answers or a table with its .manifest.json. Check also that a run "
-               "of this ledger handed it over.", "FILE"),
-    ] = None  # fmt: skip
+    release: Annotated[Path | None, Option(
+        "Release bundle, answers or a table with its .manifest.json. Check also that a run of "
+        "this ledger handed it over.", "FILE")] = None  # fmt: skip
 
 
 def verify(*, options: VerifyOptions) -> None:
@@ -385,25 +373,19 @@ def anchor(*, options: NewAnchorOptions) -> None:
 class RestoreOptions(MemoryOptions, AnchoredOptions):
     """The options of `ledger restore`."""
 
-    release: Annotated[
-        list[Path] | None,
-        Option("A bundle, answers or a table with its .manifest.json, released since the copy was "
-               "made. Repeat the option for more.", "FILE"),
-    ] = None  # fmt: skip
-    rho: Annotated[
-        float | None,
-        Option("What else has been spent since (zCDP), of which there is no file.", "R",
-               check=positive_number),
-    ] = None  # fmt: skip
-    discovery_delta: Annotated[
-        float, Option("Part of delta that has been spent on discovery since.", "D", check=_delta)
-    ] = 0.0
+    release: Annotated[list[Path] | None, Option(
+        "A bundle, answers or a table with its .manifest.json, released since the copy was made. "
+        "Repeat the option for more.", "FILE")] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "What else has been spent since (zCDP), of which there is no file.", "R",
+        check=positive_number)] = None  # fmt: skip
+    discovery_delta: Annotated[float, Option(
+        "Part of delta that has been spent on discovery since.", "D", check=_delta
+    )] = 0.0  # fmt: skip
     none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
-    missing: Annotated[
-        int,
-        Option("With --none, for a copy that is known to lack N entries: they released nothing.",
-               "N", check=natural_number),
-    ] = 0  # fmt: skip
+    missing: Annotated[int, Option(
+        "With --none, for a copy that is known to lack N entries: they released nothing.", "N",
+        check=natural_number)] = 0  # fmt: skip
     lock: Annotated[bool, Option("Take no run until it is stated what was released.")] = False
 
 

@@ -38,79 +38,67 @@ PrivateTable = Annotated[
 class SchemaOptions:
     """The schema of a table."""
 
-    schema: Annotated[
-        Path | None, Option("Public schema, mbi domain file, or release bundle.", "FILE")
-    ] = None
+    schema: Annotated[Path | None, Option(
+        "Public schema, mbi domain file, or release bundle.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class QueryOptions:
     """A table that is the rows of a query."""
 
-    sql: Annotated[
-        str | None,
-        Option("One SELECT whose rows are the private table, instead of a file. Use it with "
-               "--database.", "QUERY"),
-    ] = None  # fmt: skip
-    database: Annotated[
-        Path | None, Option("DuckDB database for --sql. It is opened for reading only.", "FILE")
-    ] = None
+    sql: Annotated[str | None, Option(
+        "One SELECT whose rows are the private table, instead of a file. Use it with --database.",
+        "QUERY")] = None  # fmt: skip
+    database: Annotated[Path | None, Option(
+        "DuckDB database for --sql. It is opened for reading only.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class WorkloadOptions:
     """Which marginals or queries matter."""
 
-    workload: Annotated[
-        Path | None,
-        Option("Workload file: the marginals or other queries that matter.", "FILE"),
-    ] = None
-    ways: Annotated[
-        str | None, Option("All sets of K columns. Give several numbers as 1,2.", "K", default="2")
-    ] = None
+    workload: Annotated[Path | None, Option(
+        "Workload file: the marginals or other queries that matter.", "FILE")] = None  # fmt: skip
+    ways: Annotated[str | None, Option(
+        "All sets of K columns. Give several numbers as 1,2.", "K", default="2"
+    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class FamilyOptions(WorkloadOptions):
     """Queries other than marginals."""
 
-    queries: Annotated[
-        str | None,
-        Option(f"Queries on the sets of --ways: {FAMILIES.listed(but='custom')}; custom queries "
-               "need a --workload file.", "FAMILY", default="marginal"),
-    ] = None  # fmt: skip
+    queries: Annotated[str | None, Option(
+        f'Queries on the sets of --ways: {FAMILIES.listed(but="custom")}; custom queries need a '
+        "--workload file.", "FAMILY", default="marginal")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class ForceOptions:
     """Whether files are replaced."""
 
-    force: Annotated[
-        bool, Option("Replace existing files, which are refused otherwise.", "", OUTPUT)
-    ] = False
+    force: Annotated[bool, Option(
+        "Replace existing files, which are refused otherwise.", "", OUTPUT)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class JsonOptions:
     """How results are printed."""
 
-    as_json: Annotated[
-        bool,
-        Option("Print one JSON object instead of a summary.", "", OUTPUT, flag="--json"),
-    ] = False
+    as_json: Annotated[bool, Option(
+        "Print one JSON object instead of a summary.", "", OUTPUT, flag="--json"
+    )] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class OutputOptions(JsonOptions, ForceOptions):
     """How a table is written, and what is said then."""
 
-    formulas: Annotated[
-        str | None,
-        Option("Which texts in CSV get an apostrophe, because a spreadsheet program would run them "
-               "as formulas: learnt values (escape-learnt), declared values and column names as "
-               "well (escape), or none (keep).", "KIND", OUTPUT,
-               "escape if the schema is that of a release, otherwise escape-learnt"),
-    ] = None  # fmt: skip
+    formulas: Annotated[str | None, Option(
+        "Which texts in CSV get an apostrophe, because a spreadsheet program would run them as "
+        "formulas: learnt values (escape-learnt), declared values and column names as well "
+        "(escape), or none (keep).", "KIND", OUTPUT,
+        "escape if the schema is that of a release, otherwise escape-learnt")] = None  # fmt: skip
 
 
 # How the options become a command line.
@@ -135,7 +123,8 @@ def read_number(field: Field, text: str) -> Any:
     if (any(digits) and not number) or (digits and math.isinf(number)):
         name = field.flag.removeprefix("--")
         raise InputError(
-            f"{name} is {text[:LONGEST_SHOWN]}, or {number or 0:g} as a double: give a number from 1e-307 to 1e308"
+            f"{name} is {text[:LONGEST_SHOWN]}, or {number or 0:g} as a double: give a number from "
+            "1e-307 to 1e308"
         )
     return number
 

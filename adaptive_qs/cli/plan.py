@@ -60,18 +60,14 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
     """The options of `plan`."""
 
     demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
-    public_rows: Annotated[
-        int | None,
-        Option("About how many rows the table will have, if that is public. The plan then gives "
-               "the rows in a cell, and the columns that a synthetic table would leave "
-               "independent.", "N", check=check_public_rows, flag="--rows"),
-    ] = None  # fmt: skip
+    public_rows: Annotated[int | None, Option(
+        "About how many rows the table will have, if that is public. The plan then gives the rows "
+        "in a cell, and the columns that a synthetic table would leave independent.", "N",
+        check=check_public_rows, flag="--rows")] = None  # fmt: skip
     parents_share: related_tables.ParentsShare = None
-    related_rows: Annotated[
-        int | None,
-        Option("About how many children there will be, if that is public, with a schema of two "
-               "related tables. --rows are then parents.", "N", check=check_public_rows),
-    ] = None  # fmt: skip
+    related_rows: Annotated[int | None, Option(
+        "About how many children there will be, if that is public, with a schema of two related "
+        "tables. --rows are then parents.", "N", check=check_public_rows)] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:

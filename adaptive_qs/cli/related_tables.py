@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.related import RelatedEvaluation
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.related import Pair, RelatedRelease
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.related import RelatedJob
     from adaptive_qs.table.related import RelatedSchema, TableName
 
@@ -383,7 +383,7 @@ class _Done:
     outputs: Outputs
     numbers: tuple[int, int] | None
     seconds: Mapping[str, float]
-    closed: Closing | None = None
+    closed: FinishedRun | None = None
     contradictions: Found = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:

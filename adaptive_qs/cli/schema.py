@@ -135,9 +135,9 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
 class ImportOptions(WriteOptions):
     """The options of `schema import`."""
 
-    kind: Annotated[
-        str, Option("Format of FILE: auto, mbi, sdv, dpmm or dpsynth.", "KIND", flag="--from")
-    ] = "auto"
+    kind: Annotated[str, Option(
+        "Format of FILE: auto, mbi, sdv, dpmm or dpsynth.", "KIND", flag="--from"
+    )] = "auto"  # fmt: skip
 
 
 def import_(

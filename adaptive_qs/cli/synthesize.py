@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.release import Marginal, Release
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.tables import Tables
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
@@ -73,7 +73,7 @@ class Outcome:
     release: Release
     rows: int
     seconds: Mapping[str, float]
-    closed: Closing | None
+    closed: FinishedRun | None
     contradictions: tuple[Contradiction, ...] = ()
 
     def json(self) -> dict[str, Any]:
@@ -199,20 +199,17 @@ LONG_PASS = 1.0
 class DrawOptions(OutputOptions):
     """How a table is drawn from a release."""
 
-    rows: Annotated[
-        int | None,
-        Option("Rows of the synthetic table.", "N", OUTPUT,
-               "the noisy number of private rows, or of those that meet the condition"),
-    ] = None  # fmt: skip
-    seed: Annotated[
-        int | None,
-        Option("Seed of the sampling. The same release and seed give the same table on the same "
-               "kind of machine with the same versions.", "N", OUTPUT, "from the operating system"),
-    ] = None  # fmt: skip
-    related_out: Annotated[
-        Path | None,
-        Option("Synthetic table of the children of two related tables.", "FILE", OUTPUT),
-    ] = None
+    rows: Annotated[int | None, Option(
+        "Rows of the synthetic table.", "N", OUTPUT,
+        "the noisy number of private rows, or of those that meet the condition"
+    )] = None  # fmt: skip
+    seed: Annotated[int | None, Option(
+        "Seed of the sampling. The same release and seed give the same table on the same kind of "
+        "machine with the same versions.", "N", OUTPUT, "from the operating system"
+    )] = None  # fmt: skip
+    related_out: Annotated[Path | None, Option(
+        "Synthetic table of the children of two related tables.", "FILE", OUTPUT
+    )] = None  # fmt: skip
 
 
 OUT_HELP = f"Synthetic table: {FORMATS.listed()}; - for CSV on standard output."
@@ -222,22 +219,17 @@ OUT_HELP = f"Synthetic table: {FORMATS.listed()}; - for CSV on standard output."
 class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
     """The options of `synthesize`."""
 
-    ways: Annotated[
-        str | None, Option("All K-way marginals. Give several numbers as 1,2.", "K", default="2")
-    ] = None
-    demo: Annotated[
-        bool,
-        Option(f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, "
-               f"./{DEMO_OUT} unless --out is given."),
-    ] = False  # fmt: skip
+    ways: Annotated[str | None, Option(
+        "All K-way marginals. Give several numbers as 1,2.", "K", default="2")] = None  # fmt: skip
+    demo: Annotated[bool, Option(
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
+        "unless --out is given.")] = False  # fmt: skip
     related: related_tables.Children = None
     parents_share: related_tables.ParentsShare = None
     out: Annotated[Path | None, Option(OUT_HELP, "FILE", OUTPUT)] = None
-    release: Annotated[
-        Path | None,
-        Option("Release bundle (.zip). More tables can be sampled from it at no cost.", "FILE",
-               OUTPUT),
-    ] = None  # fmt: skip
+    release: Annotated[Path | None, Option(
+        "Release bundle (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
+    )] = None  # fmt: skip
 
 
 def synthesize(data: PrivateTable = None, *, options: Options) -> None:
@@ -402,15 +394,12 @@ class SampleOptions(DrawOptions, MachineOptions):
     """The options of `sample`."""
 
     out: Annotated[Path, Option(OUT_HELP, "FILE", OUTPUT)]
-    where: Annotated[
-        str | None,
-        Option('Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"),
-    ] = None
-    balance: Annotated[
-        str | None,
-        Option("As many rows of each value, bin or period of this column as of any other.",
-               "COLUMN"),
-    ] = None  # fmt: skip
+    where: Annotated[str | None, Option(
+        'Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"
+    )] = None  # fmt: skip
+    balance: Annotated[str | None, Option(
+        "As many rows of each value, bin or period of this column as of any other.", "COLUMN"
+    )] = None  # fmt: skip
 
 
 def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
@@ -502,14 +491,11 @@ class MarginalsOptions(OutputOptions, MachineOptions):
 
     columns: Annotated[str, Option("Columns of the marginal, by name.", "A,B")]
     out: Annotated[Path, Option(f"Counts: {FORMATS.listed()}.", "FILE", OUTPUT)]
-    fitted: Annotated[
-        bool,
-        Option("Counts of the fitted model, instead of the measured ones: closer on average, "
-               "without standard errors."),
-    ] = False  # fmt: skip
-    seed: Annotated[
-        int, Option("Seed of the model's chains.", "N", OUTPUT, check=natural_number)
-    ] = 0
+    fitted: Annotated[bool, Option(
+        "Counts of the fitted model, instead of the measured ones: closer on average, without "
+        "standard errors.")] = False  # fmt: skip
+    seed: Annotated[int, Option(
+        "Seed of the model's chains.", "N", OUTPUT, check=natural_number)] = 0  # fmt: skip
 
 
 def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:

@@ -96,7 +96,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class SampleRequest:
     """Rows that are asked for.
 
     Attributes:
@@ -117,7 +117,7 @@ class Wish:
         schema: Schema,
         seed: int,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
-    ) -> Wish:
+    ) -> SampleRequest:
         """What a condition and a column ask for.
 
         Args:

@@ -287,7 +287,7 @@ IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
 
 @dataclass(frozen=True)
-class Closing:
+class FinishedRun:
     """A run that was finished, and what its ledger has left.
 
     Attributes:
@@ -351,7 +351,7 @@ class Session:
         self._opening = threading.Lock()
         self._inputs = ""
         self._cost, self._filtered = cost, filtered
-        self.closed: Closing | None = None
+        self.closed: FinishedRun | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
         if self._book is not None:
@@ -430,7 +430,7 @@ class Session:
             held = parse_body(last.body).held
             left = self._book.left_beside(held, self._cost)
             head = str(Mark(last.number, last.hash))
-            self.closed = Closing(self._book.path, number, left, head)
+            self.closed = FinishedRun(self._book.path, number, left, head)
             self._run = None
 
     @contextmanager

@@ -30,11 +30,11 @@ from adaptive_qs.table.engines import (
     open_engine,
     scheduler_warnings,
 )
-from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
+from adaptive_qs.table.engines.local import Spool, engine_for, preflight
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.table.sql import digest_query, prepared
+from adaptive_qs.table.sql import as_source, digest_query
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -134,7 +134,7 @@ class Limits:
 
 # The steps of a run.
 
-Begin = Callable[[], Mechanisms]
+OpenBudget = Callable[[], Mechanisms]
 """Reserves the budget; what is returned charges, then draws."""
 Digest = Callable[[], Iterable[bytes]]
 """Returns what tells a private table from others, once that has been read."""
@@ -156,7 +156,7 @@ class Work(Protocol):
     def doubts(self, rows: int) -> tuple[str, ...]:
         """What there is to say about what it can buy, with about so many rows."""
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how, by which a ledger recognises the run."""
 
 
@@ -249,7 +249,7 @@ class Job(Generic[W]):
 
     def read(
         self, source: Any, clock: PhaseClock, digest: Digest | None = None
-    ) -> tuple[Schema, MarginalCounter, Begin]:
+    ) -> tuple[Schema, MarginalCounter, OpenBudget]:
         """The schema, what counts the table, to be closed, and how spending begins; inside
         ``session.working``.
 
@@ -273,7 +273,7 @@ class Job(Generic[W]):
             if digest is None:
                 sums = self.options.ledger is not None
                 source, digest = spooled.enter_context(self.read_once(source, schema, sums))
-            begin: Begin = partial(self._begin, digest)
+            begin: OpenBudget = partial(self._begin, digest)
             if schema.person is not None:
                 source = self._few_rows(source, clock)
             if schema.open_columns:
@@ -281,7 +281,7 @@ class Job(Generic[W]):
 
                 gathered, rows = self._gathered(source, clock)
                 widest = schema.widest_domain()
-                how = opened.enter_context(made_ready(name, source, rows, widest, how))
+                how = opened.enter_context(preflight(name, source, rows, widest, how))
                 mechanisms = begin()
                 learning = mechanisms.ledger.unit.for_rows(self.learning)
                 schema = learn_schema(schema, gathered, mechanisms, learning)
@@ -314,7 +314,7 @@ class Job(Generic[W]):
             ResourceExceeded: its file takes too much memory while it is open.
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
-        table = prepared(table, how)
+        table = as_source(table, how)
         check_held(table, self.work.limits.opened_bytes, (*schema.written, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)
@@ -390,7 +390,7 @@ class Job(Generic[W]):
             "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
-            **self.work.words(),
+            **self.work.request_fields(),
             **self.beside,
         }
 
@@ -453,7 +453,7 @@ def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
                 )
 
 
-def _begun(mechanisms: Mechanisms) -> Begin:
+def _begun(mechanisms: Mechanisms) -> OpenBudget:
     return lambda: mechanisms
 
 

@@ -303,71 +303,57 @@ def check_public_rows(name: str, value: Any) -> int | None:
 class PromiseOptions:
     """The promise."""
 
-    epsilon: Annotated[
-        float | None,
-        Option("Privacy loss of the whole run. Give it or --rho.", "E", BUDGET,
-               check=positive_number),
-    ] = None  # fmt: skip
-    delta: Annotated[
-        float | None,
-        Option("Delta of the whole run. Choose it far below 1 / number of rows.", "D", BUDGET,
-               "1e-9"),
-    ] = None  # fmt: skip
-    rho: Annotated[
-        float | None,
-        Option("Budget in zCDP, instead of --epsilon.", "R", BUDGET, check=positive_number),
-    ] = None
+    epsilon: Annotated[float | None, Option(
+        "Privacy loss of the whole run. Give it or --rho.", "E", BUDGET, check=positive_number
+    )] = None  # fmt: skip
+    delta: Annotated[float | None, Option(
+        "Delta of the whole run. Choose it far below 1 / number of rows.", "D", BUDGET, "1e-9"
+    )] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "Budget in zCDP, instead of --epsilon.", "R", BUDGET, check=positive_number
+    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class NeighbourOptions:
     """Which tables are neighbours."""
 
-    neighbours: Annotated[
-        str,
-        Option("Which tables the budget makes alike: add-remove (with and without one row or "
-               "person), or replace (with another row or person instead), which takes up to twice "
-               "the noise.", "KIND", BUDGET),
-    ] = "add-remove"  # fmt: skip
+    neighbours: Annotated[str, Option(
+        "Which tables the budget makes alike: add-remove (with and without one row or person), or "
+        "replace (with another row or person instead), which takes up to twice the noise.", "KIND",
+        BUDGET)] = "add-remove"  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class LimitOptions:
     """A consent."""
 
-    beyond_limits: Annotated[
-        bool,
-        Option("Accept an epsilon, a delta or a noise beyond the limits, which are refused "
-               "otherwise.", "", BUDGET),
-    ] = False  # fmt: skip
+    beyond_limits: Annotated[bool, Option(
+        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.", "",
+        BUDGET)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class UnitOptions(NeighbourOptions):
     """What is protected."""
 
-    rows_per_person: Annotated[
-        int | None,
-        Option("Maximum number of rows per person that count, a public number, if the schema has a "
-               "person column. The budget then protects a person with all rows.", "K", BUDGET),
-    ] = None  # fmt: skip
-    weigh: Annotated[
-        str,
-        Option("What counts alike: rows, or persons. With persons, each person counts as one row "
-               "in everything that is published: the average of the person's rows, made of "
-               "--rows-per-person equal parts.", "KIND", BUDGET),
-    ] = "rows"  # fmt: skip
+    rows_per_person: Annotated[int | None, Option(
+        "Maximum number of rows per person that count, a public number, if the schema has a "
+        "person column. The budget then protects a person with all rows.", "K", BUDGET
+    )] = None  # fmt: skip
+    weigh: Annotated[str, Option(
+        "What counts alike: rows, or persons. With persons, each person counts as one row in "
+        "everything that is published: the average of the person's rows, made of "
+        "--rows-per-person equal parts.", "KIND", BUDGET)] = "rows"  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class BudgetOptions(UnitOptions, PromiseOptions):
     """What is spent, and what it protects."""
 
-    learning_share: Annotated[
-        float,
-        Option("Part of the budget for the bins and values that the schema leaves open.", "P",
-               BUDGET, check=_share),
-    ] = DEFAULT_SHARE  # fmt: skip
+    learning_share: Annotated[float, Option(
+        "Part of the budget for the bins and values that the schema leaves open.", "P", BUDGET,
+        check=_share)] = DEFAULT_SHARE  # fmt: skip
 
     @property
     def budgeted(self) -> bool:
@@ -380,23 +366,19 @@ class BudgetOptions(UnitOptions, PromiseOptions):
 class CostOptions:
     """The budget of answers as He et al. give it."""
 
-    cost: Annotated[
-        float | None,
-        Option("Budget as the privacy cost 2 rho, instead of --epsilon.", "B", BUDGET,
-               check=positive_number),
-    ] = None  # fmt: skip
+    cost: Annotated[float | None, Option(
+        "Budget as the privacy cost 2 rho, instead of --epsilon.", "B", BUDGET,
+        check=positive_number)] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class PublicRows:
     """What is public of the size of the table."""
 
-    public_rows: Annotated[
-        int | None,
-        Option("About how many rows the private table has, if that is public. The budget is "
-               "compared with it before it is spent; the true number is never used for this.", "N",
-               BUDGET, check=check_public_rows),
-    ] = None  # fmt: skip
+    public_rows: Annotated[int | None, Option(
+        "About how many rows the private table has, if that is public. The budget is compared "
+        "with it before it is spent; the true number is never used for this.", "N", BUDGET,
+        check=check_public_rows)] = None  # fmt: skip
 
     @property
     def counted_rows(self) -> int | None:
@@ -412,78 +394,58 @@ class PublicRows:
 class MemoryOptions:
     """The memory ceiling."""
 
-    max_memory: Annotated[
-        str | int | None,
-        Option("Memory ceiling, such as 3GB. What needs more is refused before any budget is "
-               "spent.", "SIZE", MACHINE, "three quarters of the machine's",
-               python="A number is in bytes."),
-    ] = None  # fmt: skip
+    max_memory: Annotated[str | int | None, Option(
+        "Memory ceiling, such as 3GB. What needs more is refused before any budget is spent.",
+        "SIZE", MACHINE, "three quarters of the machine's", python="A number is in bytes."
+    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class MachineOptions(MemoryOptions):
     """What a command takes of the machine; no result depends on it."""
 
-    workers: Annotated[
-        int | None,
-        Option("Threads. Results do not depend on them.", "N", MACHINE, "all cores"),
-    ] = None
+    workers: Annotated[int | None, Option(
+        "Threads. Results do not depend on them.", "N", MACHINE, "all cores")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class CountingOptions:
     """What keeps and counts the rows."""
 
-    engine: Annotated[
-        str,
-        Option(f"What keeps and counts the rows: {ENGINES.listed()}. Results do not depend on it.",
-               "NAME", MACHINE, check=_choice(ENGINES)),
-    ] = DEFAULT_ENGINE  # fmt: skip
-    scheduler: Annotated[
-        Any,
-        Option("Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. "
-               "They must see the files under the same paths.", "ADDRESS", MACHINE,
-               "for --engine dask, one process on this machine for each thread", read=str,
-               python="A distributed.Client is accepted, too."),
-    ] = None  # fmt: skip
+    engine: Annotated[str, Option(
+        f"What keeps and counts the rows: {ENGINES.listed()}. Results do not depend on it.", "NAME",
+        MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
+    scheduler: Annotated[Any, Option(
+        "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. They "
+        "must see the files under the same paths.", "ADDRESS", MACHINE,
+        "for --engine dask, one process on this machine for each thread", read=str,
+        python="A distributed.Client is accepted, too.")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, BudgetOptions):
     """The options of every run on a private table."""
 
-    insecure_seed: Annotated[
-        int | None,
-        Option("Reproducible noise, for tests: the outputs are NOT PRIVATE and are stamped so.",
-               "N", BUDGET, check=natural_number),
-    ] = None  # fmt: skip
-    ledger: Annotated[
-        Path | str | None,
-        Option("Ledger of the data set. It counts the budget over all runs, and keeps what an "
-               "interrupted run has paid for. adaptive-qs ledger create makes one.", "FILE",
-               BUDGET),
-    ] = None  # fmt: skip
-    resume: Annotated[
-        bool,
-        Option("Continue the interrupted run of this command in the ledger. Nothing is paid for "
-               "twice.", "", BUDGET),
-    ] = False  # fmt: skip
-    anchor: Annotated[
-        str | Path | None,
-        Option("How far the ledger must have come: a file on another volume, which is moved "
-               "forward with the ledger, or its newest entry as ledger show prints it.", "FILE",
-               BUDGET),
-    ] = None  # fmt: skip
-    unreviewed_schema: Annotated[
-        bool,
-        Option("Accept a schema that is still marked as taken from the data. The privacy promise "
-               "does not cover what it reveals.", "", BUDGET),
-    ] = False  # fmt: skip
-    temp_folder: Annotated[
-        Path | str | None,
-        Option("Folder for codes of rows that do not stay in memory. They are removed at the end.",
-               "DIR", MACHINE, "the system's folder for temporary files"),
-    ] = None  # fmt: skip
+    insecure_seed: Annotated[int | None, Option(
+        "Reproducible noise, for tests: the outputs are NOT PRIVATE and are stamped so.", "N",
+        BUDGET, check=natural_number)] = None  # fmt: skip
+    ledger: Annotated[Path | str | None, Option(
+        "Ledger of the data set. It counts the budget over all runs, and keeps what an "
+        "interrupted run has paid for. adaptive-qs ledger create makes one.", "FILE", BUDGET
+    )] = None  # fmt: skip
+    resume: Annotated[bool, Option(
+        "Continue the interrupted run of this command in the ledger. Nothing is paid for twice.",
+        "", BUDGET)] = False  # fmt: skip
+    anchor: Annotated[str | Path | None, Option(
+        "How far the ledger must have come: a file on another volume, which is moved forward with "
+        "the ledger, or its newest entry as ledger show prints it.", "FILE", BUDGET
+    )] = None  # fmt: skip
+    unreviewed_schema: Annotated[bool, Option(
+        "Accept a schema that is still marked as taken from the data. The privacy promise does "
+        "not cover what it reveals.", "", BUDGET)] = False  # fmt: skip
+    temp_folder: Annotated[Path | str | None, Option(
+        "Folder for codes of rows that do not stay in memory. They are removed at the end.", "DIR",
+        MACHINE, "the system's folder for temporary files")] = None  # fmt: skip
 
     @property
     def insecure(self) -> bool:
@@ -495,61 +457,46 @@ class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, Budg
 class SelectionOptions(MachineOptions):
     """Which marginals a run of tables can measure."""
 
-    target: Annotated[
-        str | None,
-        Option("Column that models trained on the synthetic table will predict: every requested "
-               "marginal is also requested together with this column.", "COLUMN"),
-    ] = None  # fmt: skip
-    max_candidates: Annotated[
-        int | None,
-        Option("Most marginals of several columns that can be measured. A rule that does not "
-               "depend on the rows drops the rest.", "N", MACHINE, "250,000",
-               check=positive_integer),
-    ] = None  # fmt: skip
-    max_cells: Annotated[
-        int | None,
-        Option("Most cells of all these marginals together, likewise.", "N", MACHINE, "2^39",
-               check=positive_integer),
-    ] = None  # fmt: skip
+    target: Annotated[str | None, Option(
+        "Column that models trained on the synthetic table will predict: every requested marginal "
+        "is also requested together with this column.", "COLUMN")] = None  # fmt: skip
+    max_candidates: Annotated[int | None, Option(
+        "Most marginals of several columns that can be measured. A rule that does not depend on "
+        "the rows drops the rest.", "N", MACHINE, "250,000", check=positive_integer
+    )] = None  # fmt: skip
+    max_cells: Annotated[int | None, Option(
+        "Most cells of all these marginals together, likewise.", "N", MACHINE, "2^39",
+        check=positive_integer)] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class SynthesizeOptions(SelectionOptions, RunOptions):
     """The options of synthetic tables."""
 
-    workload: Annotated[
-        Any,
-        Option("Workload file: the marginals or other queries that matter.", "FILE",
-               default="all 2-way marginals", read=Path,
-               python="A number of ways, several numbers, parsed JSON and a Workload are accepted, "
-               "too."),
-    ] = None  # fmt: skip
-    levels: Annotated[
-        str,
-        Option("Whether marginals can be measured over groups of codes, too: auto (if it may pay), "
-               "or off.", "KIND", check=_choice(LEVELS)),
-    ] = LEVELS[0]  # fmt: skip
-    about: Annotated[
-        Any,
-        Option("JSON or Markdown file with title, publisher, contact, date, licence and "
-               "description of the data: the page of the release opens with them. All of it is "
-               "public.", "FILE", OUTPUT, "what the schema says", read=Path,
-               python="A mapping is accepted, too."),
-    ] = None  # fmt: skip
+    workload: Annotated[Any, Option(
+        "Workload file: the marginals or other queries that matter.", "FILE",
+        default="all 2-way marginals", read=Path,
+        python="A number of ways, several numbers, parsed JSON and a Workload are accepted, too."
+    )] = None  # fmt: skip
+    levels: Annotated[str, Option(
+        "Whether marginals can be measured over groups of codes, too: auto (if it may pay), or "
+        "off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
+    about: Annotated[Any, Option(
+        "JSON or Markdown file with title, publisher, contact, date, licence and description of "
+        "the data: the page of the release opens with them. All of it is public.", "FILE", OUTPUT,
+        "what the schema says", read=Path, python="A mapping is accepted, too."
+    )] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
 class MechanismOptions:
     """How queries are measured."""
 
-    mechanism: Annotated[
-        str, Option(f"How queries are measured: {MECHANISMS.listed()}.", "NAME")
-    ] = "auto"
-    gap: Annotated[
-        float,
-        Option("Stop solving once the squared error is proven to be within this fraction of the "
-               "optimum.", "G", check=positive_number),
-    ] = DEFAULT_GAP  # fmt: skip
+    mechanism: Annotated[str, Option(
+        f"How queries are measured: {MECHANISMS.listed()}.", "NAME")] = "auto"  # fmt: skip
+    gap: Annotated[float, Option(
+        "Stop solving once the squared error is proven to be within this fraction of the optimum.",
+        "G", check=positive_number)] = DEFAULT_GAP  # fmt: skip
 
 
 @dataclass(kw_only=True)

@@ -114,7 +114,7 @@ class RelatedJob:
             "command": "synthesize --related",
             "related schema": sha256_of([schema.model_dump_json().encode()]),
             "parents share": repr(share),
-            **{f"children's {name}": text for name, text in children.work.words().items()},
+            **{f"children's {name}": text for name, text in children.work.request_fields().items()},
         }
         children = replace(children, session=parents.session)
         return cls(schema, replace(parents, beside=beside), children, share)

@@ -51,7 +51,7 @@ SPENT_IN_VAIN = SpentNote(
 
 
 @dataclass(frozen=True)
-class Served:
+class QueryStrategies:
     """Queries other than the cells of marginals that a table is to serve.
 
     Attributes:
@@ -103,7 +103,7 @@ class Tables:
     rho: float
     levels: str = LEVELS[0]
     left_out: LeftOut | None = None
-    served: Served | None = None
+    served: QueryStrategies | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -153,7 +153,7 @@ class Tables:
         """Columns that will likely stay unconnected in a table of about so many rows."""
         return self.forecast.doubts(rows)
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how."""
         limits = self.limits
         return {
@@ -189,7 +189,7 @@ def tables_job(
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        served = Served.of(workload, domain)
+        served = QueryStrategies.of(workload, domain)
         if served is not None:
             check_learnable(served.queries, schema)
         rho = share * left.rho_of_published
@@ -220,8 +220,7 @@ def looked_at(
 def scoring_forecast(
     workload: Workload, rows: int | None, options: SelectionOptions
 ) -> ScoringForecast:
-    """Return what a scoring pass takes, of the marginals of :func:`looked_at` and about so many rows;
-    if the marginals do not fit the memory, what it would take."""
+    """Return what a scoring pass of the marginals takes, or would take if they do not fit."""
     try:
         limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
     except ResourceExceeded:

@@ -58,7 +58,9 @@ def table():
     ],
 )
 def test_ten_thousand_codes_are_planned_near_the_optimum(parts, gap):
-    found = plan({"code": LARGE, "kind": 5}, asked(*parts), epsilon=1.0, max_memory="1GB", workers=1)
+    found = plan(
+        {"code": LARGE, "kind": 5}, asked(*parts), epsilon=1.0, max_memory="1GB", workers=1
+    )
     assert -1e-9 < found.gap < gap
     assert found.forecast.memory_bytes < 2**30
 

@@ -78,7 +78,10 @@ ARGUMENTS = {
     "epsilon -1": (replaced("--epsilon", "-1"), "epsilon is -1.0"),
     "epsilon nan": (replaced("--epsilon", "nan"), "epsilon is nan"),
     "epsilon inf": (replaced("--epsilon", "inf"), "epsilon is inf"),
-    "epsilon text": (replaced("--epsilon", "one"), "epsilon is 'one': give a positive finite number"),
+    "epsilon text": (
+        replaced("--epsilon", "one"),
+        "epsilon is 'one': give a positive finite number",
+    ),
     "epsilon below doubles": (
         replaced("--epsilon", "1e-400"),
         "epsilon is 1e-400, or 0 as a double: give a number from",
