@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from textwrap import fill, indent
 from typing import (
@@ -138,7 +138,6 @@ class Field(NamedTuple):
         return f"{text} {self.option.python}".strip()
 
 
-@cache
 def read_options(model: Any) -> tuple[Field, ...]:
     """Return the fields of a dataclass that are options, in their order."""
     hints = get_type_hints(model, include_extras=True)
@@ -275,7 +274,6 @@ class Estimator:
         return {**self.__dict__, "_session": None}
 
 
-@cache
 def _parameters(model: Any) -> Mapping[str, Any]:
     """Return the names and defaults of what the constructor takes."""
     return {each.name: each.default for each in fields(model) if each.init}
