@@ -15,7 +15,15 @@ from adaptive_qs.cli.options import (
     PrivateTable,
     QueryOptions,
     SchemaOptions,
+    check_distinct,
+    check_table,
+    chosen_formulas,
+    companions,
+    file_of,
     naming_queries,
+    private_inputs,
+    resumes,
+    with_sidecar,
     workload_spec,
 )
 from adaptive_qs.errors import InputError
@@ -190,7 +198,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     one person if the schema names the person column (--rows-per-person). Everything is checked
     before any budget is spent. The file appears with the last answer.
     """
-    source, schema = io.private_inputs(data, options)
+    source, schema = private_inputs(data, options)
     out, confidence = options.out, options.confidence
     replacing = options.force or (options.demo and out is None)
     if options.demo:
@@ -199,12 +207,12 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = workload_spec(options.workload, options.ways, options.queries)
-    kind = io.chosen_formulas(options.formulas, schema)
+    kind = chosen_formulas(options.formulas, schema)
     io.check_standard_output(out, options.insecure, options.as_json)
-    inputs = [io.file_of(source), schema, options.workload, *io.companions(options)]
-    io.check_distinct(io.with_sidecar(out), inputs)
-    replacing = replacing or io.resumes(out, options)
-    io.check_table(out, replacing)
+    inputs = [file_of(source), schema, options.workload, *companions(options)]
+    check_distinct(with_sidecar(out), inputs)
+    replacing = replacing or resumes(out, options)
+    check_table(out, replacing)
 
     from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, answers_of

@@ -32,8 +32,8 @@ from adaptive_qs.errors import (
 
 COMMANDS = {
     "synthesize": "synthesize",
-    "sample": "synthesize",
-    "marginals": "synthesize",
+    "sample": "sample",
+    "marginals": "sample",
     "plan": "plan",
     "answer": "answer",
     "evaluate": "evaluate",

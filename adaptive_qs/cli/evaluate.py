@@ -15,23 +15,18 @@ import typer
 from adaptive_qs.cli import related_tables
 from adaptive_qs.cli.io import (
     Row,
-    check_distinct,
-    check_file,
     check_read_once,
     emit,
     emit_figures,
     emit_json,
     emit_rows,
-    file_of,
     percent,
     progress_bars,
     readable,
     shown,
-    table_of,
     taken_json,
     taken_rows,
     warn,
-    with_sidecar,
 )
 from adaptive_qs.cli.options import (
     TABLE_HELP,
@@ -40,6 +35,11 @@ from adaptive_qs.cli.options import (
     QueryOptions,
     SchemaOptions,
     WorkloadOptions,
+    check_distinct,
+    check_file,
+    file_of,
+    table_of,
+    with_sidecar,
     workload_spec,
 )
 from adaptive_qs.errors import InputError

@@ -14,7 +14,13 @@ from adaptive_qs.arguments import (
     shown,
 )
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import ForceOptions, JsonOptions
+from adaptive_qs.cli.options import (
+    ForceOptions,
+    JsonOptions,
+    check_distinct,
+    check_file,
+    companions,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import (
@@ -237,8 +243,8 @@ def create(*, options: CreateOptions) -> None:
         if person is None:
             raise InputError("--related was given without --person: name the key of the parents")
         unit = replace(unit, related="parents")
-    io.check_distinct(
-        [None if anchor is None else Path(anchor)], io.companions(LedgerOptions(ledger=path))
+    check_distinct(
+        [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
     )
     for doubt in check_rails(total.rails(options.public_rows), options.beyond_limits):
         io.warn(doubt)
@@ -324,8 +330,8 @@ def export(*, options: ExportOptions) -> None:
     from adaptive_qs.table.files import atomic_writer
 
     if (out := options.out) is not None:
-        io.check_distinct([out], io.companions(options))
-        io.check_file(out, options.force)
+        check_distinct([out], companions(options))
+        check_file(out, options.force)
     text = exported(options.open_book(reading=True))
     if out is None:
         io.emit(text)
@@ -364,7 +370,7 @@ def anchor(*, options: NewAnchorOptions) -> None:
     bare, anchor = LedgerOptions(ledger=options.path), options.anchor
     if anchor is None:
         raise InputError("no --anchor was given: name a file on another volume")
-    io.check_distinct([Path(anchor)], io.companions(bare))
+    check_distinct([Path(anchor)], companions(bare))
     bare.open_book().anchor(anchor)
     io.emit(f"{anchor}: written; give it to every run with --anchor")
 

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from zipfile import is_zipfile
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import workload_spec
+from adaptive_qs.cli.options import (
+    check_distinct,
+    check_file,
+    check_release,
+    check_table,
+    chosen_formulas,
+    companions,
+    resumes,
+    with_sidecar,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import BUDGET, Option, read_options
@@ -188,7 +198,7 @@ class Outputs:
     def of(cls, options: Any, schema: Path | None, write_stamped: Callable[..., None]) -> Self:
         """Return those that the options of a command name."""
         kind, release = (
-            io.chosen_formulas(options.formulas, schema),
+            chosen_formulas(options.formulas, schema),
             getattr(options, "release", None),
         )
         return cls(options.out, options.related_out, release, options.force, kind, write_stamped)
@@ -228,8 +238,8 @@ class Outputs:
         if len(self.tables) == 1:
             missing = "--related-out" if self.children is None else "--out"
             raise InputError(f"one of two related tables would be written: give {missing} as well")
-        beside = [file for table in self.tables for file in io.with_sidecar(table)]
-        io.check_distinct([*beside, self.release], inputs)
+        beside = [file for table in self.tables for file in with_sidecar(table)]
+        check_distinct([*beside, self.release], inputs)
         if self.folder is not None and not exists(self.folder):
             from adaptive_qs.table.files import check_writable
             from adaptive_qs.table.write import table_format
@@ -239,9 +249,9 @@ class Outputs:
                 table_format(table).library()
         else:
             for table in self.tables:
-                io.check_table(table, self.force or mine(table))
+                check_table(table, self.force or mine(table))
         if self.release is not None:
-            io.check_release(self.release, self.force or mine(self.release))
+            check_release(self.release, self.force or mine(self.release))
 
     def write(
         self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any], found: Found
@@ -277,7 +287,7 @@ def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., Non
     workload = workload_spec(options.workload, options.ways)
     outputs = outputs.named(inputs.schema)
     files = [inputs.parents, inputs.children, inputs.path, options.about]
-    outputs.check([*files, *io.companions(options)], partial(io.resumes, options=options))
+    outputs.check([*files, *companions(options)], partial(resumes, options=options))
     outputs = replace(outputs, force=outputs.force or options.resume)  # what is there is its own
 
     from adaptive_qs.machine import PhaseClock
@@ -514,13 +524,13 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     first, second = _both((true, synthetic), children, described)
     report, force = options.report, options.force
     pages = {} if report is None else _pages_of(report)
-    io.check_distinct(
+    check_distinct(
         [*pages.values(), report],
-        [schema, *first, *(file for table in second for file in io.with_sidecar(table))],
+        [schema, *first, *(file for table in second for file in with_sidecar(table))],
     )
     for path in (*pages.values(), report):
         if path is not None:
-            io.check_file(path, force)
+            check_file(path, force)
 
     from adaptive_qs.evaluation.related import evaluate_related, judge
     from adaptive_qs.evaluation.tables import OWNER_ONLY

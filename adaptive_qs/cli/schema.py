@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import TABLE_HELP, ForceOptions, QueryOptions
+from adaptive_qs.cli.options import (
+    TABLE_HELP,
+    ForceOptions,
+    QueryOptions,
+    check_distinct,
+    check_file,
+    file_of,
+    table_of,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.run.options import OUTPUT, Option
@@ -48,10 +56,10 @@ def init(
     from adaptive_qs.table.propose import propose
     from adaptive_qs.table.schema import AS_PROPOSED
 
-    source, out = io.table_of(data, options.sql, options.database), options.out
+    source, out = table_of(data, options.sql, options.database), options.out
     if source is None:
         raise InputError("no DATA was given: name a CSV or Parquet file")
-    _check_out(options, io.file_of(source))
+    _check_out(options, file_of(source))
     with io.readable(source) as table:
         proposal = propose(table)
         rules = proposed_rules(table, proposal.schema)
@@ -82,7 +90,7 @@ def check(
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.schema import Schema, is_related
 
-    source = io.table_of(data, options.sql, options.database)
+    source = table_of(data, options.sql, options.database)
     if is_table_file(schema):
         if is_written_only(schema):
             raise InputError(
@@ -116,7 +124,7 @@ def check(
                 gather(table, loaded, MOST_BYTES)
             else:
                 read_table(table, loaded)
-        io.emit(f"{io.shown(io.file_of(source))}: fits the schema")
+        io.emit(f"{io.shown(file_of(source))}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
@@ -177,8 +185,8 @@ def json_schema(
 
 def _check_out(options: WriteOptions, source: Path) -> None:
     if options.out is not None:
-        io.check_distinct([options.out], [source])
-        io.check_file(options.out, options.force)
+        check_distinct([options.out], [source])
+        check_file(options.out, options.force)
 
 
 def _deliver(schema: Schema, out: Path | None) -> None:

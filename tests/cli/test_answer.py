@@ -283,7 +283,8 @@ def test_existing_answers_are_replaced_only_by_force(run):
 
 
 def test_the_demos_need_nothing(run, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.cli.io.demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    shipped = Path("t.csv"), Path("s.json")
+    monkeypatch.setattr("adaptive_qs.cli.options.demo_files", lambda: shipped)
     for _ in range(2):  # its own output is replaced
         assert "epsilon 1, delta 1e-09" in done(run("answer", "--demo")).out
     assert len(pd.read_parquet("adult_answers.parquet")) == PAIRS
