@@ -80,8 +80,8 @@ class FamilyOptions(WorkloadOptions):
     """Queries other than marginals."""
 
     queries: Annotated[str | None, Option(
-        f'Queries on the sets of --ways: {FAMILIES.listed(but="custom")}; custom queries need a '
-        "--workload file.", "FAMILY", default="marginal")] = None  # fmt: skip
+        f"With --ways: {FAMILIES.listed(but='custom')}; custom ones need a --workload file.",
+        "FAMILY", default="marginal")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)

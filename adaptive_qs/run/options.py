@@ -266,7 +266,7 @@ class Estimator:
         """Return a call with the parameters that differ from their defaults."""
         known = _parameters(type(self))
         given = {name: getattr(self, name) for name in known}
-        changed = [f"{n}={shown(v)}" for n, v in given.items() if v is not known[n]]
+        changed = [f"{n}={v!r}" for n, v in given.items() if v is not known[n]]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getstate__(self) -> dict[str, Any]:
