@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from adaptive_qs.arguments import Estimator
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import check_rows
 from adaptive_qs.run.budget import Session
-from adaptive_qs.run.options import Estimator, SynthesizeOptions, checked, documented
+from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
 from adaptive_qs.synthesizer import Kind, kind_of, to_kind

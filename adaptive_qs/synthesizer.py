@@ -13,6 +13,7 @@ import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from adaptive_qs.arguments import Estimator
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
@@ -21,7 +22,7 @@ from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
 from adaptive_qs.run.budget import Session
-from adaptive_qs.run.options import Estimator, SynthesizeOptions, checked, documented
+from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -14,7 +14,6 @@ from textwrap import fill, indent
 from typing import (
     Annotated,
     Any,
-    Literal,
     NamedTuple,
     TypeVar,
     get_args,
@@ -97,8 +96,7 @@ class Field(NamedTuple):
     @property
     def kinds(self) -> tuple[Any, ...]:
         """The types of its value but None, the preferred one first."""
-        is_choice = get_origin(self.kind) in (Literal, list)
-        found = () if is_choice else get_args(self.kind)
+        found = () if get_origin(self.kind) is list else get_args(self.kind)
         return tuple(kind for kind in found if kind is not type(None)) or (self.kind,)
 
     def check(self, value: Any) -> Any:
@@ -107,15 +105,13 @@ class Field(NamedTuple):
         Raises:
             InputError: the value is not valid.
         """
-        name, kind = self.flag.removeprefix("--"), self.kinds[0]
+        name = self.flag.removeprefix("--")
         if value is None and self.default is None:
             return None
         if self.option.check is not None:
             return self.option.check(name, value)
-        if kind is bool and not isinstance(value, bool):
+        if self.kind is bool and not isinstance(value, bool):
             raise InputError(f"{name} is {shown(value)}: give True or False")
-        if get_origin(kind) is Literal:
-            return one_of(name, value, get_args(kind))
         if Path in self.kinds and not isinstance(value, str | os.PathLike):
             raise InputError(f"{name} is {shown(value)}: give the path of a file")
         if self.kinds == (str,) and not isinstance(value, str):
@@ -219,64 +215,6 @@ def _with_arguments(text: str | None, model: type) -> str | None:
     head, mark, rest = text.partition("\n    Args:\n")
     own, gap, tail = rest.partition("\n\n")
     return f"{head}{mark}{own}\n" + "\n".join(filled) + gap + tail
-
-
-# What estimators of scikit-learn do, without its import, which takes longer than all of ours.
-
-
-class Estimator:
-    """A dataclass whose fields are its parameters, as scikit-learn expects them."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name, as they were given; ``deep`` has no effect."""
-        return {name: getattr(self, name) for name in _parameters(type(self))}
-
-    def set_params(self, **given: Any) -> Any:
-        """Change parameters, and return the estimator.
-
-        Raises:
-            InputError: there is no parameter of that name.
-        """
-        for name, value in given.items():
-            if name not in (known := _parameters(type(self))):
-                raise InputError(
-                    f"{type(self).__name__} has no parameter {name!r}: give one of "
-                    f"{', '.join(known)}"
-                )
-            setattr(self, name, value)
-        return self
-
-    def check_fitted(self) -> None:
-        """Raise scikit-learn's NotFittedError before :meth:`fit`."""
-        if not hasattr(self, "release_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted: call fit, or load a release, first"
-            )
-
-    def __sklearn_tags__(self) -> Any:
-        """Return the tags that pipelines of scikit-learn read."""
-        from sklearn.utils import InputTags, Tags, TargetTags
-
-        target = TargetTags(required=False)
-        return Tags(None, target, input_tags=InputTags(), requires_fit=True)
-
-    def __repr__(self) -> str:
-        """Return a call with the parameters that differ from their defaults."""
-        known = _parameters(type(self))
-        given = {name: getattr(self, name) for name in known}
-        changed = [f"{n}={v!r}" for n, v in given.items() if v is not known[n]]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the ledger's connection: a copy does not own the run."""
-        return {**self.__dict__, "_session": None}
-
-
-def _parameters(model: Any) -> Mapping[str, Any]:
-    """Return the names and defaults of what the constructor takes."""
-    return {each.name: each.default for each in fields(model) if each.init}
 
 
 # The options.
@@ -393,8 +331,8 @@ class MemoryOptions:
     """The memory ceiling."""
 
     max_memory: Annotated[str | int | None, Option(
-        "Memory ceiling, such as 3GB. What needs more is refused before any budget is spent.",
-        "SIZE", MACHINE, "three quarters of the machine's", python="A number is in bytes."
+        "Memory ceiling, such as 3GB. A command that needs more is refused at its start.", "SIZE",
+        MACHINE, "three quarters of the machine's", python="A number is in bytes."
     )] = None  # fmt: skip
 
 
