@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +23,7 @@ from adaptive_qs.cli.options import (
     naming_queries,
     private_inputs,
     resumes,
+    with_demo,
     with_sidecar,
     workload_spec,
 )
@@ -171,6 +172,87 @@ def _unproven(plan: BatchPlan) -> str:
     return f"{count:,} of {counted(whole, 'subworkload')}"
 
 
+MANY_ANSWERS = 10_000_000
+"""Answers from which a plan says how large their file is."""
+
+
+def plan_json(plan: BatchPlan) -> dict[str, Any]:
+    """The fields that scripts rely on, and more."""
+    variance, exact = plan.max_variance
+    forecast, target = plan.forecast, plan.target
+    return {
+        "queries": plan.queries,
+        "rmse": plan.rmse,
+        "lower_bound_rmse": plan.lower_bound_rmse,
+        "max_variance": variance,
+        "cost": target.cost,
+        "mechanism": plan.choice.name,
+        "subworkloads": plan.choice.subworkloads,
+        "distinct_solves": plan.choice.distinct_solves,
+        "seconds": round(plan.seconds, 3),
+        "max_variance_exact": exact,
+        "gap": gap_of(plan),
+        "weighted": is_weighted(plan),
+        "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
+        "unit": target.unit.name,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "rho": target.rho,
+        "by_epsilon": [
+            {"epsilon": epsilon, "cost": cost, "rmse": rmse}
+            for epsilon, cost, rmse in plan.by_epsilon()
+        ],
+        "forecast": {
+            "memory_mb": round(forecast.memory_bytes / 2**20, 1),
+            "seconds": round(forecast.seconds, 3),
+            "answers": plan.queries,
+        },
+    }
+
+
+def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
+    """What a plan says to people, with a line on its cells."""
+    from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
+
+    forecast, (variance, exact) = plan.forecast, plan.max_variance
+    excess = gap_of(plan)
+    gap = io.excess(0.0 if abs(excess) < ROUNDING else excess)
+    split = isinstance(plan.mechanism, ResidualMechanism)
+    kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
+    bound = f"{rmse_words(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
+    solves = counted(plan.choice.distinct_solves, "distinct problem")
+    return [
+        *shared_lines(plan, plan.target),
+        io.protects(plan.target.unit),
+        (
+            "at best",
+            f"no {kind} is below {bound}; the gap is {gap} of the squared error",
+        ),
+        (
+            "largest",
+            f"standard error {'' if exact else 'at most '}{io.figure(math.sqrt(variance))} rows",
+        ),
+        cells,
+        ("solved", f"{counted(plan.choice.subworkloads, 'subworkload')}, {solves}"),
+        ("planning", f"{plan.seconds:.1f} seconds"),
+        (
+            "answering",
+            f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
+            f"not counting reading and writing{_file_words(plan)}",
+        ),
+    ]
+
+
+def _file_words(plan: BatchPlan) -> str:
+    """How large the file of very many answers will be."""
+    from adaptive_qs.answering.answers import file_bytes
+
+    if plan.queries < MANY_ANSWERS:
+        return ""
+    sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
+    return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
+
+
 # `answer DATA`: all queries of a workload, with a standard error for each.
 
 DEMO_OUT = Path("adult_answers.parquet")
@@ -199,11 +281,9 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     before any budget is spent. The file appears with the last answer.
     """
     source, schema = private_inputs(data, options)
+    replacing = options.force or (options.demo and options.out is None)
+    options = with_demo(options, DEMO_OUT)
     out, confidence = options.out, options.confidence
-    replacing = options.force or (options.demo and out is None)
-    if options.demo:
-        out = out or DEMO_OUT
-        options = options if options.budgeted else replace(options, epsilon=1.0)
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")
     spec = workload_spec(options.workload, options.ways, options.queries)

@@ -89,19 +89,7 @@ def audit(*, options: Options) -> int:
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if options.as_json:
-        io.emit_json(
-            {
-                "clean": report.clean,
-                "pairs": report.pairs,
-                "runs": report.runs,
-                "draws": report.draws,
-                "moved": report.moved,
-                "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
-                "findings": [
-                    {"check": f.check, "run": f.where, "label": f.label} for f in report.findings
-                ],
-            }
-        )
+        io.emit_json(_json(report, checks))
     else:
         _show(report, checks, "synthesize" if both else "synthesize and answer")
     if report.clean:
@@ -111,6 +99,15 @@ def audit(*, options: Options) -> int:
         "do not publish, and report this with the schema and the seed"
     )
     return 1
+
+
+def _json(report: AuditReport, checks: list[tuple[str, int, int]]) -> dict[str, Any]:
+    figures = {name: getattr(report, name) for name in ("clean", "pairs", "runs", "draws", "moved")}
+    return {
+        **figures,
+        "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
+        "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
+    }
 
 
 def _show(report: AuditReport, checks: list[tuple[str, int, int]], what: str) -> None:

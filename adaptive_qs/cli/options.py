@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from fnmatch import fnmatch
 from functools import wraps
 from pathlib import Path
@@ -337,6 +337,14 @@ def private_inputs(data: Path | None, options: Any) -> tuple[Path | Query, Path]
             "no --schema was given: write one, or start from adaptive-qs schema init DATA"
         )
     return table, schema
+
+
+def with_demo(options: Any, out: Path) -> Any:
+    """Return the options of --demo, if it was given: epsilon 1 and this output by default."""
+    if not options.demo:
+        return options
+    epsilon = options.epsilon if options.budgeted else 1.0
+    return replace(options, out=options.out or out, epsilon=epsilon)
 
 
 def table_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io, related_tables
 from adaptive_qs.cli.answer import (
-    ROUNDING,
-    gap_of,
     is_weighted,
+    plan_json,
+    plan_lines,
     rmse_words,
-    shared_lines,
     tell_limits,
 )
 from adaptive_qs.cli.options import (
     FamilyOptions,
     JsonOptions,
     SchemaOptions,
+    demo_files,
     naming_queries,
     workload_spec,
 )
@@ -79,12 +78,10 @@ def plan(*, options: Options) -> None:
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
     schema = options.schema
+    if options.demo and schema is not None:
+        raise InputError("--demo brings its own schema: leave out --schema")
     if options.demo:
-        if schema is not None:
-            raise InputError("--demo brings its own schema: leave out --schema")
-        from adaptive_qs.table.files import sample_dataset
-
-        schema = sample_dataset().schema
+        schema = demo_files()[1]
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
     spec = workload_spec(options.workload, options.ways, options.queries)
@@ -100,7 +97,7 @@ def plan(*, options: Options) -> None:
     from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
-    described, rows = Schema.load(schema, options.max_memory), options.public_rows
+    described = Schema.load(schema, options.max_memory)
     planned: BatchPlan | ResourceExceeded
     with naming_queries(options.queries):
         try:
@@ -111,17 +108,7 @@ def plan(*, options: Options) -> None:
                 raise
             planned, doubts = error, ()
         looked, left_out = looked_at(spec, described.widest_domain(), options)
-    tables = tables_of(described, spec, looked, options) if options.budgeted else None
-    scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
-    lines = [scored]
-    if scoring["target"] is not None:
-        lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
-    if tables is not None:
-        if tables["strategies"]:
-            lines.insert(0, strategies_line(tables))
-        if tables["resolutions"] is not None:
-            lines.insert(0, resolution_line(looked, tables))
-        lines.insert(0, tables_line(len(looked.domain), tables))
+    lines, tables, scoring = _forecast_tables(described, spec, looked, left_out, options)
     for doubt in doubts:
         io.warn(doubt)
     if isinstance(planned, ResourceExceeded):
@@ -134,20 +121,40 @@ def plan(*, options: Options) -> None:
     tell_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
-    cells = cells_of(planned, rows)
+    cells = cells_of(planned, options.public_rows)
     if options.as_json:
-        told = {**plan_json(planned), **cells, "tables": tables, "scoring": scoring}
-        io.emit_json({**told, "refused": None})
-        return
-    about = counted(planned.workload.num_sets, "set")
+        more = {"tables": tables, "scoring": scoring, "refused": None}
+        io.emit_json({**plan_json(planned), **cells, **more})
+    else:
+        _emit_plan(planned, cells, lines)
+
+
+def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -> None:
+    about = counted(plan.workload.num_sets, "set")
     io.emit_rows(
-        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes",
-        [*plan_lines(planned, cells_line(planned, cells)), *lines],
+        f"{counted(plan.queries, 'query', 'queries')} about {about} of attributes",
+        [*plan_lines(plan, cells_line(plan, cells)), *lines],
     )
     io.emit_columns(
-        ["epsilon", "privacy cost", rmse_words(planned)],
-        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in planned.by_epsilon()],
+        ["epsilon", "privacy cost", rmse_words(plan)],
+        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],
     )
+
+
+def _forecast_tables(
+    schema: Schema,
+    spec: WorkloadSpec,
+    looked: Workload,
+    left_out: LeftOut | None,
+    options: Options,
+) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
+    """Return what a synthetic table of the workload would be like, for people and for scripts."""
+    tables = tables_of(schema, spec, looked, options) if options.budgeted else None
+    scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
+    lines = [] if tables is None else table_lines(looked, tables)
+    if scoring["target"] is not None:
+        lines.append(("target", f"{scoring['target']}: {SERVED}"))
+    return [*lines, scored], tables, scoring
 
 
 # What `plan` says, for people and for scripts.
@@ -155,87 +162,6 @@ def plan(*, options: Options) -> None:
 
 SERVED = "for a synthetic table every set of attributes is also asked for together with it"
 """What a target means."""
-
-
-MANY_ANSWERS = 10_000_000
-"""Answers from which a plan says how large their file is."""
-
-
-def plan_json(plan: BatchPlan) -> dict[str, Any]:
-    """The fields that scripts rely on, and more."""
-    variance, exact = plan.max_variance
-    forecast, target = plan.forecast, plan.target
-    return {
-        "queries": plan.queries,
-        "rmse": plan.rmse,
-        "lower_bound_rmse": plan.lower_bound_rmse,
-        "max_variance": variance,
-        "cost": target.cost,
-        "mechanism": plan.choice.name,
-        "subworkloads": plan.choice.subworkloads,
-        "distinct_solves": plan.choice.distinct_solves,
-        "seconds": round(plan.seconds, 3),
-        "max_variance_exact": exact,
-        "gap": gap_of(plan),
-        "weighted": is_weighted(plan),
-        "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
-        "unit": target.unit.name,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "rho": target.rho,
-        "by_epsilon": [
-            {"epsilon": epsilon, "cost": cost, "rmse": rmse}
-            for epsilon, cost, rmse in plan.by_epsilon()
-        ],
-        "forecast": {
-            "memory_mb": round(forecast.memory_bytes / 2**20, 1),
-            "seconds": round(forecast.seconds, 3),
-            "answers": plan.queries,
-        },
-    }
-
-
-def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
-    """What a plan says to people, with a line on its cells."""
-    from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-
-    forecast, (variance, exact) = plan.forecast, plan.max_variance
-    excess = gap_of(plan)
-    gap = io.excess(0.0 if abs(excess) < ROUNDING else excess)
-    split = isinstance(plan.mechanism, ResidualMechanism)
-    kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
-    bound = f"{rmse_words(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
-    solves = counted(plan.choice.distinct_solves, "distinct problem")
-    return [
-        *shared_lines(plan, plan.target),
-        io.protects(plan.target.unit),
-        (
-            "at best",
-            f"no {kind} is below {bound}; the gap is {gap} of the squared error",
-        ),
-        (
-            "largest",
-            f"standard error {'' if exact else 'at most '}{io.figure(math.sqrt(variance))} rows",
-        ),
-        cells,
-        ("solved", f"{counted(plan.choice.subworkloads, 'subworkload')}, {solves}"),
-        ("planning", f"{plan.seconds:.1f} seconds"),
-        (
-            "answering",
-            f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            f"not counting reading and writing{_file_words(plan)}",
-        ),
-    ]
-
-
-def _file_words(plan: BatchPlan) -> str:
-    """How large the file of very many answers will be."""
-    from adaptive_qs.answering.answers import file_bytes
-
-    if plan.queries < MANY_ANSWERS:
-        return ""
-    sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
-    return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
 
 
 def cells_of(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
@@ -369,7 +295,17 @@ def scoring_of(
     }, ("scoring", "; ".join(filter(None, (str(found), left))))
 
 
-def tables_line(columns: int, found: Mapping[str, Any], flag: str = "--rows") -> io.Row:
+def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--rows") -> list[io.Row]:
+    """Return what a synthetic table of the workload would be like, for people."""
+    lines = [tables_line(len(workload.domain), found, flag)]
+    if found["resolutions"] is not None:
+        lines.append(resolution_line(workload, found))
+    if found["strategies"]:
+        lines.append(strategies_line(found))
+    return lines
+
+
+def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     """What would be known of the columns, of which there are so many, for people; the number of
     rows is given with ``flag``."""
     from adaptive_qs.loop.forecast import MEND
@@ -467,12 +403,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {of_budget * target.rho:.6g} ({io.percent(of_budget)})"
         lines.append((name, f"{budget} for {some}{known} if all are measured"))
-        lines.append(tables_line(len(work.workload.domain), tables, flag))
-        if tables["resolutions"] is not None:
-            lines.append(resolution_line(work.workload, tables))
-        if tables["strategies"]:
-            lines.append(strategies_line(tables))
-        lines.append(scored)
+        lines += [*table_lines(work.workload, tables, flag), scored]
     most, stds = described.most_children, {}
     for number in sorted({1, (most + 1) // 2, most, min(2 * most, MOST_CHILDREN)}):
         work = job_of(described.changed(most_children=number)).children.work

@@ -24,6 +24,7 @@ from adaptive_qs.cli.options import (
     file_of,
     private_inputs,
     resumes,
+    with_demo,
     with_sidecar,
     workload_spec,
 )
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import FinishedRun
+    from adaptive_qs.run.job import Job
     from adaptive_qs.run.tables import Tables
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
@@ -253,43 +255,18 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
         related_out=options.related_out, parents_share=options.parents_share
     )
     source, schema = private_inputs(data, options)
-    out, release = options.out, options.release
-    replacing = options.force or (options.demo and out is None)
-    if options.demo:
-        out = out or DEMO_OUT
-        options = options if options.budgeted else replace(options, epsilon=1.0)
-    if out is None and release is None:
-        raise InputError("nothing would be written: give --out, --release or both")
-    spec = workload_spec(options.workload, options.ways)
+    replacing = options.force or (options.demo and options.out is None)
+    options = with_demo(options, DEMO_OUT)
+    replacing, renewing = _check_outputs(source, schema, options, replacing)
     kind = chosen_formulas(options.formulas, schema)
-    io.check_standard_output(out, options.insecure, options.as_json)
-    inputs = [file_of(source), schema, options.workload, options.about]
-    check_distinct([*with_sidecar(out), release], [*inputs, *companions(options)])
-    renewing = release is not None and (options.force or resumes(release, options))
-    if out is not None:
-        replacing = replacing or resumes(out, options)
-        check_table(out, replacing)
-    if release is not None:
-        check_release(release, renewing)
 
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
+    from adaptive_qs.release.release import chosen_seed
+    from adaptive_qs.run.tables import SPENT_IN_VAIN
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema, about_of
 
-    described = Schema.load(schema, options.max_memory)
-    if options.about is not None:
-        described = described.with_about(*about_of(options.about))
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
-    job = tables_job(described, replace(options, workload=spec))
-    if options.rows is not None:
-        check_rows(options.rows)
-        check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)
-    io.warn_of(job, schema)
-    if job.work.left_out is not None:
-        io.warn(str(job.work.left_out))
-    job = replace(job, before=partial(_note_forecasts, job.work, options))
+    job, out, release = _check_job(schema, options), options.out, options.release
     with io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
@@ -312,16 +289,56 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
                     if out != io.STANDARD:
                         written["table"] = out
                 job.session.finish()
+    closed = job.session.closed
     outcome = Outcome(
-        source, schema, out, release, released, rows, clock.stop(), job.session.closed,
-        contradictions,
-    )  # fmt: skip
+        source, schema, out, release, released, rows, clock.stop(), closed, contradictions
+    )
     for warning in outcome.warnings:
         io.warn(warning)
     if options.as_json:
         io.emit_json(outcome.json())
     else:
         io.emit_done(outcome.lines(), out)
+
+
+def _check_outputs(
+    source: Path | Query, schema: Path, options: Options, replacing: bool
+) -> tuple[bool, bool]:
+    """Refuse outputs that cannot or may not be written; return whether the table and the release
+    replace files."""
+    out, release = options.out, options.release
+    if out is None and release is None:
+        raise InputError("nothing would be written: give --out, --release or both")
+    io.check_standard_output(out, options.insecure, options.as_json)
+    inputs = [file_of(source), schema, options.workload, options.about]
+    check_distinct([*with_sidecar(out), release], [*inputs, *companions(options)])
+    renewing = release is not None and (options.force or resumes(release, options))
+    if out is not None:
+        replacing = replacing or resumes(out, options)
+        check_table(out, replacing)
+    if release is not None:
+        check_release(release, renewing)
+    return replacing, renewing
+
+
+def _check_job(schema: Path, options: Options) -> Job[Tables]:
+    """Check everything that can be checked without rows, and print the warnings."""
+    from adaptive_qs.release.release import check_rows
+    from adaptive_qs.run.tables import check_sample_rows, tables_job
+    from adaptive_qs.table.schema import Schema, about_of
+
+    described = Schema.load(schema, options.max_memory)
+    if options.about is not None:
+        described = described.with_about(*about_of(options.about))
+    spec = workload_spec(options.workload, options.ways)
+    job = tables_job(described, replace(options, workload=spec))
+    if options.rows is not None:
+        check_rows(options.rows)
+        check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)
+    io.warn_of(job, schema)
+    if job.work.left_out is not None:
+        io.warn(str(job.work.left_out))
+    return replace(job, before=partial(_note_forecasts, job.work, options))
 
 
 def _note_forecasts(work: Tables, options: Options) -> None:
