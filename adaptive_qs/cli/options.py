@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, replace
 from fnmatch import fnmatch
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 from zipfile import is_zipfile
@@ -168,14 +168,11 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
 
     @wraps(command)
     def parse(**given: Any) -> Callable[[], int | None]:
-        def call() -> int | None:
-            if model is None:
-                return command(**given)
+        if model is not None:
             texts = {each.name: given.pop(each.name) for each in found}
             values = {each.name: read_text(each, texts[each.name]) for each in found}
-            return command(**given, options=checked(model(**values), model))
-
-        return call
+            given["options"] = checked(model(**values), model)
+        return partial(command, **given)
 
     parse.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     parse.__annotations__ = {each.name: each.annotation for each in parameters}
