@@ -319,6 +319,13 @@ def test_options_of_one_table_are_refused():
             RelatedJob.of(schema, SynthesizeOptions(rho=1.0, **more))
 
 
+def test_options_reach_both_tables():
+    options = SynthesizeOptions(rho=1.0, levels="off", max_candidates=3)
+    job = RelatedJob.of(RelatedSchema.parse(SCHEMA), options)
+    assert {table.work.levels for table in (job.parents, job.children)} == {"off"}
+    assert job.children.work.left_out is not None
+
+
 def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
     def grid(*columns):
         axes = ({"column": c, "min": 0, "max": 4, "bins": 2} for c in columns)

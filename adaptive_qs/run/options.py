@@ -331,9 +331,9 @@ class MemoryOptions:
     """The memory ceiling."""
 
     max_memory: Annotated[str | int | None, Option(
-        "Memory ceiling, such as 3GB. A command that needs more is refused at its start.", "SIZE",
-        MACHINE, "three quarters of the machine's", python="A number is in bytes."
-    )] = None  # fmt: skip
+        "Memory ceiling, such as 3GB. A command that needs more is refused before it spends or "
+        "writes anything.", "SIZE", MACHINE, "three quarters of the machine's",
+        python="A number is in bytes.")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
