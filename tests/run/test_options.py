@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import adaptive_qs
 from adaptive_qs.cli.entry import commands, main
+from adaptive_qs.cli.options import read_text
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.unit import NEIGHBOURS, WEIGH
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, SynthesizeOptions, read_options
@@ -46,34 +48,48 @@ def test_choices_that_the_help_lists_are_those_that_there_are():
 
 
 WRONG = {
-    "epsilon": ("0", 0.0), "rho": ("x", "x"), "delta": ("2", 2.0), "learning_share": ("1", 1.0),
-    "levels": ("x", "x"), "engine": ("x", "x"), "neighbours": ("x", "x"), "weigh": ("x", "x"),
-    "max_candidates": ("0", 0), "max_cells": ("1.5", 1.5), "max_memory": ("x", "x"),
-    "workers": ("0", 0), "insecure_seed": ("-1", -1), "public_rows": ("0", 0),
-    "rows_per_person": ("x", "x"),
+    "epsilon": ("0", "-1", "nan", "inf", "one"), "delta": ("0", "1", "2", "nan"),
+    "rho": ("0", "-inf", "one"), "cost": ("0", "nan", "1e-300"), "learning_share": ("1", "nan"),
+    "levels": ("x",), "engine": ("x",), "neighbours": ("x",), "weigh": ("x",),
+    "max_candidates": ("0", "1.5"), "max_cells": ("-1", "many"), "max_memory": ("lots",),
+    "workers": ("0", "x"), "insecure_seed": ("-1",), "public_rows": ("0", "1.5"),
+    "rows_per_person": ("x", "0"), "mechanism": ("best",), "gap": ("0", "nan"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_is_refused_in_the_same_sentence_everywhere(name, tmp_path, capsys):
-    text, value = WRONG[name]
-    table, schema = tmp_path / "t.csv", tmp_path / "s.json"
-    table.write_text("a,b\n1,1\n2,0\n")
-    schema.write_text(f'{{"version": 1, "columns": {COLUMNS}, "person": "p"}}')
-    options = {"epsilon": 1, "rows_per_person": 2} | {name: value}
-    if name == "rho":
+FIELDS = {
+    each.name: each for model in (SynthesizeOptions, AnswerOptions) for each in read_options(model)
+}
+
+
+def called(verb, table, schema, options):
+    if verb == "synthesize":
+        return Synthesizer(**options).fit(table, schema=schema)
+    return adaptive_qs.answer(table, schema, 1, **options)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, t) for name in WRONG for t in WRONG[name]])
+def test_a_wrong_value_is_refused_in_the_same_sentence_everywhere(name, text, tmp_path, capsys):
+    """And nothing is spent or written."""
+    table, schema = str(tmp_path / "t.csv"), str(tmp_path / "s.json")
+    Path(table).write_text("a,p\n1,1\n2,0\n")
+    Path(schema).write_text(f'{{"version": 1, "columns": {COLUMNS}, "person": "p"}}')
+    options = {"epsilon": 1, "rows_per_person": 2} | {name: read_text(FIELDS[name], text)}
+    if name in ("rho", "cost"):
         del options["epsilon"]
-    with pytest.raises(InputError) as refused:
-        Synthesizer(**options).fit(table, schema=str(schema))
     words = [f"--{key.replace('_', '-')}={options[key]}" for key in options if key != name]
-    flag = f"--{name.replace('_', '-')}={text}"
-    arguments = [str(table), "--schema", str(schema), "--out", str(tmp_path / "o.csv")]
-    assert main(["synthesize", *arguments, *words, flag]) == 2
-    assert capsys.readouterr().err == f"error: {refused.value}\n"
-    if name in inspect.signature(adaptive_qs.answer).parameters:
-        with pytest.raises(InputError) as same:
-            adaptive_qs.answer(table, str(schema), 1, **options)
-        assert str(same.value) == str(refused.value)
+    words += [f"--{name.replace('_', '-')}={text}", "--schema", schema]
+    said = []
+    for verb in ("synthesize", "answer"):
+        if name not in {each.name for each in read_options(SURFACES[verb][1])}:
+            continue
+        with pytest.raises(InputError) as refused:
+            called(verb, table, schema, options)
+        assert main([verb, table, "--out", str(tmp_path / "o.csv"), *words]) == 2
+        assert capsys.readouterr().err == f"error: {refused.value}\n"
+        said.append(str(refused.value))
+    assert len(set(said)) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "s.json"}
 
 
 COLUMNS = '[{"name": "a", "type": "integer", "min": 0, "max": 2}]'
