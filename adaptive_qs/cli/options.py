@@ -15,7 +15,7 @@ import typer
 from adaptive_qs.arguments import one_of
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.loop import LEVELS
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
+from adaptive_qs.privacy import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.run import RunOptions
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES

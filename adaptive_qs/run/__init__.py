@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share, positive_integer, shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
+from adaptive_qs.privacy import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 
