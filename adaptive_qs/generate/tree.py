@@ -300,14 +300,14 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
             for _ in range(TRIES):
                 low = invert_at(cumulative, table, sizes[i], uniform(key, r, step))
                 old = rows[r, i]
-                chance = np.log(probability[table + old] / probability[table + low])
-                chance += np.log(singles[single + low] / singles[single + old])
+                chance = math.log(probability[table + old] / probability[table + low])
+                chance += math.log(singles[single + low] / singles[single + old])
                 for e in range(start[i], start[i + 1]):
                     cell = offset[e]
                     for m in range(other.shape[1]):
                         cell += rows[r, other[e, m]] * stride[e, m]
-                    chance += np.log(np.float64(packed[cell + low]) / packed[cell + old])
-                if np.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
+                    chance += math.log(np.float64(packed[cell + low]) / packed[cell + old])
+                if math.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
                     rows[r, i] = low
                 step += 2
 
@@ -336,7 +336,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             ratio *= probability[old_table + old] / probability[new_table + low]
             ratio *= singles[single_start[i] + low] / singles[single_start[i] + old]
             if not 1e-100 < ratio < 1e100:
-                log_ratio += np.log(ratio)
+                log_ratio += math.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
             i = node_attribute[k]
@@ -356,8 +356,8 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 if not counted:
                     ratio *= np.float64(packed[new_cell]) / packed[old_cell]
                     if not 1e-100 < ratio < 1e100:
-                        log_ratio += np.log(ratio)  # -inf where a cell has no weight
+                        log_ratio += math.log(ratio)  # -inf where a cell has no weight
                         ratio = 1.0
-        if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
+        if math.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + math.log(max(ratio, 1e-300)):
             for i in range(attributes):
                 rows[r, i] = new[i]
