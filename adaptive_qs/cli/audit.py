@@ -14,7 +14,7 @@ from adaptive_qs.cli.options import workload_spec
 from adaptive_qs.cli.related_tables import describes_pair, refuse_beside
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
+from adaptive_qs.privacy import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
 from adaptive_qs.table.engines import DEFAULT_ENGINE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from adaptive_qs.cli import io
 from adaptive_qs.cli.options import option
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy import DEFAULT_NEIGHBOURS
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook

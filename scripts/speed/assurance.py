@@ -328,7 +328,8 @@ def _watched(command: Sequence[str]) -> dict[str, Any]:
             peak = max(peak, sum(each.memory_info().rss for each in every))
             seconds = sum(sum(each.cpu_times()[:2]) for each in every)
         time.sleep(0.02)
-    process.kill()
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
     line = process.communicate()[1].strip().splitlines()[-1:]
     return {
         "exit_code": process.returncode,
