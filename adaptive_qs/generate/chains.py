@@ -314,7 +314,7 @@ def fit_weights(
     sums = [np.zeros(domain.shape(c)) for c in watched]
     follower = Follower(chains.model, targets, settings, workers, chains.shared)
 
-    def accumulate(item: tuple[Array, Clique]) -> None:
+    def accumulate(item: tuple[NDArray[np.float64], Clique]) -> None:
         total, clique = item
         add_counts(total, rows, domain, clique)
 

@@ -89,7 +89,7 @@ Forest = dict[int, list[int]]
 """The neighbours of each attribute."""
 
 
-def maximum_forest(attributes: Iterable[int], weights: Mapping[tuple[int, int], float]) -> Forest:
+def maximum_forest(attributes: Iterable[int], weights: Mapping[Clique, float]) -> Forest:
     """Find the spanning forest of largest weight (Kruskal 1956); pairs are ascending."""
     forest: Forest = {i: [] for i in attributes}
     tree = {i: {i} for i in forest}

@@ -299,7 +299,6 @@ def small_inputs(_: Scale, folder: Path) -> dict[str, Any]:
     for name, arguments in inputs.items():
         command = ["synthesize", *arguments, "--epsilon", "1", "--out", str(folder / "o.csv")]
         found[name] = _watched([*command, "--force", "--max-memory", "1GB"])
-        found[name]["bytes"] = Path(arguments[0].partition("::")[0]).stat().st_size
     return {
         "target": f"at most {MOST_MB:,} MB for all processes together and {MOST_SECONDS:g} "
         "processor seconds; a result or one line",
