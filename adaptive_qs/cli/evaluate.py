@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises where a name is too long
@@ -13,13 +13,14 @@ import typer
 
 from adaptive_qs.cli import related_tables
 from adaptive_qs.cli.io import (
+    NOT_PUBLIC,
     check_read_once,
     emit,
-    emit_figures,
     emit_json,
     emit_rows,
     progress_bars,
     readable,
+    show_figures,
     shown,
     taken_json,
     taken_rows,
@@ -42,7 +43,6 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.checks import Finding
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.table.sql import Query
 
@@ -73,22 +73,6 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
     if report is not None:
         closing.append(("report", str(report)))
     emit_rows("Done.", [*closing, *taken_rows(seconds)])
-
-
-NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
-
-
-def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
-    """Print the facts and the tables of findings."""
-    from adaptive_qs.evaluation.render import text_parts
-
-    for title, rows, tables in text_parts(findings):
-        if rows:
-            emit_rows(title, rows)
-        else:
-            emit(title)
-        for heads, cells in tables:
-            emit_figures(heads, cells)
 
 
 MODELS, ATTACK = "Models", "Membership attack"

@@ -531,7 +531,6 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
         if path is not None:
             check_file(path, force)
 
-    from adaptive_qs.cli.evaluate import NOT_PUBLIC, show_figures
     from adaptive_qs.evaluation.related import evaluate_related
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.machine import PhaseClock, plan_workers
@@ -563,8 +562,8 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     for name, each in result.by_table.items():
         lines = [("-", text) for text in each.verdict.brief]
         io.emit_rows(f"Verdict on {name}: {each.verdict.overall.word}", lines)
-    show_figures(result.findings.items())
-    closing = [NOT_PUBLIC]
+    io.show_figures(result.findings.items())
+    closing = [io.NOT_PUBLIC]
     closing += (
         [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
     )
