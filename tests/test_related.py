@@ -22,7 +22,8 @@ from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.related import RelatedRelease
-from adaptive_qs.run import RunOptions, related
+from adaptive_qs.run import related
+from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.related import RelatedJob
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import TAKEN_FROM_DATA
@@ -315,7 +316,14 @@ def test_options_of_one_table_are_refused():
     schema = RelatedSchema.parse(SCHEMA)
     for more, words in ({"rows_per_person": 2}, "rows-per-person"), ({"target": "age"}, "target"):
         with pytest.raises(InputError, match=words):
-            RelatedJob.of(schema, None, RunOptions(rho=1.0, **more))
+            RelatedJob.of(schema, SynthesizeOptions(rho=1.0, **more))
+
+
+def test_options_reach_both_tables():
+    options = SynthesizeOptions(rho=1.0, levels="off", max_candidates=3)
+    job = RelatedJob.of(RelatedSchema.parse(SCHEMA), options)
+    assert {table.work.levels for table in (job.parents, job.children)} == {"off"}
+    assert job.children.work.left_out is not None
 
 
 def test_delimiters_of_either_table_are_read_as_declared(tmp_path):

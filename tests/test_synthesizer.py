@@ -381,10 +381,10 @@ def test_a_warning_that_is_an_error_comes_after_what_was_paid_for_is_there():
 
 @pytest.mark.parametrize("name", ["resume", "unreviewed_schema", "beyond_limits"])
 def test_consent_is_true_or_false(name):
-    table = pd.DataFrame({"a": [0, 1] * 10})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    table, said = pd.DataFrame({"a": [0, 1] * 10}), f"{name.replace('_', '-')} is 'no': give True"
+    with pytest.raises(InputError, match=said):
         adaptive_qs.answer(table, {"a": 2}, 1, rho=1, **{name: "no"})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    with pytest.raises(InputError, match=said):
         Synthesizer(rho=1, **{name: "no"}).fit(table, schema={"a": 2})
 
 
@@ -414,7 +414,7 @@ def test_a_file_that_changes_between_its_two_readings_is_refused_whatever_its_ti
 
     runs = {
         "fit": lambda: Synthesizer(rho=1, workers=1, progress=rewrite).fit(path, schema=schema),
-        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, jobs=1, progress=rewrite),
+        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, workers=1, progress=rewrite),
     }
     with pytest.raises(DataError, match="changed while it was read"):
         runs[job]()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os.path import exists  # Path.exists raises where a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,27 +13,36 @@ import typer
 
 from adaptive_qs.cli import related_tables
 from adaptive_qs.cli.io import (
-    check_distinct,
-    check_file,
+    NOT_PUBLIC,
     check_read_once,
     emit,
-    emit_figures,
     emit_json,
     emit_rows,
-    file_of,
     progress_bars,
     readable,
+    show_figures,
     shown,
-    table_of,
     taken_json,
     taken_rows,
-    with_sidecar,
 )
-from adaptive_qs.cli.options import TABLE_HELP, option, workload_spec
+from adaptive_qs.cli.options import (
+    TABLE_HELP,
+    ForceOptions,
+    JsonOptions,
+    QueryOptions,
+    SchemaOptions,
+    WorkloadOptions,
+    check_distinct,
+    check_file,
+    file_of,
+    table_of,
+    with_sidecar,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError
+from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.checks import Finding
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.table.sql import Query
 
@@ -66,106 +75,45 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
     emit_rows("Done.", [*closing, *taken_rows(seconds)])
 
 
-NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
+MODELS, ATTACK = "Models", "Membership attack"
 
 
-def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
-    """Print the facts and the tables of findings."""
-    from adaptive_qs.evaluation.render import text_parts
+@dataclass(kw_only=True)
+class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryOptions,
+              SchemaOptions):  # fmt: skip
+    """The options of `evaluate`."""
 
-    for title, rows, tables in text_parts(findings):
-        if rows:
-            emit_rows(title, rows)
-        else:
-            emit(title)
-        for heads, cells in tables:
-            emit_figures(heads, cells)
-
-
-# The options that `evaluate` has to itself.
-
-_MODELS, _ATTACK, _OUTPUT = "Models", "Membership attack", "Output"
-
-WorkloadFile = Annotated[
-    Path | None,
-    option(
-        "--workload", "FILE", "Workload file: the marginals or other queries that matter.", None
-    ),
-]
-Rules = Annotated[
-    list[str] | None,
-    option(
-        "--rule",
-        "TEXT",
-        'Rule to check, such as "start <= end" or "city determines country". Can be repeated.',
-        None,
-    ),
-]
-By = Annotated[
-    str | None,
-    option(
-        "--by",
-        "COLUMN",
+    related: Annotated[Path | None, Option(
+        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
+        "SYNTHETIC can be folders with both instead, whose files the schema names.", "FILE"
+    )] = None  # fmt: skip
+    related_synthetic: Annotated[Path | None, Option(
+        "Synthetic table of the children of two related tables.", "FILE")] = None  # fmt: skip
+    rule: Annotated[list[str] | None, Option(
+        'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
+        "for more rules.", "TEXT")] = None  # fmt: skip
+    by: Annotated[str | None, Option(
         "Also report the error within each group of this column, compared with a fresh sample of "
-        "the same size. Shows whether small groups are less accurate.",
-        None,
-    ),
-]
-Weigh = Annotated[
-    str | None,
-    option(
-        "--weigh",
-        "KIND",
-        "Unit of equal weight: rows, or persons (one true row of each is compared).",
-        None,
-        "as in the release behind SYNTHETIC, or rows",
-    ),
-]
-Report = Annotated[
-    Path | None,
-    option(
-        "--report",
-        "FILE",
-        "Also write one self-contained HTML page, for the owner only.",
-        _OUTPUT,
-    ),
-]
-Target = Annotated[
-    str | None,
-    option(
-        "--target",
-        "COLUMN",
+        "the same size. It shows whether small groups are less accurate.", "COLUMN"
+    )] = None  # fmt: skip
+    weigh: Annotated[str | None, Option(
+        "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
+        default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
+    target: Annotated[str | None, Option(
         "Train models that predict this column on either table, and test them on true rows.",
-        _MODELS,
-    ),
-]
-Repeats = Annotated[
-    int, option("--repeats", "N", "Splits that models are trained and tested on.", _MODELS, "5")
-]
-Seed = Annotated[
-    int,
-    option("--seed", "N", "Seed of the splits, the models and the attacks.", _MODELS, "0"),
-]
-Control = Annotated[
-    Path | None,
-    option(
-        "--control",
-        "FILE",
+        "COLUMN", MODELS)] = None  # fmt: skip
+    repeats: Annotated[int, Option(
+        "Splits that models are trained and tested on.", "N", MODELS)] = 5  # fmt: skip
+    seed: Annotated[int, Option("Seed of the splits, the models and the attacks.", "N", MODELS)] = 0
+    control: Annotated[Path | None, Option(
         "Rows of the same kind that SYNTHETIC was not made from: attacks try to distinguish them "
-        "from those of TRUE, and models are tested on them.",
-        _ATTACK,
-    ),
-]
-Release = Annotated[
-    Path | None,
-    option(
-        "--release",
-        "FILE",
-        "Release that SYNTHETIC comes from, for its privacy promise and for what was measured.",
-        _ATTACK,
-        "the statement next to SYNTHETIC",
-    ),
-]
+        "from those of TRUE, and models are tested on them.", "FILE", ATTACK)] = None  # fmt: skip
+    release: Annotated[Path | None, Option(
+        "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
+        ATTACK, "the statement next to SYNTHETIC")] = None  # fmt: skip
+    report: Annotated[Path | None, Option(
+        "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT
+    )] = None  # fmt: skip
 
 
 def evaluate(
@@ -178,26 +126,7 @@ def evaluate(
         typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}"),
     ] = None,
     *,
-    sql: str | None = None,
-    database: Path | None = None,
-    schema: Path | None = None,
-    related: related_tables.TrueChildren = None,
-    related_synthetic: related_tables.SyntheticChildren = None,
-    workload: WorkloadFile = None,
-    ways: str | None = None,
-    rule: Rules = None,
-    by: By = None,
-    weigh: Weigh = None,
-    target: Target = None,
-    repeats: Repeats = 5,
-    seed: Seed = 0,
-    control: Control = None,
-    release: Release = None,
-    report: Report = None,
-    force: bool = False,
-    as_json: bool = False,
-    max_memory: str | None = None,
-    workers: int | None = None,
+    options: Options,
 ) -> None:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
@@ -207,24 +136,22 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    both = related is not None or related_synthetic is not None
-    if both or related_tables.describes_both(true, schema):
-        related_tables.refuse_beside(
-            sql=sql, database=database, workload=workload, ways=ways, rule=rule, by=by,
-            weigh=weigh, target=target, control=control, release=release,
-        )  # fmt: skip
-        files = (related, related_synthetic)
-        related_tables.evaluate((true, synthetic), files, schema, report, force, as_json, workers)
+    both = options.related is not None or options.related_synthetic is not None
+    if both or related_tables.describes_both(true, options.schema):
+        related_tables.evaluate(true, synthetic, options)
         return
-    private, synthetic = _tables(true, synthetic, sql, database)
+    schema, control, release, report = (
+        options.schema, options.control, options.release, options.report,
+    )  # fmt: skip
+    private, synthetic = _tables(true, synthetic, options.sql, options.database)
     if schema is None:
         raise InputError("no --schema was given: name the schema of both tables")
-    spec = workload_spec(workload, ways)
+    spec = workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:
-        inputs = [file_of(private), *with_sidecar(synthetic), schema, workload, control, release]
-        check_distinct([report], inputs)
-        check_file(report, force)
+        inputs = [file_of(private), *with_sidecar(synthetic), schema, control, release]
+        check_distinct([report], [*inputs, options.workload])
+        check_file(report, options.force)
     _check_control(control, private, synthetic)
 
     from adaptive_qs.evaluation.evaluation import evaluate as compare
@@ -232,9 +159,9 @@ def evaluate(
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.table.schema import Schema
 
-    threads = plan_workers(workers)
+    threads = plan_workers(options.workers)
     released = _released(private, synthetic, release)
-    described = Schema.load(schema, max_memory)
+    described = Schema.load(schema, options.max_memory)
     with progress_bars() as bars, ExitStack() as opened:
         clock = PhaseClock(bars)
         clock.start("read")
@@ -244,16 +171,16 @@ def evaluate(
             second,
             described,
             spec,
-            rules=rule or (),
-            by=by,
-            weigh=weigh,
-            target=target,
-            repeats=repeats,
+            rules=options.rule or (),
+            by=options.by,
+            weigh=options.weigh,
+            target=options.target,
+            repeats=options.repeats,
             control=None if control is None else opened.enter_context(readable(control)),
             release=release,
-            seed=seed,
+            seed=options.seed,
             workers=threads,
-            max_memory=max_memory,
+            max_memory=options.max_memory,
             progress=clock,
         )
         if released is not None:
@@ -267,10 +194,10 @@ def evaluate(
             clock.start("write")
             names = shown(Path(file_of(private).name)), shown(Path(synthetic.name))
             page = evaluation_page(result, names)
-            with atomic_writer(report, force) as file:
+            with atomic_writer(report, options.force) as file:
                 file.write(page.encode())
         seconds = clock.stop()
-    if as_json:
+    if options.as_json:
         written = None if report is None else str(report)
         emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
         return

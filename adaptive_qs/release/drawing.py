@@ -98,7 +98,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class SampleRequest:
     """Rows that are asked for.
 
     Attributes:
@@ -118,7 +118,7 @@ class Wish:
         column: str | None,
         schema: Schema,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
-    ) -> Wish:
+    ) -> SampleRequest:
         """What a condition and a column ask for.
 
         Args:

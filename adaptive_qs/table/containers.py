@@ -179,8 +179,8 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
 
         def read(requested: Sequence[str]) -> Iterator[Chunk]:
             values_only = {names.index(name): name for name in requested}
-            rows = islice(book.rows(part, most_bytes, values_only), 1, None)
-            rows = fill_rows(path, rows, len(names))
+            cells = islice(book.rows(part, most_bytes, values_only), 1, None)
+            rows = fill_rows(path, cells, len(names))
             yield from _guarded(_chunks(names, rows, 0, requested), damaged)
 
         yield Source(str(path), names, read)
@@ -492,7 +492,11 @@ class DuckDb(Container):
     """A DuckDB database with one table."""
 
     is_text = False
-    fold = staticmethod(str.lower)
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name in lower case."""
+        return name.lower()
 
     @staticmethod
     def library() -> object:

@@ -228,6 +228,7 @@ def write_table(
         InputError: the suffix is unknown or the file cannot be written.
         SchemaError: the table has a column that the schema lacks.
     """
+    check_format(path, schema.names)
     kind = table_format(path)
     pages = [table] if isinstance(table, pa.Table) else table
     with _sealing(path, sealed, replace_file) as file:

@@ -394,7 +394,7 @@ def fitted(frame, folder, options):
 
 def answered(frame, folder, options):
     """Every file that answers are written to."""
-    answer(frame, SCHEMA, [1, 2], **options, jobs=1).write(folder / "a.csv", force=True)
+    answer(frame, SCHEMA, [1, 2], **options, workers=1).write(folder / "a.csv", force=True)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)

@@ -57,8 +57,8 @@ def command(run, monkeypatch):
 OPTIONS = {
     "synthesize": ["delta", "ways", "rows", "seed", "max-memory", "workers",
                    "insecure-seed"],
-    "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
-               "max-memory", "insecure-seed"],
+    "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways",
+               "workers", "max-memory", "insecure-seed"],
 }  # fmt: skip
 
 

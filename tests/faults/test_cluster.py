@@ -225,7 +225,7 @@ def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capf
     monkeypatch.setattr(workers.subprocess, "Popen", counted)
 
     def answered(*arguments):
-        command = "answer data --schema s.json --rho 1 --insecure-seed 1 --jobs 1 --out a.csv"
+        command = "answer data --schema s.json --rho 1 --insecure-seed 1 --workers 1 --out a.csv"
         assert main([*command.split(), "--force", *arguments]) == 0
         return (folder / "a.csv").read_bytes()
 

@@ -111,7 +111,7 @@ def test_the_content_of_a_table_in_the_place_of_a_path_is_not_quoted(text):
         lambda: adaptive_qs.plan(schema, workload=text, epsilon=1),
     )
     for call in calls:
-        with pytest.raises(InputError, match="is a text of .* characters, not a path") as caught:
+        with pytest.raises(InputError, match=r"is a text of .* characters, not a path") as caught:
             call()
         assert "SECRET" not in str(caught.value)
 
