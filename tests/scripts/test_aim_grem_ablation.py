@@ -1,7 +1,6 @@
 """The ablation's bookkeeping on a table small enough to check cell by cell."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from adaptive_qs.domain import Domain
@@ -17,7 +16,6 @@ from scripts.published.aim_grem_ablation import (
     isotropic,
     lazy,
     measure_one_way,
-    read_table,
     run_trials,
 )
 
@@ -55,11 +53,6 @@ def test_lazy_answers_equal_those_formed_afresh_and_the_whole_budget_is_spent(ta
     assert task.rho * (1 - 1e-6) <= ledger.spent.rho <= task.rho
 
 
-def test_every_three_way_marginal_is_measured_once(task):
-    assert sorted(task.sequence) == task.workload
-    assert task.sequence != task.workload
-
-
 def test_the_error_does_not_depend_on_how_many_rounds_were_timed(task):
     """At rho = 1e6 the answers are near the truth, whenever they were updated."""
     outcomes = {}
@@ -70,13 +63,3 @@ def test_the_error_does_not_depend_on_how_many_rounds_were_timed(task):
     (unscored,) = outcomes[3].pop("full+IID")
     assert unscored.error is None
     assert all(run.error < 0.01 for found in outcomes.values() for (run,) in found.values())
-
-
-def test_columns_are_recoded_and_dropped_as_in_the_paper(tmp_path):
-    columns = {"kept": [5, 7, 5] * 40, "single": [3] * 120, "wide": range(120)}
-    frame = pd.DataFrame(columns | {"gaps": [1.0, None, 2.0] * 40})
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    table = read_table(tmp_path / "table.csv")
-    assert table.num_rows == 80
-    assert table.domain.names == ("wide", "gaps")
-    assert table.domain.sizes == (80, 2)

@@ -12,8 +12,6 @@ from scripts.speed.assurance import (
     Parts,
     Scale,
     fuzz,
-    measured,
-    summary,
 )
 
 HERE = {"hash": "a" * 40, "dirty": False}
@@ -62,34 +60,6 @@ def test_a_part_is_used_for_its_own_scale_and_commit(tmp_path, commit, part, str
         assert measure.asked == ([] if used else ["kills"])
         assert ("fresh" in found) == (not used)
         assert found["other_commit"] == (found["commit"] != commit)
-
-
-def test_what_was_measured_is_kept(tmp_path):
-    # It says nothing of its scale: it is measured again.
-    (tmp_path / "kills.json").write_text(json.dumps({"passed": True, "commit": HERE}))
-    assert Parts(tmp_path, QUICK, HERE, accept_older=True).kept("kills") is None
-    parts, measure = Parts(tmp_path, QUICK, HERE), Measure()
-    assert parts.section("kills", measure) == parts.section("kills", measure)
-    assert measure.asked == ["kills"]
-    assert [path.name for path in tmp_path.iterdir()] == ["kills.json"]
-
-
-def test_a_part_of_another_commit_says_so(tmp_path):
-    write(tmp_path / "kills.json", commit=ELSEWHERE)
-    found = Parts(tmp_path, QUICK, HERE, accept_older=True).section("kills", Measure())
-    assert found["commit"] == ELSEWHERE
-    assert summary("kills", found) == "kills: passed (1.5 s, measured on commit bbbbbbbbbbbb)"
-
-
-def test_a_section_that_raises_has_failed(capsys):
-    def broken(scale, _):
-        raise AssertionError(f"{scale.kills} kills: one was lost")
-
-    found = measured(broken, QUICK)
-    assert found["passed"] is False
-    assert found["error"] == f"AssertionError: {QUICK.kills} kills: one was lost"
-    assert found["scale"] == asdict(QUICK)
-    assert "in broken" in capsys.readouterr().err
 
 
 def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):

@@ -8,63 +8,15 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.strategy.solution import SolverSettings, Status
-from adaptive_qs.workload.axes import Marginal, Prefix, Range
-from adaptive_qs.workload.residuals import Subworkload, Term
+from adaptive_qs.strategy.solution import SolverSettings
 from scripts.published import eigen_design
 from scripts.published.eigen_design import (
     COLUMNS,
     main,
-    marginals,
-    random_ranges,
-    range_marginals,
-    shuffled,
 )
 from scripts.published.eigen_solver import best_weights, solve_eigen
-from scripts.published.eigen_speedups import Principal, Separation, solve_eigen_dense
-from tests.strategy.problems import ALL, PRODUCTS, axis, dense_error, numbers, product
-
-MARGINALS = [
-    *(lambda x, v=v: x[0] == v for v in range(3)),
-    *(lambda x, a=a, b=b: x[1:] == (a, b) for a in range(2) for b in range(2)),
-]
-RANGES = [
-    lambda x, k=k, a=a, b=b: a <= x[k] <= b
-    for k, n in enumerate((3, 4))
-    for a in range(n)
-    for b in range(a, n)
-]
-
-
-@pytest.mark.parametrize(
-    ("shape", "gram", "wanted"),
-    [
-        ((3, 2, 2), marginals((3, 2, 2), [(0,), (1, 2)]), MARGINALS),
-        ((3, 4), range_marginals((3, 4), [(0,), (1,)]), RANGES),
-    ],
-)
-def test_grams_are_those_of_the_queries(shape, gram, wanted):
-    """Marginals count each combination of values; ranges sum over the other attributes."""
-    rows = np.array([[float(query(cell)) for cell in np.ndindex(*shape)] for query in wanted])
-    np.testing.assert_array_equal(gram, rows.T @ rows)
-
-
-def test_random_ranges_are_boxes():
-    """Every range of an attribute is drawn alike: cell counts within five standard errors."""
-    gram = random_ranges((4, 3))
-    probability = np.kron(
-        np.diag(Range(4).gram()) / Range(4).num_queries,
-        np.diag(Range(3).gram()) / Range(3).num_queries,
-    )
-    error = np.sqrt(1000 * probability * (1 - probability))
-    assert (np.abs(np.diag(gram) - 1000 * probability) < 5 * error).all()
-
-
-def test_shuffling_keeps_the_spectrum():
-    gram = Range(9).gram()
-    assert not np.array_equal(shuffled(gram), gram)
-    np.testing.assert_allclose(np.linalg.eigvalsh(shuffled(gram)), np.linalg.eigvalsh(gram))
+from scripts.published.eigen_speedups import Principal, Separation
+from tests.strategy.problems import ALL, dense_error
 
 
 @pytest.fixture(scope="module")
@@ -116,47 +68,7 @@ def test_speedups_lose_little_against_all_eigenvectors(rows):
 FINE = SolverSettings(gap=1e-6, max_iterations=20_000)
 
 
-def random_gram(rows, cells):
-    matrix = np.random.default_rng(0).normal(size=(rows, cells))
-    return matrix.T @ matrix
-
-
-@pytest.mark.parametrize(
-    "speedup", [Separation(100), Separation(1), Principal(1.0), Principal(0.97)], ids=str
-)
-def test_speedups_that_leave_nothing_out_are_exact(speedup):
-    gram = random_gram(30, 20)
-    exact = solve_eigen_dense(gram, (20,), FINE).objective
-    fast = solve_eigen_dense(gram, (20,), FINE, speedup).objective
-    assert fast == pytest.approx(exact, rel=1e-12)
-
-
-@pytest.mark.parametrize("speedup", [Separation(4), Separation(16), Principal(0.2)], ids=str)
-def test_speedups_cost_a_little(speedup):
-    gram = Range(64).gram()
-    exact = solve_eigen_dense(gram, (64,), FINE).objective
-    fast = solve_eigen_dense(gram, (64,), FINE, speedup).objective
-    assert exact < fast < 1.2 * exact
-
-
-@pytest.mark.parametrize(
-    ("make", "value"), [(Separation, 0), (Principal, 0.0), (Principal, 1.5), (Principal, np.nan)]
-)
-def test_speedups_out_of_range_are_refused(make, value):
-    with pytest.raises(InputError, match="was asked for"):
-        make(value)
-
-
-def test_principal_vectors_of_a_low_rank_are_all_of_it():
-    gram = random_gram(3, 20)
-    exact = solve_eigen_dense(gram, (20,), FINE).objective
-    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.15)).objective == exact
-    assert solve_eigen_dense(gram, (20,), FINE, Principal(0.05)).objective > exact
-
-
 # Designs against CVXPY, their certificate and the product rule.
-
-GAP = 1e-4
 
 
 def clarabel(costs, importance):
@@ -183,71 +95,6 @@ def test_weights_equal_clarabel(seed):
     assert (costs.T @ best.weights).max() == pytest.approx(1, rel=1e-12)
 
 
-def test_a_limit_on_steps_leaves_an_honest_gap():
-    costs = numbers(8, 20) ** 2
-    rough = best_weights(costs, np.arange(1.0, 9.0), SolverSettings(gap=0.0, max_iterations=3))
-    fine = best_weights(costs, np.arange(1.0, 9.0), FINE)
-    assert rough.iterations == 3
-    assert rough.lower_bound < fine.objective < rough.objective
-
-
-def test_a_product_is_designed_axis_by_axis():
-    factored = solve_eigen(PRODUCTS["range x prefix"], FINE)
-    dense = solve_eigen_dense(PRODUCTS["range x prefix"].gram(), (4, 3), FINE)
-    assert [factor.shape for factor in factored.strategy.factors] == [(4,), (3,)]
-    assert factored.objective == pytest.approx(dense.objective, rel=1e-5)
-    assert factored.lower_bound == pytest.approx(dense.lower_bound, rel=1e-9)
-
-
-def test_the_order_of_the_cells_does_not_matter():
-    """Li and Miklau, proposition 5."""
-    gram = random_gram(12, 7)
-    order = np.random.default_rng(1).permutation(7)
-    plain = solve_eigen_dense(gram, (7,), FINE).objective
-    assert solve_eigen_dense(gram[np.ix_(order, order)], (7,), FINE).objective == pytest.approx(
-        plain, rel=1e-4
-    )
-
-
-def test_spare_columns_are_completed_where_the_rank_is_full():
-    gram = Prefix(16).gram()
-    solution = solve_eigen_dense(gram, (16,), FINE)
-    (factor,) = solution.strategy.factors
-    np.testing.assert_allclose((factor.matrix**2).sum(axis=0), 1, rtol=1e-9)
-    v = factor.matrix.T @ factor.matrix
-    assert solution.objective == pytest.approx(np.trace(gram @ np.linalg.inv(v)), rel=1e-9)
-    values, vectors = np.linalg.eigh(gram)
-    assert solution.objective < 0.95 * best_weights(vectors.T**2, values, FINE).objective
-
-
-def test_residual_strategies_stay_in_their_space():
-    (factor,) = solve_eigen(product(axis(Prefix, 9))).strategy.factors
-    np.testing.assert_allclose(factor.matrix.sum(axis=1), 0, atol=1e-12)
-
-
-@pytest.mark.parametrize("sizes", [(6,), (3, 5)])
-def test_marginals_match_the_lower_bound(sizes):
-    solution = solve_eigen(product(*(axis(Marginal, n) for n in sizes)))
-    assert solution.status is Status.OPTIMAL
-    assert solution.gap <= GAP
-
-
-def test_degenerate_eigenvectors_do_not_spoil_two_way_marginals():
-    """Li and Miklau: the error of marginals matches the bound. Each eigenspace has dimension 9."""
-    part = np.kron(np.eye(4), np.eye(4)), np.kron(np.eye(4), np.ones((4, 4)))
-    solution = solve_eigen_dense(sum(part), (4, 4))
-    assert solution.status is Status.OPTIMAL
-    assert solution.gap <= GAP
-
-
-def test_a_dense_design_over_the_memory_limit_is_refused():
-    settings = SolverSettings(max_bytes=5_000)
-    with pytest.raises(ResourceExceeded, match=r"4 x 3 cells .* wff") as caught:
-        solve_eigen(ALL["two products"], settings)
-    assert caught.value.exit_code == 4
-    assert solve_eigen(ALL["few rows"], settings).objective > 0
-
-
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(
     "weigh", [best_weights, Separation(2), Principal(0.4)], ids=["all", "separation", "principal"]
@@ -259,9 +106,3 @@ def test_a_design_reports_the_error_of_its_rows(weigh, name):
     assert solution.objective >= solution.lower_bound
     for factor in solution.strategy.factors:
         assert (factor.matrix**2).sum(axis=0).max() == pytest.approx(1)
-
-
-def test_the_total_has_nothing_to_design():
-    solution = solve_eigen(Subworkload((), (Term(2.0, ()), Term(0.5, ()))))
-    assert solution.objective == pytest.approx(2.5)
-    assert solution.strategy.factors == ()
