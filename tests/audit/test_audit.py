@@ -192,6 +192,7 @@ PRIVATE = Schema.parse(
 )
 
 
+@pytest.mark.slow
 def test_bins_and_values_are_learnt_alike():
     report = audit(PRIVATE, [1, 2], pairs=14, rhos=(0.5,), sample_every=7)
     assert report.clean

@@ -65,6 +65,7 @@ def book(path, rows="", part="xl/sharedStrings.xml", texts=None):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -92,6 +93,7 @@ def test_texts_count_in_every_folder(tmp_path, folder):
     assert "its texts need more memory" in refusal(tmp_path, path)
 
 
+@pytest.mark.slow
 def test_a_page_of_parquet_is_claimed(tmp_path):
     table = pa.table({"a": ["x", "A" * 300_000_000]})
     pq.write_table(
