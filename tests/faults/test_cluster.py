@@ -349,6 +349,7 @@ def is_closed_without_key(address):
     return found == [None] * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "words"), [(COMMAND, ON_FILES.split()), (FRAME, [])])
 def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, folder):
     temporary = folder / "temporary"
@@ -386,6 +387,7 @@ def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, f
     assert not [*temporary.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_cluster_of_the_documentation_is_closed_without_its_key(cluster, folder):
     found = sockets_of(psutil.Process(cluster.process.pid))
     assert all(ip_address(each.laddr.ip).is_loopback for each in found)
@@ -429,6 +431,7 @@ def test_a_scheduler_that_knows_another_key_is_refused_in_one_line(
     assert not charged("l")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["address", "client"])
 def test_a_scheduler_without_tls_brings_a_warning(folder, given, capfd):
     settings = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}

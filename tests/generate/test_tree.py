@@ -219,6 +219,7 @@ def test_a_move_keeps_the_models_distribution(name, moved_by):
     assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CLIQUES if name != "none"])
 def test_moves_alone_reach_the_models_distribution(name, moved_by):
     """From one cell, in three times or more of the moves after which no test tells them apart."""
