@@ -164,15 +164,6 @@ def test_joint_families_on_any_axes(family, step, hard, monkeypatch):
     np.testing.assert_allclose(found, exact, rtol=1e-6 if hard else 1e-10)
 
 
-@pytest.mark.parametrize("cells", [64, 1024])
-def test_ordinary_strategies_take_the_fast_way(cells, monkeypatch):
-    monkeypatch.setattr(squares, "root_squares", None)
-    tree = np.vstack([np.kron(np.eye(2**k), np.ones(cells >> k)) for k in range(7)])
-    factor = DenseFactor(np.vstack([tree, np.eye(cells)]), (cells,))
-    for family in (Prefix(cells), Range(cells)):
-        assert block_squares((family,), factor).min() >= 1
-
-
 @pytest.mark.parametrize("tiny", [1e-9, 1e-3, 1])
 @pytest.mark.parametrize("bits", [10, 20, 30])
 def test_custom_queries_of_any_size_have_a_noise(tiny, bits):

@@ -231,17 +231,6 @@ def test_schema_survives_json(case):
     assert again.fingerprint == schema.fingerprint
 
 
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
-def test_written_bytes_repeat(tmp_path, suffix):
-    column = IntegerColumn(name="n", type="integer", min=0, max=99, bins=5)
-    schema = Schema(version=1, columns=[column])
-    table = CodedTable.from_codes(schema.domain(), [np.arange(5)])
-    paths = [tmp_path / f"{i}.{suffix}" for i in range(2)]
-    for path in paths:
-        write_table(decode(table, schema, np.random.default_rng(1)), path, schema)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
 # A table is recognised by what is in it, not by how it lies in memory.
 
 TABLE = pa.table(
@@ -349,19 +338,6 @@ def test_what_is_no_table_is_refused_without_a_word_of_it():
 
 def labels_of(**column):
     return schema_of({"x": column}).columns[0].labels_of_codes()
-
-
-@pytest.mark.parametrize("granularity", ["month", "quarter", "year", "hour"])
-def test_periods_have_their_names(granularity):
-    """pandas knows calendars on its own."""
-    first, last = pd.Timestamp("1968-11-30T05:30"), pd.Timestamp("1970-02-03T01:00")
-    labels = labels_of(
-        type="datetime", granularity=granularity, min=first.isoformat(), max=last.isoformat()
-    )
-    frequency = {"month": "M", "quarter": "Q", "year": "Y", "hour": "h"}[granularity]
-    periods = pd.period_range(first, last, freq=frequency)
-    written = {"month": "%Y-%m", "quarter": "%Y-Q%q", "year": "%Y", "hour": "%Y-%m-%dT%Hh"}
-    assert list(labels) == [period.strftime(written[granularity]) for period in periods]
 
 
 def test_unknown_and_missing_values_come_last():

@@ -10,10 +10,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition, parse_rule
+from adaptive_qs.table.conditions import parse_rule
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
@@ -40,9 +40,6 @@ SCHEMA = Schema.parse({"version": 1, "columns": COLUMNS})
 
 def with_rules(*rules):
     return Schema.parse({"version": 1, "columns": COLUMNS, "rules": list(rules)})
-
-
-DAY_ONE = dt.date(2020, 1, 1).toordinal()
 
 
 def values(name):
@@ -109,13 +106,6 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         expected = any(holds(*row) for row in product(*(p[c] for p, c in zip(every, codes))))
         found = cells.allowed[tuple(codes[k] for k in order)]
         assert found == expected, (codes, found)
-
-
-def test_a_condition_may_have_to_be_true():
-    condition = parse_condition("y > 3", SCHEMA.by_name)
-    ruleset = Ruleset.of(SCHEMA.columns, [])
-    assert ruleset.cells_of(condition, "").allowed.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert ruleset.cells_of(condition, "", surely=True).allowed.tolist() == [0, 0, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -286,11 +276,6 @@ def test_values_are_uniform_inside_their_bins_given_the_rule():
     assert len(counts) == 6
     # chi-square with 5 degrees of freedom: above 27.9 once in 25,000 seeds
     assert (np.square(counts - ROWS / 6) / (ROWS / 6)).sum() < 27.9
-
-
-def test_conditions_are_rules_of_one_part():
-    with pytest.raises(InputError, match="condition 'x < 1 -> y > 2' is no condition from"):
-        parse_condition("x < 1 -> y > 2", SCHEMA.by_name)
 
 
 @pytest.mark.parametrize("column", [c for c in SCHEMA.columns if c.measured], ids=lambda c: c.name)
