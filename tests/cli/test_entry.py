@@ -27,7 +27,7 @@ from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
 FUZZ = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 numbers = st.floats().map(repr) | st.integers().map(str) | st.text(max_size=8)
 

@@ -12,8 +12,8 @@ NOT_RUN = 8
 """Blocks that no test runs. Excuse another one only if a reader can run it and a test cannot."""
 
 
-TUTORIALS = ROOT / "docs" / "tutorials"
-"""Followed at length, by ``pytest -m slow``."""
+FIRST = {ROOT / "README.md", ROOT / "docs" / "quickstart.md"}
+"""What a reader opens first; the other pages are followed by ``pytest -m slow``."""
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ TUTORIALS = ROOT / "docs" / "tutorials"
         pytest.param(
             page,
             id=str(page.relative_to(ROOT)),
-            marks=[pytest.mark.slow] if page.parent == TUTORIALS else [],
+            marks=[] if page in FIRST else [pytest.mark.slow],
         )
         for page in PAGES
     ],

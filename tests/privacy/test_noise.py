@@ -223,7 +223,13 @@ DRAWS = 200_000
 SELECTIONS = 60_000  # of both paths, which take 40 microseconds each
 
 
-@pytest.mark.parametrize("name", paths())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("selection") else [])
+        for name in paths()
+    ],
+)
 def test_noise_has_its_declared_law(name):
     count = SELECTIONS if name.startswith("selection") else DRAWS
     figures = paths()[name](count).figures()

@@ -170,7 +170,7 @@ def test_a_cell_of_another_type_changes_no_other(alone, neighbour):
     names = [name for name in CELLS if name != neighbour]
     read = objects_codes(pd.Series(objects([CELLS[n] for n in (*names, neighbour)]), dtype=object))
     np.testing.assert_array_equal(read, np.hstack([alone[n] for n in (*names, neighbour)]))
-    for name in names:
+    for name in names[list(CELLS).index(neighbour) :]:  # of each pair once: both orders come
         pair = objects_codes(pd.Series(objects([CELLS[name], CELLS[neighbour]] * 2), dtype=object))
         np.testing.assert_array_equal(pair, np.hstack([alone[name], alone[neighbour]] * 2))
 

@@ -191,7 +191,7 @@ def assert_same(a, b):
 common = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@settings(common, max_examples=150)
+@settings(common, max_examples=80)
 @given(coded_tables(), st.integers(0, 9))
 def test_files_and_oracle(case, seed):
     schema, table = case
@@ -208,7 +208,7 @@ def test_files_and_oracle(case, seed):
             assert [slow_code(c, cell) for c, cell in zip(schema.columns, row)] == list(codes)
 
 
-@settings(common, max_examples=100)
+@settings(common, max_examples=50)
 @given(coded_tables(), st.integers(0, 9))
 def test_frames(case, seed):
     schema, table = case
@@ -222,7 +222,7 @@ def test_frames(case, seed):
     assert_same(read_table(nullable, schema), table)
 
 
-@settings(common, max_examples=100)
+@settings(common, max_examples=50)
 @given(coded_tables())
 def test_schema_survives_json(case):
     schema, _ = case
