@@ -273,6 +273,7 @@ def test_a_row_of_another_type_recodes_no_other_row():
     assert report.pairs == 35
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(schemas(), st.integers(0, 2**32 - 1))
 def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, seed):

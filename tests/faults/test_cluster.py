@@ -409,6 +409,7 @@ def test_the_cluster_of_the_documentation_is_closed_without_its_key(cluster, fol
     assert modes["key.pem"] == 0o600
 
 
+@pytest.mark.slow
 def test_a_scheduler_with_tls_is_used_by_the_settings_and_without_a_warning(cluster, folder):
     command = "synthesize data --schema s.json --rho 9 --out o.csv --engine dask --scheduler"
     done = subprocess.run(

@@ -107,6 +107,7 @@ def test_persons_with_several_rows():
     assert release.check().gaps(rows)
 
 
+@pytest.mark.slow
 def test_a_column_that_is_shifted_is_found_and_repaired(planted):
     """A quarter of the rows is moved; every count then is within chance of the measured one."""
     found = fitted(5.0)

@@ -63,6 +63,7 @@ def is_old(table):
     return (table.sex == "F") & (table.age >= 85)
 
 
+@pytest.mark.slow
 def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
     """Every pair of columns; samples that are refined differ by less than independent ones."""
     large = model.sample(60_000, seed=2)
@@ -114,6 +115,7 @@ def test_a_balanced_bin_is_a_value(model):
     assert np.ptp(np.bincount(codes.columns[1], minlength=10)) == 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_the_workers_do_not(model):
     made = [
         model.release_.sample_table(50, seed, workers, where=OLD)

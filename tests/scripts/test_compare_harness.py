@@ -97,6 +97,7 @@ def bench(tmp_path, monkeypatch):
     return Bench(tmp_path)
 
 
+@pytest.mark.slow
 def test_after_kill_9_a_rerun_repeats_no_finished_cell(bench):
     (bench.peers / "slow").touch()
     seeds = list(range(10))
