@@ -45,7 +45,6 @@ def figures():
     return house.figures()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CEILINGS)
 def test_a_figure_stays_below_its_ceiling(figures, name):
     most = CEILINGS[name] + SLACK.get(name, 0)
@@ -55,7 +54,6 @@ def test_a_figure_stays_below_its_ceiling(figures, name):
     )
 
 
-@pytest.mark.slow
 def test_every_figure_is_of_something(figures):
     assert figures.keys() - CEILINGS.keys() == {"median lines"}
     assert HINTS.keys() == CEILINGS.keys() >= SLACK.keys()
