@@ -199,9 +199,10 @@ AMOUNTS = RNG.lognormal(6, 1, N)
 
 
 @pytest.fixture(params=["csv", "parquet", "frame"])
-def doors(request, tmp_path):
+def doors(request, tmp_path, monkeypatch):
     """Propose a schema for columns by way of `schema init`, or from a data frame; the proposal
-    fits the table in each case."""
+    fits the table in each case. Rules, which take long to find, are looked for elsewhere."""
+    monkeypatch.setattr("adaptive_qs.evaluation.finding.proposed_rules", lambda *_: ())
 
     def through(columns):
         frame = pd.DataFrame({name: pd.Series(cells) for name, cells in columns.items()})
@@ -213,9 +214,7 @@ def doors(request, tmp_path):
         proposal = propose(frame if request.param == "frame" else path)
         if request.param != "frame":
             assert main(["schema", "init", str(path), "--out", str(tmp_path / "p.json")]) == 0
-            content = json.loads((tmp_path / "p.json").read_text())
-            content.pop("rules", None)  # which the command adds
-            assert Schema.parse(content) == proposal.schema
+            assert Schema.load(tmp_path / "p.json") == proposal.schema
         read_table(path, proposal.schema)
         return proposal
 
