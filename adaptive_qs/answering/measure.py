@@ -20,14 +20,8 @@ from adaptive_qs.machine import ThreadPool, linear_algebra
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.strategy.integer import (
-    GridFactor,
-    integer_answers,
-    squared_sensitivity,
-    table_estimate,
-)
+from adaptive_qs.strategy.integer import integer_answers, squared_sensitivity, table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
-from adaptive_qs.strategy.solution import LongFactor
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
 
@@ -106,7 +100,7 @@ def _request(
 def _definition(measurement: StrategyMeasurement) -> str:
     """Return the digest of the integers that are measured."""
     factors = measurement.strategy.factors
-    parts = [f.digest if isinstance(f, GridFactor | LongFactor) else repr(f) for f in factors]
+    parts = [factor.digest for factor in factors]
     return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
 
 

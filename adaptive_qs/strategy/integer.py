@@ -14,14 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import (
-    CenteringFactor,
-    Factor,
-    IdentityFactor,
-    LongFactor,
-    Strategy,
-    kron,
-)
+from adaptive_qs.strategy.solution import Factor, Strategy, kron
 
 Integers = NDArray[np.int64]
 
@@ -199,7 +192,7 @@ _TOO_LARGE = (
 
 
 @dataclass(frozen=True, eq=False)
-class GridFactor:
+class GridFactor(Factor):
     """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
 
     Attributes:
@@ -267,6 +260,27 @@ class GridFactor:
         """Of the space of those tables."""
         return _dimension(self.shape, self.balanced)
 
+    @cached_property
+    def largest(self) -> int:
+        """The largest coefficient of M."""
+        return int(abs(self.integers).max())
+
+    @property
+    def measured_entries(self) -> int:
+        """Entries of M, or of its inverse."""
+        cells = math.prod(self.shape)
+        return max(len(self.integers), cells if self.is_full else 0) * cells
+
+    def answers(self, table: Integers) -> Integers:
+        """Return M times a table, shape (Πshape, k) -> (rows, k), exactly."""
+        if int(abs(table).sum()) * self.largest < 2**53:  # exact in floating point, and faster
+            return (self.integers.astype(np.float64) @ table).astype(np.int64)
+        return self.integers @ table
+
+    def estimate(self, answers: Array) -> Array:
+        """Return M⁺a."""
+        return np.tensordot(self.inverse, answers, axes=1) / math.sqrt(self.squared_norm)
+
     def _gram(self) -> Array:
         """The smaller Gram matrix of M/‖M‖, of full rank where M is determined."""
         b = self.matrix
@@ -285,10 +299,10 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     Raises:
         ResourceExceeded: so many cells that too little would be left of the coefficients.
     """
-    kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
-    fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
+    kept = [factor for factor in strategy.factors if factor.is_exact]
+    fixed = sum(math.log2(factor.largest) for factor in kept)
     rounded = len(strategy.factors) - len(kept)
-    waves = sum(isinstance(factor, LongFactor) for factor in strategy.factors)
+    waves = sum(factor.is_matrix_free for factor in strategy.factors)
     bits = few = math.floor((grid_bits - fixed) / max(rounded, 1))
     if waves:
         few = min(bits, BESIDE_WAVES)
@@ -299,11 +313,11 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
         few = min(few, bits)
         factors = tuple(
             factor
-            if any(factor is k for k in kept)
-            else _rounded(factor, bits if isinstance(factor, LongFactor) else few, of_residual)
+            if factor.is_exact
+            else _rounded(factor, bits if factor.is_matrix_free else few, of_residual)
             for factor in strategy.factors
         )
-        if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:
+        if sum(math.log2(factor.largest) for factor in factors) <= grid_bits:
             return Strategy(factors)
         bits -= 1
 
@@ -313,20 +327,7 @@ def squared_sensitivity(factors: Sequence[Factor]) -> int:
 
     The columns of a Kronecker product are products of columns, so their largest norms multiply.
     """
-    return math.prod(_size_of(factor)[1] for factor in factors)
-
-
-def _size_of(factor: Factor) -> tuple[int, int]:
-    """A bound on the coefficients and every step of their application; the squared norm."""
-    if isinstance(factor, CenteringFactor):
-        return factor.size, factor.size * (factor.size - 1)
-    if isinstance(factor, GridFactor):
-        return int(abs(factor.integers).max()), factor.squared_norm
-    if isinstance(factor, LongFactor) and factor.is_integral:
-        return factor.largest, int(factor.squared_norm)
-    if isinstance(factor, IdentityFactor):
-        return 1, 1
-    raise TypeError("only strategies on the grid have integer answers")
+    return math.prod(int(factor.squared_norm) for factor in factors)
 
 
 def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
@@ -336,20 +337,9 @@ def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
         factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
         table: counts of so few rows that the answers stay below 2⁶².
     """
-    largest = math.prod(_size_of(factor)[0] for factor in factors)
-    exact_in_float = int(abs(table).sum()) * largest < 2**53
     array = table
     for factor in factors:
-        block = array.reshape(math.prod(factor.shape), -1)
-        if isinstance(factor, CenteringFactor):
-            block = factor.size * block - block.sum(axis=0)
-        elif isinstance(factor, GridFactor):
-            if exact_in_float:
-                block = (factor.integers.astype(np.float64) @ block).astype(np.int64)
-            else:
-                block = factor.integers @ block
-        elif isinstance(factor, LongFactor):
-            block = factor.answers(block)
+        block = factor.answers(array.reshape(math.prod(factor.shape), -1))
         remaining = array.shape[len(factor.shape) :]
         array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
     return array
@@ -361,19 +351,14 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
     shape: tuple[int, ...] = ()
     for factor in factors:
         shape += factor.shape
-        if isinstance(factor, CenteringFactor):
-            array = (array - array.mean(axis=0)) / factor.size
-        elif isinstance(factor, GridFactor):
-            array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
-        elif isinstance(factor, LongFactor):
-            array = factor.estimate(array)
+        array = factor.estimate(array)
         array = np.moveaxis(array, 0, -1)
     return array.reshape(shape)
 
 
-def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor | LongFactor:
+def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
     """The factor in integers that determine what it does."""
-    if isinstance(factor, LongFactor):
+    if factor.is_matrix_free:
         return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape
     if of_residual:

@@ -18,7 +18,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import checked_scores
 from adaptive_qs.strategy.columns import ColumnStrategy
-from adaptive_qs.strategy.waves import WaveFactor
+from adaptive_qs.strategy.waves import ConvolutionFactor
 
 from . import checks, entry_checks
 from .mutant import SEEN, mutant, peeking, replaced
@@ -70,7 +70,7 @@ def shortest_column(_, strategy):
 
 @mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)
 def free_offset():
-    original = WaveFactor.squared_norm.func
+    original = ConvolutionFactor.squared_norm.func
 
     def centered(factor):
         if factor.offset is None or not factor.is_integral:
@@ -78,7 +78,7 @@ def free_offset():
         rows = factor.answers(np.eye(factor.size, dtype=np.int64))
         return int(((rows - rows.mean(axis=1, keepdims=True)) ** 2).sum(axis=0).max())
 
-    with mock.patch.object(WaveFactor, "squared_norm", property(centered)):
+    with mock.patch.object(ConvolutionFactor, "squared_norm", property(centered)):
         yield
 
 
