@@ -36,12 +36,8 @@ def docs(session: nox.Session) -> None:
     """Generate the reference, build the site, then follow every page and notebook as a reader."""
     session.install("--editable", ".[docs,test]")
     session.run("python", "scripts/make_reference.py")
-<<<<<<< HEAD
-    session.run("pytest", "-m", "", "tests/docs", "tests/test_readme.py", *session.posargs)
-=======
     session.run("mkdocs", "build", "--strict")
-    session.run("pytest", "tests/docs", "tests/test_readme.py", *session.posargs)
->>>>>>> main
+    session.run("pytest", "-m", "", "tests/docs", "tests/test_readme.py", *session.posargs)
 
 
 @nox.session
