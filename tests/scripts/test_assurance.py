@@ -11,7 +11,6 @@ from scripts.speed.assurance import (
     SECTIONS,
     Parts,
     Scale,
-    fuzz,
 )
 
 HERE = {"hash": "a" * 40, "dirty": False}
@@ -83,22 +82,3 @@ def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):
     assert "error" not in found["c"]
     assert order[-1] == ALONE[0]
     assert "b: FAILED its process ended with code -9" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("examples", "failures", "passed"),
-    [
-        ({"tables": 3, "schemas": 1}, [], True),
-        ({"tables": 3, "schemas": 0}, [], False),
-        ({"tables": 3, "schemas": 1}, ["schemas, seed 1: ValueError"], False),
-    ],
-)
-def test_fuzz_needs_examples_of_every_property(monkeypatch, examples, failures, passed):
-    def run(seconds, seed, found):
-        found += failures
-        return {**examples, "failures": len(failures)}
-
-    monkeypatch.setattr("tests.fuzz.long.run", run)
-    found = fuzz(QUICK, None)
-    assert found["passed"] is passed
-    assert found["without examples"] == [name for name, count in examples.items() if not count]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from scripts.compare import Complaint
 from scripts.compare import __main__ as compare
-from scripts.compare.process import reason, run_supervised
+from scripts.compare.process import run_supervised
 from scripts.compare.store import Store, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,24 +199,6 @@ class Supervised:
 @pytest.fixture
 def supervised(tmp_path):
     return Supervised(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [
-        ("import sys; sys.exit(3)", 3, "exit status 3"),
-        ("open('/no/such/folder/file')", 1, "No such file or directory: 'file'"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "out of memory?"),
-        (None, 127, "No such file"),
-    ],
-)
-def test_a_failure_is_told_in_one_line_without_paths(supervised, code, status, said):
-    ended = supervised.run(code)
-    assert ended.status == status
-    told = reason(ended, supervised.log)
-    assert said in told
-    assert "\n" not in told
-    assert "/no/such" not in told
 
 
 @pytest.mark.parametrize("kept", range(1, 20, 6))

@@ -122,30 +122,6 @@ def test_a_peer_writes_codes_and_report(peer):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("job", "complaint"),
-    [
-        ({"workload": [["a", "z"]]}, "the workload names ['z']"),
-        ({"domain": {"a": 3}}, "codes have shape (50, 3) for 1 attributes"),
-        ({"codes": "nowhere.npy"}, "FileNotFoundError"),
-        ({"epsilon": None}, "TypeError"),
-        (None, "error: "),
-        ("{", "error: "),
-        ("[]", "error: "),
-    ],
-)
-def test_a_wrong_missing_or_broken_job_is_refused_in_one_line(peer, job, complaint):
-    if isinstance(job, dict):
-        peer.write_job(**job)
-    elif job is not None:
-        peer.job.write_text(job)
-    done = peer.run()
-    assert done.returncode == 2
-    assert complaint in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-
-
 ENVIRONMENTS = os.environ.get("COMPARISON_PEERS", "")
 
 

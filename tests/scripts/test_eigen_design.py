@@ -4,19 +4,13 @@ import csv
 import json
 from unittest import mock
 
-import cvxpy as cp
-import numpy as np
 import pytest
 
-from adaptive_qs.strategy.solution import SolverSettings
 from scripts.published import eigen_design
 from scripts.published.eigen_design import (
     COLUMNS,
     main,
 )
-from scripts.published.eigen_solver import best_weights, solve_eigen
-from scripts.published.eigen_speedups import Principal, Separation
-from tests.strategy.problems import ALL, dense_error
 
 
 @pytest.fixture(scope="module")
@@ -65,44 +59,5 @@ def test_speedups_lose_little_against_all_eigenvectors(rows):
 
 # Speed-ups of the eigen-design.
 
-FINE = SolverSettings(gap=1e-6, max_iterations=20_000)
-
 
 # Designs against CVXPY, their certificate and the product rule.
-
-
-def clarabel(costs, importance):
-    """Program 1: minimise Σ importance/u subject to costsᵀu ≤ 1."""
-    u = cp.Variable(len(importance), pos=True)
-    problem = cp.Problem(cp.Minimize(importance @ cp.inv_pos(u)), [costs.T @ u <= 1])
-    problem.solve(solver=cp.CLARABEL)
-    return problem.value
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_weights_equal_clarabel(seed):
-    rng = np.random.default_rng(seed)
-    designs, cells = rng.integers(1, 12, 2)
-    costs = rng.random((designs, cells)) ** 3
-    importance = np.exp(rng.normal(scale=2, size=designs))
-    best = best_weights(costs, importance, FINE)
-    optimum = clarabel(costs, importance)
-    # Clarabel stops at a relative gap of 1e-8.
-    assert best.lower_bound <= optimum * (1 + 1e-7)
-    assert optimum <= best.objective * (1 + 1e-7)
-    assert best.objective <= best.lower_bound * (1 + FINE.gap)
-    assert (importance / best.weights).sum() == pytest.approx(best.objective, rel=1e-12)
-    assert (costs.T @ best.weights).max() == pytest.approx(1, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize(
-    "weigh", [best_weights, Separation(2), Principal(0.4)], ids=["all", "separation", "principal"]
-)
-def test_a_design_reports_the_error_of_its_rows(weigh, name):
-    solution = solve_eigen(ALL[name], weigh=weigh)
-    assert solution.strategy.shape == ALL[name].shape
-    assert solution.objective == pytest.approx(dense_error(ALL[name], solution.strategy), rel=1e-8)
-    assert solution.objective >= solution.lower_bound
-    for factor in solution.strategy.factors:
-        assert (factor.matrix**2).sum(axis=0).max() == pytest.approx(1)
