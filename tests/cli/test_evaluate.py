@@ -391,6 +391,7 @@ def test_a_target_that_nobody_named_may_be_impossible(run):
     assert any(text.startswith("no models: ") for text in found["limitations"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tables")
 def test_the_quick_measures_need_no_learning_library():
     code = (

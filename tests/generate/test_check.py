@@ -134,6 +134,7 @@ def test_what_cannot_be_repaired_is_a_warning(planted):
     assert "a = 0 has" in str(said[0].message)
 
 
+@pytest.mark.slow
 def test_the_commands_say_so(tmp_path, monkeypatch, capsys, planted):
     monkeypatch.chdir(tmp_path)
     made().to_csv("t.csv", index=False)

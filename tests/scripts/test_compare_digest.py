@@ -111,6 +111,7 @@ def test_the_digest_names_best_losses_bad_ends_and_machine_for_people_and_progra
     assert (first["seeds"], first["table_l1_median"], first["table_l1_max"]) == ("3", "0.2", "0.25")
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_for_what_there_is(tmp_path):
     more = [one | {"epsilon": one["epsilon"] and 10.0, "key": one["key"] + "+"} for one in RECORDS]
     names = {path.name for path in write_plots(RECORDS + more, tmp_path / "r.jsonl")}

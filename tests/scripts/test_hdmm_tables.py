@@ -7,6 +7,7 @@ from scripts.published.hdmm_tables import (
 )
 
 
+@pytest.mark.slow
 def test_the_quick_run_reaches_the_published_errors_and_a_later_one_keeps_rows(tmp_path):
     table = tmp_path / "hdmm_tables.csv"
     main(quick=True, folder=tmp_path)
