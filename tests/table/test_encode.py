@@ -340,6 +340,19 @@ def labels_of(**column):
     return schema_of({"x": column}).columns[0].labels_of_codes()
 
 
+@pytest.mark.parametrize("granularity", ["month", "quarter", "year", "hour"])
+def test_periods_have_their_names(granularity):
+    """pandas knows calendars on its own."""
+    first, last = pd.Timestamp("1968-11-30T05:30"), pd.Timestamp("1970-02-03T01:00")
+    labels = labels_of(
+        type="datetime", granularity=granularity, min=first.isoformat(), max=last.isoformat()
+    )
+    frequency = {"month": "M", "quarter": "Q", "year": "Y", "hour": "h"}[granularity]
+    periods = pd.period_range(first, last, freq=frequency)
+    written = {"month": "%Y-%m", "quarter": "%Y-Q%q", "year": "%Y", "hour": "%Y-%m-%dT%Hh"}
+    assert list(labels) == [period.strftime(written[granularity]) for period in periods]
+
+
 def test_unknown_and_missing_values_come_last():
     assert labels_of(type="categorical", values=["a"], catch_all="else", missing=["?"]) == (
         "a", "else", MISSING,

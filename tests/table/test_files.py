@@ -45,6 +45,11 @@ def test_adult_round_trip_and_progress(tmp_path):
     assert made["fnlwgt"].between(0, 1_999_999).all()
 
 
+def test_unknown_sample():
+    with pytest.raises(InputError, match="not installed"):
+        sample_dataset("none")
+
+
 def test_proposed_schema_fits(tmp_path):
     path = tmp_path / "t.csv"
     n = 300

@@ -261,6 +261,14 @@ def test_a_flipped_bit_of_parquet_with_checksums_is_seen(tmp_path):
     refusal(lambda: read_table(path, AB), str(path), "Parquet")
 
 
+def test_parquet_without_rows_or_of_nested_type(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), path)
+    refusal(lambda: read_table(path, AB), "no rows")
+    pq.write_table(pa.table({"a": [[1]], "b": ["a"]}), path)
+    refusal(lambda: read_table(path, AB), "'a'")
+
+
 @pytest.mark.parametrize("table", [{"a": [1]}, [1], None, pl.LazyFrame({"a": [1], "b": ["a"]})])
 def test_no_table(table):
     refusal(lambda: read_table(table, AB), "convert it")

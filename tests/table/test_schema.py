@@ -227,6 +227,11 @@ def test_dump_and_fingerprint(tmp_path):
     assert fewer.fingerprint != schema.fingerprint
 
 
+def test_unknown_column():
+    with pytest.raises(SchemaError, match="'b'"):
+        one(type="boolean").column("b")
+
+
 def test_published_json_schema_is_current():
     assert PUBLISHED.read_text() == render(), "run: python scripts/make_reference.py"
     validate_schema(json.loads(sample_dataset().schema.read_text()))
