@@ -2,6 +2,8 @@
 
 import csv
 
+import pytest
+
 from scripts.published.hdmm_tables import (
     main,
 )
