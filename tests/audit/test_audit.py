@@ -266,6 +266,7 @@ MIXED = Schema.parse(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_row_of_another_type_recodes_no_other_row():
     """In a frame of Python objects, where one type for a whole column would do so."""
     report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
