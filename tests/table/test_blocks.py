@@ -80,7 +80,7 @@ def test_answers_are_named_alike(texts, tiny):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "constant",
-    ["strategy.mechanism", "workload.matrices", "strategy.fixed_basis"],
+    ["strategy.solution", "workload.matrices", "strategy.fixed_basis"],
 )
 def test_plans_are_the_same(constant, size, tiny, tmp_path):
     np.save(tmp_path / "m.npy", np.random.default_rng(0).integers(0, 2, (13, 11)))
