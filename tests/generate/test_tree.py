@@ -259,6 +259,7 @@ def test_moves_depend_on_the_key_and_not_on_the_workers(moved_by):
     assert_depends_on_the_key_only(moved)
 
 
+@pytest.mark.slow
 def test_moves_reach_what_the_tree_thinks_impossible(moved_by):
     """The measured pair has empty cells, which the model's weights do not exclude."""
     domain = domain_of(2, 2)

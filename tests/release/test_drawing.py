@@ -79,6 +79,7 @@ def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
     assert len(rows) / len(large) == pytest.approx(share, abs=5 * (share / len(large)) ** 0.5)
 
 
+@pytest.mark.slow
 def test_chains_and_cells_give_the_same_rows(model, monkeypatch):
     """By the exact fit and by chains, which are fitted apart: alike to within a few standard
     errors, and in every row as asked for."""
@@ -202,6 +203,7 @@ def test_rows_that_the_release_hardly_has_come_with_a_warning(model):
     assert (made.age == 99).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bundle")
 def test_the_command_says_what_it_drew_and_the_sidecar_draws_it_again(capsys):
     options = ["--rows", "60", "--seed", "4", "--out", "old.csv"]
