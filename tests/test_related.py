@@ -15,7 +15,6 @@ from adaptive_qs import RelatedSynthesizer, Release, Synthesizer
 from adaptive_qs.audit.audit import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
 from adaptive_qs.evaluation.related import evaluate_related
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
@@ -32,14 +31,7 @@ from .family import SCHEMA, made, published, without
 
 TABLES = made(200)
 UNIT = "one parent with all children: all rows of both tables with the same 'home'"
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    settings = partial(SynthesisSettings, fit_rows=400)
-    monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", settings)
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("quick_tables")]
 
 
 def fitted(tables=TABLES, schema=SCHEMA, **options):

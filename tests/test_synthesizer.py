@@ -35,6 +35,8 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
+pytestmark = pytest.mark.usefixtures("quick_tables")
+
 SCHEMA = {
     "version": 1,
     "columns": [
@@ -57,14 +59,6 @@ KINDS = {
     "polars": (pl.from_pandas(FRAME), pl.DataFrame),
     "pyarrow": (pa.Table.from_pandas(FRAME), pa.Table),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )
 
 
 @pytest.fixture(scope="module")
