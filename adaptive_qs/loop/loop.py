@@ -33,11 +33,11 @@ from adaptive_qs.loop.measure import (
 from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
 from adaptive_qs.loop.select import Members, Selector
+from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.columns import noise_of
-from adaptive_qs.table.coded import Counter, LevelCounter, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
 Array = NDArray[np.float64]
@@ -94,22 +94,22 @@ def initial_share(
 
 
 def measure_total(
-    counter: MarginalCounter,
+    table: PrivateTable,
     mechanisms: Mechanisms,
     rho: float,
     strategies: Strategies = CELLS_ALONE,
 ) -> ReferenceModel:
     """Measure the number of rows with ``rho``; the model has a uniform reference, and the noise of
     these strategies."""
-    reference = uniform_reference(counter.domain)
-    model = ReferenceModel(counter.domain, reference, column_noise=noise_of(strategies))
-    precision = 2 * rho / measurement_cost(counter.domain, ())
-    _measure(model, counter, mechanisms, {(): precision}, strategies)
+    reference = uniform_reference(table.domain)
+    model = ReferenceModel(table.domain, reference, column_noise=noise_of(strategies))
+    precision = 2 * rho / measurement_cost(table.domain, ())
+    _measure(model, table, mechanisms, {(): precision}, strategies)
     return model
 
 
 def measure_one_way(
-    counter: MarginalCounter,
+    table: PrivateTable,
     mechanisms: Mechanisms,
     model: ReferenceModel,
     workload: Workload,
@@ -122,7 +122,7 @@ def measure_one_way(
     with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
     """
     plan = one_way_plan(workload, rho, strategies, mechanisms.ledger.unit.replaced)
-    _measure(model, counter, mechanisms, plan, strategies)
+    _measure(model, table, mechanisms, plan, strategies)
 
 
 def one_way_plan(
@@ -157,14 +157,14 @@ def one_way_plan(
 
 def _measure(
     model: ReferenceModel,
-    counter: Counter,
+    table: PrivateTable,
     mechanisms: Mechanisms,
     precisions: Mapping[Clique, float],
     strategies: Strategies,
 ) -> dict[Clique, float]:
     """Measure residuals with these precisions, all or none; their noise variances."""
     variances = {residual: 1 / precision for residual, precision in precisions.items()}
-    found = measure_residuals(counter, mechanisms, variances, strategies)
+    found = measure_residuals(table, mechanisms, variances, strategies)
     for residual, values in found.items():
         model.update(residual, values, precisions[residual])
     return variances
@@ -269,7 +269,7 @@ class LoopResult:
 
 
 def run_loop(
-    counter: MarginalCounter,
+    table: PrivateTable,
     workload: Workload,
     mechanisms: Mechanisms,
     rho: float,
@@ -281,7 +281,7 @@ def run_loop(
     """Spend ``rho`` on the marginals that most improve the workload.
 
     Args:
-        counter: the private counts.
+        table: the private rows.
         workload: what matters.
         mechanisms: every private value passes through it, charged before it is drawn.
         rho: zCDP to spend; never exceeded.
@@ -294,16 +294,16 @@ def run_loop(
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
     """
     settings = settings or LoopSettings()
-    domain, replaced = counter.domain, mechanisms.ledger.unit.replaced
+    domain, replaced = table.domain, mechanisms.ledger.unit.replaced
     candidates = measurable_cliques(workload)
-    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE, strategies)
+    model = measure_total(table, mechanisms, rho * TOTAL_SHARE, strategies)
     share = settings.initial_share or initial_share(workload, candidates, rho, model.total)
     # The ledger rounds every charge up by less than a unit.
     initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
     initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
     initial_rho -= initial_rounding
     columns_rho = initial_rho - rho * TOTAL_SHARE
-    measure_one_way(counter, mechanisms, model, workload, columns_rho, strategies)
+    measure_one_way(table, mechanisms, model, workload, columns_rho, strategies)
     if settings.reference == "product":
         model = ReferenceModel(
             domain, product_reference(model), model.estimates, model.column_noise
@@ -317,7 +317,7 @@ def run_loop(
     if settings.reference == "product":
         cost = partial(measurement_cost, domain, strategies=strategies, replaced=replaced)
         opening = planned_opening(model, workload, left, settings, cost)
-        for past in _measure_together(model, counter, mechanisms, opening, strategies):
+        for past in _measure_together(model, table, mechanisms, opening, strategies):
             left -= past.budget.total * (1 + SAFETY) + len(past.measured) / UNITS_PER_RHO
             rounds.append(past)
             if on_round:
@@ -330,7 +330,7 @@ def run_loop(
         candidates = at_levels(domain, candidates)
         compared = compared_with(model.reference, error)
         model = ReferenceModel(domain, compared, model.estimates, model.column_noise)
-    counted = LevelCounter(counter, domain)
+    counted = table.at_levels(domain)
     closure = closure_at_levels(domain, workload.closure)
     costs = [measurement_cost(domain, residual, strategies, replaced) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
@@ -394,7 +394,7 @@ def planned_opening(
 
 def _measure_together(
     model: ReferenceModel,
-    counter: Counter,
+    table: PrivateTable,
     mechanisms: Mechanisms,
     opening: Opening,
     strategies: Strategies,
@@ -405,7 +405,7 @@ def _measure_together(
     held = dict(model.estimates)
     before = ReferenceModel(model.domain, model.reference, held, model.column_noise)
     precisions = {tau: x for inside in opening.precisions.values() for tau, x in inside.items()}
-    variances = _measure(model, counter, mechanisms, precisions, strategies)
+    variances = _measure(model, table, mechanisms, precisions, strategies)
     replaced = mechanisms.ledger.unit.replaced
     cost = partial(measurement_cost, model.domain, strategies=strategies, replaced=replaced)
     rounds = []

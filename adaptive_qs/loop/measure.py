@@ -15,13 +15,14 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.levels import Groups
-from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.events import GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.counts import Measurement, PrivateTable
+from adaptive_qs.privacy.events import Purpose
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import axis_weight, centered, privacy_cost
 from adaptive_qs.strategy.columns import ColumnStrategy
-from adaptive_qs.table.coded import Counter
+
+Array = NDArray[np.float64]
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
@@ -49,8 +50,6 @@ from adaptive_qs.table.coded import Counter
 
 MAX_SCALE = 2**20
 """Largest n = Πn_i for which Ξv is formed."""
-MAX_FACTOR = 2**22
-"""Most that values are multiplied by in all: at 2⁴⁰ rows they still are below 2⁶²."""
 
 
 def cell_scale(domain: Domain, residual: Clique) -> int:
@@ -98,27 +97,20 @@ def _diameter(domain: Domain, residual: Clique) -> Fraction:
     return Fraction(2 * least, max(least - 1, 1))  # of one value only, nothing moves
 
 
-def measure_residual(
-    counter: Counter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
-) -> NDArray[np.float64]:
-    """One noisy residual; see :func:`measure_residuals`."""
-    return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
-
-
 def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
     return strategies.get(residual[0]) if len(residual) == 1 else None
 
 
 def measure_residuals(
-    counter: Counter,
+    table: PrivateTable,
     mechanisms: Mechanisms,
     noise_variances: Mapping[Clique, float],
     strategies: Strategies = CELLS_ALONE,
 ) -> dict[Clique, NDArray[np.float64]]:
-    """Noisy residuals in centered form (rows), each shaped like the marginal over it.
+    """Measure residuals in centered form (rows), each shaped like the marginal over it.
 
     Args:
-        counter: the private counts.
+        table: the private rows.
         mechanisms: charges :func:`measurement_cost` / (2 · noise variance) for each, all or none,
             then draws.
         noise_variances: for each residual τ the variance σ² of the equivalent noise on the
@@ -129,67 +121,51 @@ def measure_residuals(
         ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum along
         every axis.
     """
-    domain = counter.domain
-    counter.prepare(noise_variances)
-    measured = [
-        (residual, variance, _strategy_of(residual, strategies))
-        for residual, variance in noise_variances.items()
+    domain = table.domain
+    queries = [_query(domain, residual, strategies) for residual in noise_variances]
+    measurements = [
+        Measurement(query, counts, Fraction(variance) * scale).finely()
+        for (query, scale), counts, variance in zip(
+            queries, table.marginals(noise_variances), noise_variances.values()
+        )
     ]
-    requests = [
-        _request(counter, residual, variance)
-        if strategy is None
-        else _strategy_request(counter, residual, variance, strategy)
-        for residual, variance, strategy in measured
-    ]
-    outputs = mechanisms.release_together(requests)
+    outputs = mechanisms.measure(measurements)
     return {
-        residual: centered(noisy / _scale(domain, residual, variance), domain, residual)
-        if strategy is None
-        else strategy.estimate(noisy / _finer(strategy, variance))
-        for (residual, variance, strategy), noisy in zip(measured, outputs)
+        residual: _estimate(domain, residual, noisy, _strategy_of(residual, strategies))
+        for residual, noisy in zip(noise_variances, outputs)
     }
 
 
-def _strategy_request(
-    counter: Counter, residual: Clique, noise_variance: float, strategy: ColumnStrategy
-) -> CountsRequest:
-    finer = _finer(strategy, noise_variance)
-    squared = strategy.squared_sensitivity * finer**2
-    # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
-    variance = Fraction(noise_variance) * squared / Fraction(strategy.cost)
-    event = GaussianEvent(
-        Purpose.RESIDUAL, counter.domain.clique_names(residual), squared, variance
-    )
-    values, diameter = strategy.answers(counter.count(residual)), strategy.squared_diameter
-    return CountsRequest(event, values * finer, strategy.digest, diameter * finer**2)
+def _query(
+    domain: Domain, residual: Clique, strategies: Strategies
+) -> tuple[LinearQuery, Fraction | int]:
+    """Return the query of a residual, and the variance of its answers by that of the cells."""
+    names, strategy = domain.clique_names(residual), _strategy_of(residual, strategies)
+    if not residual:
+        return LinearQuery(Purpose.ROWS, names), 1
+    if strategy is not None:
+        squared = strategy.squared_sensitivity
+        diameter = Fraction(strategy.squared_diameter, squared)
+        query = LinearQuery(Purpose.RESIDUAL, names, (strategy.factor,), diameter, strategy.digest)
+        # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
+        return query, squared / Fraction(strategy.cost)
+    scaled = is_scaled(domain, residual)
+    maps: Sequence[IntegerMap] = [*map(Identity, domain.shape(residual))]
+    if scaled:
+        maps = [*map(Centering, domain.parents(residual))]
+    definition = _definition(domain, residual)
+    query = LinearQuery(Purpose.RESIDUAL, names, maps, _diameter(domain, residual), definition)
+    return query, cell_scale(domain, residual) ** 2 if scaled else 1
 
 
-def _finer(strategy: ColumnStrategy, noise_variance: float) -> int:
-    """A power of two that the answers to a strategy are multiplied by."""
-    finer, largest = 1, int(abs(strategy.integers).max())
-    own = noise_variance * strategy.squared_sensitivity / strategy.cost
-    while own * finer**2 < FINE_NOISE**2 and 2 * finer * largest <= MAX_FACTOR:
-        finer *= 2
-    return finer
-
-
-def _request(counter: Counter, residual: Clique, noise_variance: float) -> CountsRequest:
-    domain = counter.domain
-    values = counter.count(residual)
-    scale = _scale(domain, residual, noise_variance)
-    squared_sensitivity, finer = Fraction(1), scale
-    if is_scaled(domain, residual):
-        finer //= cell_scale(domain, residual)
-        for axis, groups in enumerate(domain.parents(residual)):
-            values, n = _nearly_centered(values, groups, axis), groups.largest
-            squared_sensitivity *= n * (n - 1)
-    purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
-    names = domain.clique_names(residual)
-    variance = Fraction(noise_variance) * scale**2
-    squared_sensitivity *= finer**2
-    event = GaussianEvent(purpose, names, squared_sensitivity, variance)
-    diameter = int(squared_sensitivity * _diameter(domain, residual)) if residual else None
-    return CountsRequest(event, values * finer, _definition(domain, residual), diameter)
+def _estimate(
+    domain: Domain, residual: Clique, answers: Array, strategy: ColumnStrategy | None
+) -> Array:
+    """Return the residual in centered form from noisy answers."""
+    if strategy is not None:
+        return strategy.estimate(answers)
+    scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1
+    return centered(answers / scale, domain, residual)
 
 
 def _definition(domain: Domain, residual: Clique) -> str:
@@ -201,23 +177,6 @@ def _definition(domain: Domain, residual: Clique) -> str:
     return hashlib.sha256(repr((residual, levels, parents)).encode()).hexdigest()
 
 
-def _nearly_centered(values: NDArray[np.int64], groups: Groups, axis: int) -> NDArray[np.int64]:
-    """n_i times the values, less n_i/m times the sum of their group, rounded, along an axis."""
-    n = groups.largest
-    taken = (2 * n + groups.sizes) // (2 * groups.sizes)
-    along = [-1 if other == axis else 1 for other in range(values.ndim)]
-    sums = groups.sums(values, axis) * taken.reshape(along)
-    return n * values - groups.repeated(sums, axis)
-
-
-def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
-    """What the values released are multiplied by: n in scaled form, and a power of two."""
-    scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1
-    while noise_variance * scale**2 < FINE_NOISE**2 and 2 * scale <= MAX_FACTOR:
-        scale *= 2
-    return scale
-
-
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
 # where x_τ is the new precision, a_τ the precision already held, v_τ how strongly the variance of τ
@@ -226,8 +185,6 @@ def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
 #     x_τ = max(0, √(v_τ / (ν p_τ)) − a_τ),
 #
 # whose active set is found by one sort: exact in O(m log m), no iterative solver.
-
-Array = NDArray[np.float64]
 
 
 def allocate_precision(

@@ -30,10 +30,9 @@ from adaptive_qs.loop.estimates import (
     form_listed,
 )
 from adaptive_qs.machine import njit
-from adaptive_qs.privacy.events import Purpose, SelectionEvent
+from adaptive_qs.privacy.counts import Counter, PrivateScores, PrivateTable, opened
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.residual import ReferenceModel
-from adaptive_qs.table.coded import Counter
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""
@@ -53,7 +52,7 @@ class Selector:
     since it was computed.
 
     Args:
-        counter: the private counts.
+        table: the private rows.
         candidates: the cliques on offer.
         weights: w_γ > 0 for each of them.
         workers: threads that score candidates; the scores do not depend on it.
@@ -61,7 +60,7 @@ class Selector:
 
     def __init__(
         self,
-        counter: Counter,
+        table: PrivateTable,
         candidates: Sequence[Clique],
         weights: Sequence[float],
         workers: int = 1,
@@ -69,12 +68,13 @@ class Selector:
         self.candidates = tuple(candidates)
         scaled = np.ceil(np.asarray(weights) / max(weights) * 2**WEIGHT_BITS)
         self._weights = scaled.astype(np.int64)
-        self._counter = counter
+        self._counter = opened(table, table.owner)
+        self._owner = table.owner
         self._workers = workers
         self._errors = np.zeros(len(self.candidates), dtype=np.int64)
         self._stale = np.ones(len(self.candidates), dtype=np.bool_)
-        self._members = Members(counter.domain, self.candidates)
-        self._cells = [*map(counter.domain.size, self.candidates)]
+        self._members = Members(table.domain, self.candidates)
+        self._cells = [*map(table.domain.size, self.candidates)]
         short = [len(clique) <= AXES for clique in self.candidates]
         self._listable_cells = np.where(short, np.array(self._cells, dtype=np.float64), 0.0)
 
@@ -128,8 +128,8 @@ class Selector:
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (self._errors - offset)
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        event = SelectionEvent(Purpose.SELECTION, (), epsilon)
-        row = mechanisms.select(event, scores[offered], sensitivity)
+        private = PrivateScores(scores[offered], self._owner, sensitivity)
+        row = mechanisms.select(private, epsilon)
         return self.candidates[np.flatnonzero(offered)[row]]
 
 

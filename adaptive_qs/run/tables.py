@@ -294,7 +294,10 @@ def measure(
     counter.keep_up_to(work.limits.kept_cells)
     ledger, loop, threads = mechanisms.ledger, work.loop, work.limits.scoring_workers
     rho = target.left_of(ledger.left).rho
-    result = run_loop(counter, workload, mechanisms, rho, loop, threads, on_round, work.strategies)
+    result = run_loop(
+        mechanisms.table(counter), workload, mechanisms, rho, loop, threads, on_round,
+        work.strategies,
+    )  # fmt: skip
     reach(Fault.MEASURED)
     return Release.of_run(
         result,

@@ -227,6 +227,17 @@ class GridFactor:
         return int((rows * rows).sum(axis=0).max())
 
     @cached_property
+    def largest(self) -> int:
+        """Largest coefficient of M, without its sign."""
+        return int(abs(self.integers).max())
+
+    def answers(self, table: Integers) -> Integers:
+        """Return the exact answers to counts of shape (Πshape, others)."""
+        if int(abs(table).sum()) * self.largest < 2**53:  # then floats are exact, and faster
+            return (self.integers.astype(np.float64) @ table).astype(np.int64)
+        return self.integers @ table
+
+    @cached_property
     def matrix(self) -> Array:
         """M/‖M‖, shape (rows, Πshape)."""
         return self.integers / math.sqrt(self.squared_norm)
@@ -303,56 +314,9 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
             else _rounded(factor, bits if isinstance(factor, LongFactor) else few, of_residual)
             for factor in strategy.factors
         )
-        if sum(math.log2(_size_of(factor)[0]) for factor in factors) <= grid_bits:
+        if sum(math.log2(factor.largest) for factor in factors) <= grid_bits:
             return Strategy(factors)
         bits -= 1
-
-
-def squared_sensitivity(factors: Sequence[Factor]) -> int:
-    """Largest squared L2 change of the integer answers of a strategy on the grid by one row.
-
-    The columns of a Kronecker product are products of columns, so their largest norms multiply.
-    """
-    return math.prod(_size_of(factor)[1] for factor in factors)
-
-
-def _size_of(factor: Factor) -> tuple[int, int]:
-    """A bound on the coefficients and every step of their application; the squared norm."""
-    if isinstance(factor, CenteringFactor):
-        return factor.size, factor.size * (factor.size - 1)
-    if isinstance(factor, GridFactor):
-        return int(abs(factor.integers).max()), factor.squared_norm
-    if isinstance(factor, LongFactor) and factor.is_integral:
-        return factor.largest, int(factor.squared_norm)
-    if isinstance(factor, IdentityFactor):
-        return 1, 1
-    raise TypeError("only strategies on the grid have integer answers")
-
-
-def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
-    """Exact answers M v of a strategy on the grid to a table of counts, one axis for each factor.
-
-    Args:
-        factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
-        table: counts of so few rows that the answers stay below 2⁶².
-    """
-    largest = math.prod(_size_of(factor)[0] for factor in factors)
-    exact_in_float = int(abs(table).sum()) * largest < 2**53
-    array = table
-    for factor in factors:
-        block = array.reshape(math.prod(factor.shape), -1)
-        if isinstance(factor, CenteringFactor):
-            block = factor.size * block - block.sum(axis=0)
-        elif isinstance(factor, GridFactor):
-            if exact_in_float:
-                block = (factor.integers.astype(np.float64) @ block).astype(np.int64)
-            else:
-                block = factor.integers @ block
-        elif isinstance(factor, LongFactor):
-            block = factor.answers(block)
-        remaining = array.shape[len(factor.shape) :]
-        array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
-    return array
 
 
 def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:

@@ -145,6 +145,20 @@ class CenteringFactor:
     def _centering(self) -> Array:
         return np.eye(self.size) - 1 / self.size
 
+    @property
+    def largest(self) -> int:
+        """Bound on the integers nI − 11ᵀ, as which it is measured."""
+        return self.size
+
+    @property
+    def squared_norm(self) -> int:
+        """Largest squared column norm of those integers."""
+        return self.size * (self.size - 1)
+
+    def answers(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return their exact answers to counts of shape (n, others)."""
+        return self.size * table - table.sum(axis=0)
+
 
 @dataclass(frozen=True)
 class IdentityFactor:
@@ -164,6 +178,11 @@ class IdentityFactor:
 
     inverse = matrix
     covariance = matrix
+    largest = squared_norm = 1
+
+    def answers(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts."""
+        return table
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,7 +151,9 @@ def measured(
     """One run of the loop with seeded exact noise."""
     rho = PrivacyTarget.of(epsilon, DELTA).rho
     mechanisms = Mechanisms(Budget(rho, filtered=True), InsecureSeed(seed))
-    return run_loop(MarginalCounter(true), workload, mechanisms, rho, settings, WORKERS)
+    return run_loop(
+        mechanisms.table(MarginalCounter(true)), workload, mechanisms, rho, settings, WORKERS
+    )
 
 
 def synthesized(

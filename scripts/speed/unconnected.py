@@ -75,7 +75,7 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for _ in range(REPEATS):
         mechanisms = Mechanisms(Budget(rho, filtered=True), SystemEntropy())
-        result = run_loop(MarginalCounter(table), workload, mechanisms, rho)
+        result = run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, rho)
         measured = map(result.model.domain.columns, result.model.estimates)
         counts.update(unconnected_columns(workload, measured))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}

@@ -140,7 +140,7 @@ class Batch:
         """One measurement: the call it makes and what the mechanism keeps of it."""
         measurement = self.mechanism.measurement(number)
         script = Scripted(unlimited(), output)
-        (noisy,) = measure(counter, script, [measurement], [self.costs[number]])
+        (noisy,) = measure(script.table(counter), script, [measurement], [self.costs[number]])
         return script.calls[0], table_estimate(measurement.strategy.factors, noisy)
 
     @cached_property
@@ -199,7 +199,7 @@ class Batch:
         return at_one * UNITS_PER_RHO / (2 * self.units)
 
     def run(self, mechanisms, counter):
-        return list(answer_sets(self.mechanism, counter, mechanisms, self.units))
+        return list(answer_sets(self.mechanism, mechanisms.table(counter), mechanisms, self.units))
 
 
 @cache

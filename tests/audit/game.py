@@ -108,7 +108,7 @@ def batch_game(runs: int, seed: int = 0) -> Verdict:
     batch = Batch.of(SCHEMA, 2, MU**2 / 2)
 
     def answer(table, mechanisms):
-        list(answer_sets(batch.planned, table, mechanisms, batch.target.units))
+        list(answer_sets(batch.planned, mechanisms.table(table), mechanisms, batch.target.units))
 
     return play(answer, batch.target.budget.rho, runs, seed)
 
@@ -121,4 +121,5 @@ def loop_game(runs: int, seed: int = 0) -> Verdict:
 def loop(table, mechanisms):
     """Rounds of choices: one pair, since so large a budget would measure all of them at once."""
     rounds = LoopSettings(initial_share=0.5, opening=False)
-    return run_loop(table, Workload(SCHEMA.domain(), {(0, 1): 1.0}), mechanisms, LOOP_RHO, rounds)
+    workload = Workload(SCHEMA.domain(), {(0, 1): 1.0})
+    return run_loop(mechanisms.table(table), workload, mechanisms, LOOP_RHO, rounds)

@@ -15,14 +15,15 @@ from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import levels, measure
 from adaptive_qs.loop.levels import at_levels, closure_at_levels
 from adaptive_qs.loop.loop import LoopSettings, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
+from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.pricing import Offer
 from adaptive_qs.loop.select import Members
+from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import centered, variance_weight
-from adaptive_qs.table.coded import LevelCounter
 from adaptive_qs.workload.workload import Workload
 
+from ..doors import measure_residual
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
 from .test_loop import assert_replays
 
@@ -208,9 +209,9 @@ def test_three_columns_at_levels_replay(monkeypatch):
 
 
 def offered(workload=PAIRS_OF_LARGE, rho=0.05, rows=MANY, **settings):
-    result = run_loop(
-        counter_of(workload.domain, rows), workload, Recorder(rho), rho, LoopSettings(**settings)
-    )
+    mechanisms = Recorder(rho)
+    table = mechanisms.table(counter_of(workload.domain, rows))
+    result = run_loop(table, workload, mechanisms, rho, LoopSettings(**settings))
     return result.model.domain.groupings
 
 

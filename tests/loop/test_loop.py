@@ -51,9 +51,8 @@ UNIFORM = LoopSettings(reference="uniform")
 
 
 def run(rows, workload, mechanisms, rho, settings=None, workers=1, **more):
-    return run_loop(
-        counter_of(workload.domain, rows), workload, mechanisms, rho, settings, workers, **more
-    )
+    table = mechanisms.table(counter_of(workload.domain, rows))
+    return run_loop(table, workload, mechanisms, rho, settings, workers, **more)
 
 
 def estimates_of(model):
@@ -351,7 +350,9 @@ def test_a_tiny_budget_is_spent_without_a_refusal(sizes, rows, ways, rho, seed):
     table = CodedTable.from_codes(domain, [rng.integers(0, n, rows) for n in sizes])
     budget = Budget(rho, filtered=rho < 1)
     mechanisms = Mechanisms(budget, InsecureSeed(seed))
-    run_loop(MarginalCounter(table), Workload.all_ways(domain, ways), mechanisms, rho)
+    run_loop(
+        mechanisms.table(MarginalCounter(table)), Workload.all_ways(domain, ways), mechanisms, rho
+    )
     assert 0.985 * rho < budget.spent.rho <= rho
     if budget.filtered:
         assert 0 <= filter_left(rho, budget.events) <= 1e-3 * rho

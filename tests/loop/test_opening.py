@@ -88,7 +88,13 @@ def test_pairs_that_are_alike_get_the_noise_of_residual_planner():
 def loop(rho, workload=None, rows=ROWS, domain=BINARY, **settings):
     mechanisms = Recorder(rho, filtered=True)
     workload = workload or Workload.all_ways(domain, 2)
-    result = run_loop(counter_of(domain, rows), workload, mechanisms, rho, LoopSettings(**settings))
+    result = run_loop(
+        mechanisms.table(counter_of(domain, rows)),
+        workload,
+        mechanisms,
+        rho,
+        LoopSettings(**settings),
+    )
     return result, mechanisms.budget.events
 
 

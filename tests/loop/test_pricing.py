@@ -210,7 +210,8 @@ def test_a_pair_of_great_weight_is_measured_nearly_as_well_as_alone():
     }
 
     def spent(workload, seed):
-        result = run_loop(counter, workload, Recorder(0.05, seed), 0.05)
+        recorder = Recorder(0.05, seed)
+        result = run_loop(recorder.table(counter), workload, recorder, 0.05)
         return sum(r.budget.measuring for r in result.rounds if r.clique == (0, 1))
 
     means = {

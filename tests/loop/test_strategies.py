@@ -31,7 +31,9 @@ def measured(rows, variance=1e4, residuals=((0,),), rho=1.0, seed=0):
     mechanisms = Recorder(rho, seed)
     counter = counter_of(DOMAIN, rows)
     variances = dict.fromkeys(residuals, variance)
-    return mechanisms, measure_residuals(counter, mechanisms, variances, STRATEGIES)
+    return mechanisms, measure_residuals(
+        mechanisms.table(counter), mechanisms, variances, STRATEGIES
+    )
 
 
 @pytest.mark.parametrize("variance", [1e-9, 0.3, 1e6])
@@ -63,7 +65,8 @@ def test_noise_has_the_covariance_of_the_strategy():
     n, variance = 4_000, 20.25
     mechanisms, counter = Recorder(1e4, 3), counter_of(DOMAIN, ROWS)
     draws = [
-        measure_residuals(counter, mechanisms, {(0,): variance}, STRATEGIES)[0,] for _ in range(n)
+        measure_residuals(mechanisms.table(counter), mechanisms, {(0,): variance}, STRATEGIES)[0,]
+        for _ in range(n)
     ]
     counts = counter.count((0,))
     noise = np.array(draws) - (counts - counts.mean())
@@ -88,7 +91,9 @@ def looped(rows, mechanisms, rho=0.5):
     workload = FILE.workload(DOMAIN)
     settings = LoopSettings(opening=False, initial_share=0.1)
     counter = counter_of(DOMAIN, rows)
-    return run_loop(counter, workload, mechanisms, rho, settings, strategies=STRATEGIES)
+    return run_loop(
+        mechanisms.table(counter), workload, mechanisms, rho, settings, strategies=STRATEGIES
+    )
 
 
 @pytest.mark.parametrize("neighbour", [[*ROWS, (8, 0, 2)], ROWS[1:]], ids=["added", "removed"])

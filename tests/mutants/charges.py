@@ -10,7 +10,6 @@ import numpy as np
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import loop, measure, pricing, select
-from adaptive_qs.loop.measure import measure_residual
 from adaptive_qs.privacy import filter as filter_of_steps
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
@@ -20,6 +19,7 @@ from adaptive_qs.privacy.selection import checked_scores
 from adaptive_qs.strategy.columns import ColumnStrategy
 from adaptive_qs.strategy.waves import WaveFactor
 
+from ..doors import measure_residual
 from . import checks, entry_checks
 from .mutant import SEEN, mutant, peeking, replaced
 

@@ -46,6 +46,7 @@ from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
 from ..answering import batches
 from ..audit import curves, game, recompute
+from ..doors import discover_values
 from ..loop import test_levels, test_strategies
 from ..privacy import noise_paths, test_noise_tree
 
@@ -280,7 +281,7 @@ def discovery() -> list[str]:
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, least_threshold(4, delta), delta)
     mechanisms = Mechanisms(Budget(1.0, 2 * delta), SystemEntropy())
     ones = np.ones(len(values), dtype=np.int64)
-    passed = len(mechanisms.discover_values(event, values, ones, len(values))) / len(values)
+    passed = len(discover_values(mechanisms, event, values, ones, len(values))) / len(values)
     limit = float(delta) + 7 * math.sqrt(float(delta) / len(values))
     return [] if passed <= limit else ["values of a single row pass too often"]
 
@@ -327,7 +328,7 @@ def retry() -> list[str]:
         with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
             ledger = session.begin(lambda: {"job": "loop"}, False, ROWS)
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
-            run_loop(MarginalCounter(table), workload, mechanisms, 1.0)
+            run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, 1.0)
             session.finish()
         return calls
 
@@ -406,7 +407,7 @@ def recorded_alike() -> list[str]:
     outputs = []
     for workers in (1, 2):
         recorder = Recorder(Budget(1.0), InsecureSeed(0))
-        run_loop(MarginalCounter(table), workload, recorder, 1.0, workers=workers)
+        run_loop(recorder.table(MarginalCounter(table)), workload, recorder, 1.0, workers=workers)
         outputs.append([np.asarray(call.output).tolist() for call in recorder.calls])
     return [] if outputs[0] == outputs[1] else ["the draws depend on the number of threads"]
 
