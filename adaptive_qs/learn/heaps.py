@@ -64,7 +64,7 @@ class _Histograms:
         return cls(column, int(first), counted, moduli)
 
     def cells(self) -> list[tuple[Callable[[Counts], Counts], int]]:
-        """Return for each histogram the cell of a point, below 0 for none, and how many there are."""
+        """Return for each histogram the cell of a point (below 0: none) and its number of cells."""
         column = self.column
         found: list[tuple[Callable[[Counts], Counts], int]] = []
         if column.private_heaps is not None:

@@ -147,7 +147,7 @@ def _query(
         squared = strategy.squared_sensitivity
         diameter = Fraction(strategy.squared_diameter, squared)
         query = LinearQuery(Purpose.RESIDUAL, names, (strategy.factor,), diameter, strategy.digest)
-        # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
+        # Noise of variance v in the answers leaves v p/‖M‖² in the residual: docs/proofs.md, 3.
         return query, squared / Fraction(strategy.cost)
     scaled = is_scaled(domain, residual)
     maps: Sequence[IntegerMap] = [*map(Identity, domain.shape(residual))]

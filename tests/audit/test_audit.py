@@ -31,7 +31,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
-from adaptive_qs.loop import select
+from adaptive_qs.loop import select as scoring
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     Cost,
@@ -300,7 +300,7 @@ def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
 def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupied_cells(
     monkeypatch,
 ):
-    monkeypatch.setattr(select, "MOST_FORMED", 2)
+    monkeypatch.setattr(scoring, "MOST_FORMED", 2)
     report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6)
     assert report.clean, report.findings
     assert report.moved

@@ -125,8 +125,7 @@ def test_what_was_drawn_for_another_strategy_is_not_taken_for_this_one():
     """Charges of a resumed run name columns only; what was measured is told apart beside them."""
 
     def definition(strategies):
-        request = measure._strategy_request(counter_of(DOMAIN, ROWS), (0,), 1.0, strategies[0])
-        return request.definition
+        return measure._query(DOMAIN, (0,), strategies)[0].definition
 
     others = WorkloadFile.parse({"version": 1, "parts": [{"ways": [2], "queries": "prefix"}]})
     assert definition(STRATEGIES)

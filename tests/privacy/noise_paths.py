@@ -151,12 +151,12 @@ def _marginal_selection(count: int) -> Selections:
     errors = np.array([np.abs(c - total / c.size).sum() for c in counts])
     scores = weights * (errors - expected)
     epsilon = 4.0 / np.ptp(scores)
+    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     selector = Selector(mechanisms.table(counter), cliques, weights.tolist())
     estimates = ProjectedEstimates(counter.domain, cliques)
     estimates.refresh(model, np.ones(len(cliques), dtype=np.bool_))
     every = np.ones(len(cliques), dtype=bool)
     selector.refresh(estimates, None, every)
-    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     chosen = [
         cliques.index(selector.select(mechanisms, expected, epsilon, every)) for _ in range(count)
     ]

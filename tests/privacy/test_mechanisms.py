@@ -1,6 +1,5 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -117,10 +116,10 @@ def test_messages_hold_no_private_value():
 def test_events_state_the_parameters_used():
     budget = Budget(1)
     mechanisms = Mechanisms(budget, InsecureSeed(2))
-    release_counts(mechanisms, counting(Fraction(3, 2), 100, "age"), np.arange(4))
+    release_counts(mechanisms, counting(3, 100, "age"), np.arange(4))
     select(mechanisms, choosing(0.25), [1, 2], 1)
     assert budget.events == (
-        GaussianEvent(Purpose.STRATEGY, ("age",), Fraction(3, 2), 100),
+        GaussianEvent(Purpose.STRATEGY, ("age",), 3, 100),
         SelectionEvent(Purpose.SELECTION, (), 0.25),
     )
 
@@ -133,10 +132,9 @@ def test_extreme_values_do_not_wrap():
 
 
 def test_an_empty_release_is_empty():
-    noisy = release_counts(
-        Mechanisms(Budget(1), InsecureSeed(4)), counting(1, 1), np.zeros((0, 3), np.int64)
-    )
-    assert noisy.shape == (0, 3)
+    empty = np.zeros((0, 3), np.int64)
+    mechanisms = Mechanisms(Budget(1), InsecureSeed(4))
+    assert release_counts(mechanisms, counting(1, 1), empty).shape == (0, 3)
 
 
 def test_released_values_do_not_share_memory_with_the_input():

@@ -1,0 +1,60 @@
+"""The doors of a budget with inputs that a test states: events, counts, scores and values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from adaptive_qs.loop.measure import measure_residuals
+from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateScores, PrivateTexts
+from adaptive_qs.privacy.query import LinearQuery
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The counts themselves, with a sensitivity that the test states."""
+
+    shape: tuple
+    squared_norm: int
+    largest: int = 1
+
+    def answers(self, table):
+        """Return the counts."""
+        return table.reshape(-1, 1)
+
+
+def measurement(mechanisms, event, values):
+    """Return the measurement of some values that is charged as an event says."""
+    shape, norm = np.shape(values), int(event.squared_sensitivity)
+    assert norm == event.squared_sensitivity
+    query = LinearQuery(event.purpose, event.columns, (Stated(shape, norm),))
+    counts = PrivateCounts(values, mechanisms.ledger)
+    return Measurement(query, counts, event.noise_variance)
+
+
+def release_together(mechanisms, *pairs):
+    """Add the noise of events to values."""
+    found = mechanisms.release([measurement(mechanisms, *pair) for pair in pairs])
+    return [noisy.reshape(np.shape(values)) for noisy, (_, values) in zip(found, pairs)]
+
+
+def release_counts(mechanisms, event, values):
+    """Add the noise of one event."""
+    return release_together(mechanisms, (event, values))[0]
+
+
+def select(mechanisms, event, scores, sensitivity):
+    """Choose by scores of which one row changes any by so much."""
+    return mechanisms.select(PrivateScores(scores, mechanisms.ledger, sensitivity), event.epsilon)
+
+
+def discover_values(mechanisms, event, values, counts, at_most):
+    """Find values that occur so often."""
+    return mechanisms.discover_values(
+        event, PrivateTexts(values, counts, mechanisms.ledger), at_most
+    )
+
+
+def measure_residual(counter, mechanisms, residual, noise_variance):
+    """Measure one residual of the rows that a counter counts."""
+    table = mechanisms.table(counter)
+    return measure_residuals(table, mechanisms, {residual: noise_variance})[residual]
