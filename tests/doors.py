@@ -4,9 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adaptive_qs.loop.candidates import ResidualIndex
 from adaptive_qs.loop.measure import measure_residuals
-from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateScores, PrivateTexts
+from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.counts import (
+    Measurement,
+    PrivateCounts,
+    PrivateScores,
+    PrivateTable,
+    PrivateTexts,
+    opened,
+)
 from adaptive_qs.privacy.query import LinearQuery
+from adaptive_qs.privacy.scores import PrivateErrors
 
 
 @dataclass(frozen=True)
@@ -58,3 +68,24 @@ def measure_residual(counter, mechanisms, residual, noise_variance):
     """Measure one residual of the rows that a counter counts."""
     table = mechanisms.table(counter)
     return measure_residuals(table, mechanisms, {residual: noise_variance})[residual]
+
+
+class Selector:
+    """Errors of estimates that mechanisms of any budget can choose by."""
+
+    def __init__(self, counter, cliques, weights, workers=1):
+        table = PrivateTable(counter, Budget(1.0))
+        self.errors = PrivateErrors(table, cliques, np.asarray(weights), workers)
+        self.cliques, self._members = cliques, ResidualIndex(counter.domain, cliques)
+
+    def refresh(self, estimates, changed, offered):
+        """Compare what is on offer, after residuals changed (None: all of them)."""
+        self.errors.outdate(self._members.containing([()] if changed is None else changed))
+        return self.errors.refresh(estimates.model, estimates.thresholds, offered)
+
+    def select(self, mechanisms, expected, epsilon, offered):
+        """Choose a clique."""
+        scores = self.errors.scores(expected, offered)
+        exact = opened(scores, scores.owner)
+        again = PrivateScores(exact, mechanisms.ledger, scores.sensitivity)
+        return self.cliques[np.flatnonzero(offered)[mechanisms.select(again, epsilon)]]

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cells import MOST_FORMED
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
-from adaptive_qs.loop.estimates import MOST_FORMED, ErrorCurves, Sizes
+from adaptive_qs.loop.candidates import ResidualIndex
+from adaptive_qs.loop.estimates import ErrorCurves, Sizes
 from adaptive_qs.loop.levels import at_levels, closure_at_levels, mean_error, with_levels
 from adaptive_qs.loop.loop import (
     TOTAL_SHARE,
@@ -31,7 +33,6 @@ from adaptive_qs.loop.loop import (
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.opening import DEPENDENCE, Opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
-from adaptive_qs.loop.select import Members
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
@@ -306,7 +307,7 @@ class _Choices:
         self.position = {residual: k for k, residual in enumerate(self.closure)}
         weights = workload.priorities([domain.columns(c) for c in self.candidates])
         self.weights = weights / weights.max()
-        self.members = Members(domain, self.candidates)
+        self.members = ResidualIndex(domain, self.candidates)
         costs = [measurement_cost(domain, residual) for residual in self.closure]
         self.planner = ConditionalPlanner(domain, self.closure, self.candidates, costs)
         self._curves = self._tabulated(assumed_shares(domain))

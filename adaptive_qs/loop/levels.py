@@ -12,11 +12,12 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cells import AXES
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.levels import nested_groupings
-from adaptive_qs.loop.estimates import AXES, Sizes
+from adaptive_qs.loop.estimates import Sizes
 from adaptive_qs.residual import ReferenceModel
 
 # A coarse marginal has fewer cells and so less noise for the same budget, and says less. Where the

@@ -15,6 +15,7 @@ from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.targets import positive_shares, single_targets
 from adaptive_qs.loop import LEVELS
+from adaptive_qs.loop.candidates import ResidualIndex
 from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
 from adaptive_qs.loop.levels import (
     LEAST_ERROR,
@@ -32,10 +33,10 @@ from adaptive_qs.loop.measure import (
 )
 from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
 from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
-from adaptive_qs.loop.select import Members, Selector
 from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.columns import noise_of
 from adaptive_qs.workload.workload import Workload
@@ -335,7 +336,7 @@ def run_loop(
     costs = [measurement_cost(domain, residual, strategies, replaced) for residual in closure]
     planner = ConditionalPlanner(domain, closure, candidates, costs)
     priorities = workload.priorities([domain.columns(clique) for clique in candidates])
-    selector = Selector(counted, candidates, priorities.tolist(), workers)
+    errors = PrivateErrors(counted, candidates, priorities, workers)
     rounding = (planner.most_residuals + 4) / UNITS_PER_RHO
     offer = Offer(domain, candidates, settings.measured_cells)
     for past in rounds:
@@ -344,10 +345,9 @@ def run_loop(
     schedule = Schedule(offer, prices, left, settings.selecting_share, rounding)
     position = {residual: k for k, residual in enumerate(closure)}
     precision = np.array([model.precision(residual) for residual in closure])
-    members = Members(domain, candidates)
+    members = ResidualIndex(domain, candidates)
     estimates = ProjectedEstimates(domain, candidates, workers)
     stale = np.ones(len(candidates), dtype=bool)
-    changed: dict[Clique, float] | None = None
     # Everything that is offered, and at what, is public before the choice. A round that brought
     # only noise lowers the price of the budget (in the place of Fuentes et al., Algorithm 7, whose
     # pseudo-code compares the estimate with the true marginal: with that the schedule would depend
@@ -356,11 +356,14 @@ def run_loop(
         estimates.refresh(model, stale)
         prices.refresh(estimates.curves.at, precision, stale)
         choice = schedule.choice(max(model.total, 1.0))
-        rescored = selector.refresh(estimates, changed, choice.offered)
-        clique = selector.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
+        rescored = errors.refresh(model, estimates.thresholds, choice.offered)
+        scores = errors.scores(choice.least_error, choice.offered)
+        row = mechanisms.select(scores, choice.epsilon)
+        clique = candidates[np.flatnonzero(choice.offered)[row]]
         budget = schedule.take(clique, choice)
         changed = planner.allocate(clique, precision, 2 * budget.measuring)
         stale = members.containing(changed)
+        errors.outdate(stale)
         before = model.marginal(clique)
         variances = _measure(model, counted, mechanisms, changed, strategies)
         for residual in changed:

@@ -31,7 +31,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
-from adaptive_qs.loop import select as scoring
+from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     Cost,

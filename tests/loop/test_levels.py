@@ -13,11 +13,11 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import levels, measure
+from adaptive_qs.loop.candidates import ResidualIndex
 from adaptive_qs.loop.levels import at_levels, closure_at_levels
 from adaptive_qs.loop.loop import LoopSettings, run_loop
 from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
 from adaptive_qs.loop.pricing import Offer
-from adaptive_qs.loop.select import Members
 from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import centered, variance_weight
@@ -143,7 +143,7 @@ def test_every_candidate_is_planned_over_all_levels_below_it():
 
 def test_a_changed_residual_is_in_the_candidates_at_its_levels_and_finer_ones():
     candidates = [(0,), (1,), *PAIRS]
-    members = Members(DOMAIN, candidates)
+    members = ResidualIndex(DOMAIN, candidates)
     for residual in DOMAIN.below((0, 1)):
         wanted = [DOMAIN.is_below(residual, clique) for clique in candidates]
         assert members.containing([residual]).tolist() == wanted

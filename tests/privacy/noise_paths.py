@@ -16,7 +16,6 @@ import numpy as np
 from adaptive_qs.answering.measure import measure
 from adaptive_qs.domain import Domain
 from adaptive_qs.loop.estimates import ProjectedEstimates
-from adaptive_qs.loop.select import Selector
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -27,7 +26,7 @@ from adaptive_qs.strategy.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
-from ..doors import measure_residual, release_counts, release_together, select
+from ..doors import Selector, measure_residual, release_counts, release_together, select
 from . import oracles
 from .learning_paths import discovered, magnitudes, trees
 from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Recorder, Selections, faults
@@ -152,7 +151,7 @@ def _marginal_selection(count: int) -> Selections:
     scores = weights * (errors - expected)
     epsilon = 4.0 / np.ptp(scores)
     mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
-    selector = Selector(mechanisms.table(counter), cliques, weights.tolist())
+    selector = Selector(counter, cliques, weights.tolist())
     estimates = ProjectedEstimates(counter.domain, cliques)
     estimates.refresh(model, np.ones(len(cliques), dtype=np.bool_))
     every = np.ones(len(cliques), dtype=bool)
