@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
 from adaptive_qs.loop import loop, pricing
-from adaptive_qs.loop.select import Selector
+from adaptive_qs.privacy.counts import opened
+from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import books, cells, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
@@ -53,10 +54,10 @@ def domain_of_data(original, workload):
     return tuple(c for c in original(workload) if all(several[i] for i in c))
 
 
-@replaced(Selector, "select", "candidates by their true error", checks.replay)
-def true_candidates(original, self, mechanisms, expected, epsilon, offered):
-    wrong = offered & (self._errors >= np.median(self._errors[offered]))
-    return original(self, mechanisms, expected, epsilon, wrong)
+@replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
+def true_candidates(original, self, expected, offered):
+    _, errors = opened(self, self.owner)
+    return original(self, expected, offered & (errors >= np.median(errors[offered])))
 
 
 @peeking(Release, "num_rows", "as many rows sampled as there are", checks.replayed_tables)

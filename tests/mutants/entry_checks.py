@@ -628,7 +628,7 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
 BLOCKS = {
     "adaptive_qs.table.read.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
     "adaptive_qs.table.read.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
-    "adaptive_qs.learn.ranges._BLOCK": ((1, 2, 3), "answer", ("frame",)),
+    "adaptive_qs.privacy.counts.BLOCK_VALUES": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
     "adaptive_qs.answering.answers.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
