@@ -89,9 +89,7 @@ class Magnitudes:
         cells = np.sign(values).astype(np.int64) * places
         return cells - self.cells.start
 
-    def bounds(
-        self, noisy: NDArray[np.int64], noise_variance: Fraction | int
-    ) -> tuple[Number, Number]:
+    def bounds(self, noisy: NDArray[Any], noise_variance: Fraction | int) -> tuple[Number, Number]:
         """Ends of the cells with more rows than noise, between the declared ends."""
         sigma = math.sqrt(noise_variance)
         gain = np.asarray(noisy - PENALTY * sigma, dtype=np.float64)
@@ -381,7 +379,7 @@ class Tree:
         ]
         return np.concatenate(levels)
 
-    def consistent(self, noisy: Counts) -> Floats:
+    def consistent(self, noisy: NDArray[Any]) -> Floats:
         """Least-squares estimates of the leaves from noisy counts of all nodes."""
         b, h = self.branching, self.height
         levels: list[Floats] = []
@@ -541,7 +539,7 @@ class _Grid:
         return cells
 
     def binned(
-        self, noisy: Counts, noise_variance: Fraction | int
+        self, noisy: Floats, noise_variance: Fraction | int
     ) -> IntegerColumn | NumericColumn:
         column, cells = self.column, self.cells
         unit = self.tree.prefix_variances(cells).mean() / self.tree.height

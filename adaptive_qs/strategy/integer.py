@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,7 +309,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
         if bits < (LEAST_BITS if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
         few = min(few, bits)
-        factors = tuple(
+        factors: tuple[Any, ...] = tuple(
             factor
             if any(factor is k for k in kept)
             else _rounded(factor, bits if isinstance(factor, LongFactor) else few, of_residual)
