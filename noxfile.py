@@ -31,9 +31,10 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Generate the reference, then follow every page and notebook as a reader would."""
-    session.install("--editable", ".[test]")
+    """Generate the reference, build the site, then follow every page and notebook as a reader."""
+    session.install("--editable", ".[docs,test]")
     session.run("python", "scripts/make_reference.py")
+    session.run("mkdocs", "build", "--strict")
     session.run("pytest", "tests/docs", "tests/test_readme.py", *session.posargs)
 
 

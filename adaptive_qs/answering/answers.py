@@ -608,7 +608,8 @@ class Answers:
 
         Args:
             file: takes bytes.
-            confidence, formulas: as for :meth:`write`.
+            confidence: Probability that an interval covers the true answer.
+            formulas: What to do with texts that a spreadsheet would compute, as for :meth:`write`.
 
         Returns:
             Number of answers.

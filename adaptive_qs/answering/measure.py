@@ -20,9 +20,8 @@ from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import IntegerMap, LinearQuery
-from adaptive_qs.strategy.integer import GridFactor, table_estimate
+from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
-from adaptive_qs.strategy.solution import LongFactor
 from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -82,7 +81,7 @@ def measure(
 
 def _query(domain: Domain, measurement: StrategyMeasurement) -> LinearQuery:
     factors = measurement.strategy.factors
-    parts = [f.digest if isinstance(f, GridFactor | LongFactor) else repr(f) for f in factors]
+    parts = [factor.digest for factor in factors]
     definition = hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
     names, maps = domain.clique_names(measurement.clique), cast(Sequence[IntegerMap], factors)
     return LinearQuery(Purpose.STRATEGY, names, maps, definition=definition)

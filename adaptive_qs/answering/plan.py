@@ -16,16 +16,8 @@ from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.integer import GridFactor
 from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
-from adaptive_qs.strategy.solution import (
-    CenteringFactor,
-    DenseFactor,
-    Factor,
-    IdentityFactor,
-    LongFactor,
-    SolverSettings,
-)
+from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.families import count_queries
 from adaptive_qs.workload.file import QuerySource, resolve_queries, workload_digest
@@ -85,7 +77,7 @@ def forecast(mechanism: Mechanism) -> Forecast:
         measurement = mechanism.measurement(number)
         cells = math.prod(measurement.strategy.shape)
         for factor in measurement.strategy.factors:
-            strategies[id(factor)] = _entries(factor)
+            strategies[id(factor)] = factor.measured_entries
         draws += cells
         largest = max(largest, cells)
         if len(measurement.clique) < deepest:
@@ -112,18 +104,6 @@ def _held_at_once(mechanism: Mechanism, part: int, index: int, count: int) -> in
     if not mechanism.streams(part, index):
         return count
     return RUNS_HELD * MOST_AT_ONCE
-
-
-def _entries(factor: Factor) -> int:
-    """Entries of the largest matrix that a factor needs when it is measured."""
-    if isinstance(factor, CenteringFactor | IdentityFactor | LongFactor):
-        return 0
-    cells = math.prod(factor.shape)
-    if isinstance(factor, GridFactor):
-        return max(len(factor.integers), cells if factor.is_full else 0) * cells
-    if isinstance(factor, DenseFactor):
-        return max(len(factor.matrix), 0 if factor.gram_inverse is None else cells) * cells
-    return cells**2
 
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

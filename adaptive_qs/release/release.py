@@ -391,7 +391,9 @@ class Release(Bundle):
 
         Args:
             given: codes of the first columns, shape (rows, some), at least one row.
-            seed, workers, progress: as for :meth:`draw`.
+            seed: Seed of the random numbers.
+            workers: Number of threads, as for :meth:`draw`.
+            progress: Is called with the progress, as for :meth:`draw`.
             population: such codes of all rows, where some were chosen by what they are.
         """
         from adaptive_qs.generate.linked import linked_rows

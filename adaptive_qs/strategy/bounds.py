@@ -11,18 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.machine import njit
-from adaptive_qs.strategy.solution import (
-    CenteringFactor,
-    Factor,
-    LongFactor,
-    Solution,
-    Status,
-    Strategy,
-)
+from adaptive_qs.strategy.solution import Factor, Solution, Status, Strategy
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
-from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
+from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 
 # Closed forms of the spectra of a single attribute's queries: of QᵀQ, and centered of ΠQᵀQΠ.
 #
@@ -49,71 +42,71 @@ def _range_centered(n: int) -> Array:
     return (n + 1) / 4 * _inverse_square_sine(np.concatenate([odd, even]))
 
 
+def _circle(n: int) -> Array:
+    return np.maximum(np.fft.fft(Circular(n).circulant()).real, 0.0)
+
+
+def _circle_centered(n: int) -> Array:
+    row = Circular(n).circulant()
+    return np.maximum(np.fft.fft(row - row.mean()).real[1:], 0.0)
+
+
 _Forms = Mapping[type, Callable[[int], Array]]
 
 _GRAM: _Forms = {
     Marginal: lambda n: np.ones(n),
     Prefix: lambda n: _inverse_square_sine(np.arange(1, 2 * n, 2) / (4 * n + 2)) / 4,
     Range: lambda n: (n + 1) / 4 * _inverse_square_sine(np.arange(1, n + 1) / (2 * n + 2)),
+    Circular: _circle,
 }
 _CENTERED: _Forms = {
     Marginal: lambda n: np.ones(n - 1),
     Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / (2 * n)) / 4,
     Range: _range_centered,
+    Circular: _circle_centered,
 }
 _FOURIER: _Forms = {
     Marginal: lambda n: np.ones(n - 1),
     Prefix: lambda n: _inverse_square_sine(np.arange(1, n) / n) / 2,
     Range: lambda n: _inverse_square_sine(np.arange(1, n) / n) * (n + 2) / 4,
+    Circular: _circle_centered,
 }
 
 
 def known_gram_eigenvalues(queries: Queries) -> Array | None:
-    """Eigenvalues of the Gram QᵀQ itself, in any order, shape (n,); None without a closed form."""
-    if isinstance(queries, Circular):
-        return np.maximum(np.fft.fft(queries.circulant()).real, 0.0)
+    """Return the eigenvalues of QᵀQ, in any order, shape (n,); None without a closed form."""
     known = _GRAM.get(type(queries))
     return None if known is None else known(queries.shape[0])
 
 
 def known_eigenvalues(part: CenteredQueries) -> Array | None:
-    """Eigenvalues of the centered Gram without the zero of the constant vector, shape (n − 1,).
+    """Return the eigenvalues of the centered Gram without the zero of the constant vector.
 
-    None where there is no closed form.
+    Shape (n − 1,), in any order. None without a closed form.
     """
-    if isinstance(part, CenteredAxis) and isinstance(part.queries, FirstCells):
-        return _of_first_cells(part.queries)
-    diagonal = _known(part, _CENTERED)
-    return None if diagonal is None else diagonal[1:]
-
-
-def _of_first_cells(queries: FirstCells) -> Array | None:
-    """Those of arcs: what centering changes is the mean over the circle, by its part off 1/√n."""
-    if not isinstance(queries.queries, Circular):
-        return None
-    found = np.maximum(np.fft.fft(queries.queries.circulant()).real, 0.0)
-    found[0] *= 1 - len(found) / queries.size
-    others = np.zeros(queries.size - len(found))
-    return np.concatenate([found[1:], found[:1], others])[: queries.size - 1]
+    match part.queries:
+        case FirstCells(size, queries=Circular() as circle):
+            # What centering changes is the mean over the circle, by its part off 1/√n.
+            found = _circle(circle.size)
+            found[0] *= 1 - circle.size / size
+            others = np.zeros(size - circle.size)
+            return np.concatenate([found[1:], found[:1], others])[: size - 1]
+    return _known(part, _CENTERED)
 
 
 def known_fourier_diagonal(part: CenteredQueries) -> Array | None:
-    """(F*GF)_ff in the unitary Fourier basis, shape (n,), zero at f = 0; or None.
+    """Return (F*GF)_ff in the unitary Fourier basis, shape (n,), zero at f = 0; or None.
 
     A run of ℓ cells has |Fourier coefficient|² = sin²(πfℓ/n)/sin²(πf/n); prefix has one of every
     length and range n + 1 − ℓ, and the sums over ℓ close.
     """
-    return _known(part, _FOURIER)
+    found = _known(part, _FOURIER)
+    return None if found is None else np.concatenate([[0.0], found])
 
 
 def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
-    """A form with the zero before it that belongs to the constant vector; circular have both."""
-    if not isinstance(part, CenteredAxis):
-        return None
-    row, known = part.circulant(), forms.get(type(part.queries))
-    if row is not None:
-        return np.concatenate([[0.0], np.maximum(np.fft.fft(row).real[1:], 0.0)])
-    return None if known is None else np.concatenate([[0.0], known(part.shape[0])])
+    known = forms.get(type(part.queries))
+    return None if known is None or not part.is_axis else known(part.shape[0])
 
 
 # The error of any strategy on any subworkload, without a matrix larger than one part.
@@ -166,14 +159,11 @@ def _term_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, 
 
 
 def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor, ...]) -> float:
-    if all(isinstance(factor, CenteringFactor) for factor in factors):
-        # The queries lie in the residual space already: Π leaves them alone.
-        kept = math.prod((factor.shape[0] - 1) / factor.shape[0] for factor in factors)
-        return kept * math.prod(gram_trace(part) for part in queries)
-    if len(queries) == len(factors) == 1:
-        (part,), (factor,) = queries, factors
-        if isinstance(factor, LongFactor) and isinstance(part, CenteredAxis):
-            return factor.total(part.queries)  # balanced: the mean makes no difference
+    kept = [f.centering_variance for f in factors if f.centering_variance is not None]
+    if len(kept) == len(factors):  # the queries lie in the residual space: Π leaves them alone
+        return math.prod(kept) * math.prod(gram_trace(part) for part in queries)
+    if len(queries) == len(factors) == 1 and factors[0].is_matrix_free and queries[0].is_axis:
+        return factors[0].total(queries[0].queries)  # balanced: the mean makes no difference
     if len(queries) == 1:
         rows, covariances = queries[0].rows(), [factor.covariance for factor in factors]
         if rows is None:
@@ -308,13 +298,17 @@ def path_bound(queries: Queries) -> float:
 
     0 for other families.
     """
-    if not isinstance(queries, Prefix | Range) or queries.size < 2:
-        return 0.0
-    n = queries.size
-    scale = 1 / (n + 1) if isinstance(queries, Range) else 1.0
+    n, scale = queries.size, 1.0
     ends = np.full(n, 2.0)
-    if isinstance(queries, Prefix):
-        ends[0] = 1.0
+    match queries:
+        case Prefix():
+            ends[0] = 1.0
+        case Range():
+            scale = 1 / (n + 1)
+        case _:
+            return 0.0
+    if n < 2:
+        return 0.0
     known = known_gram_eigenvalues(queries)
     assert known is not None
     y, best = np.full(n, 1 / n), 0.0
@@ -329,9 +323,9 @@ def path_bound(queries: Queries) -> float:
 
 def centered_path_bound(queries: Queries) -> float:
     """The same for prefixes without the total; 0 for other families."""
-    if not isinstance(queries, Prefix) or queries.size < 3:
-        return 0.0
     n = queries.size
+    if type(queries) is not Prefix or n < 3:
+        return 0.0
     values = _CENTERED[Prefix](n)
     waves = np.zeros(n + 1)
     waves[1:n] = np.sqrt(values)

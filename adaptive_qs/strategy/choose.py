@@ -34,7 +34,6 @@ from adaptive_qs.strategy.solution import (
     Array,
     Factor,
     IdentityFactor,
-    LongFactor,
     SolverSettings,
     Status,
     Strategy,
@@ -318,10 +317,9 @@ def _is_sound(found: TableMechanism) -> bool:
     cells do not matter: one that no query asks about may have none.
     """
     factors = [f for m in found.measurements for f in m.strategy.factors]
-    covariances = [f.covariance for f in factors if not isinstance(f, LongFactor | IdentityFactor)]
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
-    if not all(np.isfinite(array).all() for array in (*covariances, figures)):
+    if not (np.isfinite(figures).all() and all(factor.is_finite for factor in factors)):
         return False
     biases = [found.bias_of(part, index) for part, index, _ in found.workload.sets()]
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)

@@ -25,7 +25,7 @@ from adaptive_qs.strategy.solution import (
 from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
-from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload
+from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 
 Array = NDArray[np.float64]
 
@@ -161,7 +161,8 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
         return None
     found = solve_fourier(subworkload)
     asked = [part.queries for part in parts]
-    if not any(isinstance(q, Prefix) for q in asked) or any(isinstance(q, Circular) for q in asked):
+    families = set(map(type, asked))
+    if Prefix not in families or Circular in families:
         return found
     (n,) = shape
     where, _ = frequencies(Ends.NEUMANN, n)
@@ -179,15 +180,17 @@ MEAN = 0.1
 
 
 def _has_waves(part: CenteredQueries) -> bool:
-    known = isinstance(part.queries, Marginal | Prefix | Range | Circular)
-    return isinstance(part, CenteredAxis) and known
+    return part.is_axis and type(part.queries) in {Marginal, Prefix, Range, Circular}
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:
     """Eigenvalues of the centered Gram for the cosines; of ranges every second is a close one."""
-    if isinstance(queries, Marginal):
-        return np.ones_like(squares)
-    return 1 / squares if isinstance(queries, Prefix) else (queries.size + 1) / squares
+    match queries:
+        case Marginal():
+            return np.ones_like(squares)
+        case Prefix():
+            return 1 / squares
+    return (queries.size + 1) / squares
 
 
 def solve_path(queries: Queries) -> tuple[Factor, float, float] | None:
@@ -196,9 +199,10 @@ def solve_path(queries: Queries) -> tuple[Factor, float, float] | None:
     Only for prefixes and ranges.
     """
     n = queries.size
-    if n <= LARGE_AXIS or not isinstance(queries, Prefix | Range):
+    by_family: dict[type[Queries], Ends] = {Prefix: Ends.MIXED, Range: Ends.DIRICHLET}
+    ends = by_family.get(type(queries))
+    if n <= LARGE_AXIS or ends is None:
         return None
-    ends = Ends.MIXED if isinstance(queries, Prefix) else Ends.DIRICHLET
     where, period = frequencies(ends, n)
     factor = make_wave(ends, n, np.sin(np.pi * where / period) ** -0.5)
     objective = factor.total(queries)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import (
-    CenteringFactor,
-    Factor,
-    IdentityFactor,
-    LongFactor,
-    Strategy,
-    kron,
-)
+from adaptive_qs.strategy.solution import Factor, Strategy, kron
 
 Integers = NDArray[np.int64]
 
@@ -200,7 +192,7 @@ _TOO_LARGE = (
 
 
 @dataclass(frozen=True, eq=False)
-class GridFactor:
+class GridFactor(Factor):
     """A factor with integer coefficients, used as M/‖M‖ (largest column norm 1).
 
     Attributes:
@@ -226,17 +218,6 @@ class GridFactor:
         if 2 * int(abs(rows).max()).bit_length() + len(rows).bit_length() > 62:
             rows = rows.astype(object)
         return int((rows * rows).sum(axis=0).max())
-
-    @cached_property
-    def largest(self) -> int:
-        """Largest coefficient of M, without its sign."""
-        return int(abs(self.integers).max())
-
-    def answers(self, table: Integers) -> Integers:
-        """Return the exact answers to counts of shape (Πshape, others)."""
-        if int(abs(table).sum()) * self.largest < 2**53:  # then floats are exact, and faster
-            return (self.integers.astype(np.float64) @ table).astype(np.int64)
-        return self.integers @ table
 
     @cached_property
     def matrix(self) -> Array:
@@ -279,6 +260,27 @@ class GridFactor:
         """Of the space of those tables."""
         return _dimension(self.shape, self.balanced)
 
+    @cached_property
+    def largest(self) -> int:
+        """The largest coefficient of M."""
+        return int(abs(self.integers).max())
+
+    @property
+    def measured_entries(self) -> int:
+        """Entries of M, or of its inverse."""
+        cells = math.prod(self.shape)
+        return max(len(self.integers), cells if self.is_full else 0) * cells
+
+    def answers(self, table: Integers) -> Integers:
+        """Return M times a table, shape (Πshape, k) -> (rows, k), exactly."""
+        if int(abs(table).sum()) * self.largest < 2**53:  # exact in floating point, and faster
+            return (self.integers.astype(np.float64) @ table).astype(np.int64)
+        return self.integers @ table
+
+    def estimate(self, answers: Array) -> Array:
+        """Return M⁺a."""
+        return np.tensordot(self.inverse, answers, axes=1) / math.sqrt(self.squared_norm)
+
     def _gram(self) -> Array:
         """The smaller Gram matrix of M/‖M‖, of full rank where M is determined."""
         b = self.matrix
@@ -297,10 +299,10 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     Raises:
         ResourceExceeded: so many cells that too little would be left of the coefficients.
     """
-    kept = [f for f in strategy.factors if isinstance(f, CenteringFactor | IdentityFactor)]
-    fixed = sum(math.log2(f.size) for f in kept if isinstance(f, CenteringFactor))
+    kept = [factor for factor in strategy.factors if factor.is_exact]
+    fixed = sum(math.log2(factor.largest) for factor in kept)
     rounded = len(strategy.factors) - len(kept)
-    waves = sum(isinstance(factor, LongFactor) for factor in strategy.factors)
+    waves = sum(factor.is_matrix_free for factor in strategy.factors)
     bits = few = math.floor((grid_bits - fixed) / max(rounded, 1))
     if waves:
         few = min(bits, BESIDE_WAVES)
@@ -309,10 +311,10 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
         if bits < (LEAST_BITS if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
         few = min(few, bits)
-        factors: tuple[Any, ...] = tuple(
+        factors = tuple(
             factor
-            if any(factor is k for k in kept)
-            else _rounded(factor, bits if isinstance(factor, LongFactor) else few, of_residual)
+            if factor.is_exact
+            else _rounded(factor, bits if factor.is_matrix_free else few, of_residual)
             for factor in strategy.factors
         )
         if sum(math.log2(factor.largest) for factor in factors) <= grid_bits:
@@ -326,19 +328,14 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
     shape: tuple[int, ...] = ()
     for factor in factors:
         shape += factor.shape
-        if isinstance(factor, CenteringFactor):
-            array = (array - array.mean(axis=0)) / factor.size
-        elif isinstance(factor, GridFactor):
-            array = np.tensordot(factor.inverse, array, axes=1) / math.sqrt(factor.squared_norm)
-        elif isinstance(factor, LongFactor):
-            array = factor.estimate(array)
+        array = factor.estimate(array)
         array = np.moveaxis(array, 0, -1)
     return array.reshape(shape)
 
 
-def _rounded(factor: Factor, bits: int, of_residual: bool) -> GridFactor | LongFactor:
+def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
     """The factor in integers that determine what it does."""
-    if isinstance(factor, LongFactor):
+    if factor.is_matrix_free:
         return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape
     if of_residual:

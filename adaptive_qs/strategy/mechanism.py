@@ -16,19 +16,15 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.strategy.solution import (
-    CenteringFactor,
     Factor,
-    FourierFactor,
-    IdentityFactor,
-    LongFactor,
     Status,
     Strategy,
     kron,
+    magnitude,
+    may_cancel,
+    root_squares,
 )
-from adaptive_qs.strategy.waves import WaveFactor, arc_blocks
-from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
-from adaptive_qs.workload.families import squares_product
-from adaptive_qs.workload.matrices import MatrixQueries, Queries
+from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryWorkload
 
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
@@ -135,55 +131,9 @@ class ArrayCache:
         return array
 
 
-# Variances of queries under the noise of one factor, with digits to spare.
-#
-# diag(Q C Qᵀ) from the covariance C = B⁺(B⁺)ᵀ takes few steps for each query and cancels where C is
-# ill-conditioned. No unbiased answer at privacy cost 1 has a variance below the square of its
-# query's largest coefficient, and what cancels is at most that square times the sum of all |C|:
-# this tells before where the steps would lose too many digits. There ‖row · B⁺‖² is taken, which
-# cannot be negative.
-
-MOST_LOST = 1e-3
-"""Share of a variance that rounding may take at worst; it takes far less."""
-BLOCK = 2**23
-"""Answers to columns of B⁺ that are held at once."""
 PROBES = 3
 """Random tables on which estimates are compared with the truth: a query that a strategy misses
 shows on all of them but for a set of tables of measure zero."""
-
-
-def block_squares(queries: Sequence[Queries | None], factor: Factor) -> Array:
-    """Variances of a product of queries on the axes of one factor.
-
-    There is one family of one attribute for each axis; None sums the axis out.
-    """
-    shape = factor.shape
-    if isinstance(factor, LongFactor):
-        (of,) = queries
-        if of is not None:
-            return factor.variances(of)
-        return np.asarray(factor.spread(np.ones((factor.size, 1))).sum())
-    if isinstance(factor, IdentityFactor) and not isinstance(queries[0], MatrixQueries):
-        (of,) = queries  # whose coefficients are 0 or 1
-        return np.asarray(float(factor.size)) if of is None else of.sums()
-    if not _cancels(_magnitude(factor.covariance), sum(shape)):
-        return squares_product(queries, factor.covariance.reshape(shape + shape))
-    outside = tuple(k for k, of in enumerate(queries) if of is None)
-    root = factor.inverse.reshape(*shape, -1).sum(axis=outside)
-    return root_squares([of for of in queries if of is not None], root)
-
-
-def block_figures(
-    queries: Sequence[Queries | None], factor: Factor, squares: Callable[[], Array]
-) -> tuple[float, float, bool]:
-    """The sum of such variances, the largest, and whether that is exact or a bound.
-
-    ``squares`` gives them one by one, where there is no better way.
-    """
-    if isinstance(factor, LongFactor) and queries[0] is not None:
-        return factor.total(queries[0]), *factor.largest_variance(queries[0])
-    found = squares()
-    return float(found.sum()), float(found.max()), True
 
 
 def largest_bias(
@@ -200,11 +150,7 @@ def largest_bias(
     tables = rng.standard_normal((*shape, PROBES))
     found = tables
     for factor in factors:
-        block = found.reshape(math.prod(factor.shape), -1)
-        if isinstance(factor, LongFactor):
-            block = factor.restored(block)
-        elif not isinstance(factor, IdentityFactor):
-            block = factor.covariance @ (factor.matrix.T @ (factor.matrix @ block))
+        block = factor.restored(found.reshape(math.prod(factor.shape), -1))
         block = block.reshape(*factor.shape, *found.shape[len(factor.shape) :])
         order = (*range(len(factor.shape), block.ndim), *range(len(factor.shape)))
         found = block.transpose(order)
@@ -231,29 +177,13 @@ def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Fac
         block = factor.covariance.reshape(shape + shape)
         block = block.sum(axis=outside + tuple(k + degree for k in outside))
         covariances.append(block.reshape(len(root), len(root)))
-    summing = any(_cancels(_magnitude(of.covariance), sum(of.shape)) for of in factors)
-    if not summing and not _cancels(
-        math.prod(map(_magnitude, covariances)), math.prod(queries.shape)
+    summing = any(may_cancel(magnitude(of.covariance), sum(of.shape)) for of in factors)
+    if not summing and not may_cancel(
+        math.prod(map(magnitude, covariances)), math.prod(queries.shape)
     ):
         return queries.squares(kron(covariances))
     narrow = [np.asarray(np.linalg.qr(root.T, mode="r")).T for root in roots]  # of the same C
     return root_squares([queries], kron(narrow).reshape(*queries.shape, -1))
-
-
-def root_squares(queries: Sequence[Queries], root: Array) -> Array:
-    """Σ over the last axis of (⊗Q root)², for root of shape (*axes, columns).
-
-    The families together cover the axes but the last.
-    """
-    counts = tuple(of.num_queries for of in queries)
-    total = np.zeros(counts)
-    step = max(1, BLOCK // max(1, math.prod(counts)))
-    for first in range(0, root.shape[-1], step):
-        answers = np.ascontiguousarray(root[..., first : first + step])
-        for of in queries:
-            answers = np.moveaxis(of.answer(answers), 0, -1)
-        total += (answers**2).sum(axis=0)
-    return total
 
 
 def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
@@ -261,52 +191,6 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
     for of in queries:
         tables = np.moveaxis(of.answer(tables), 0, -1)
     return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
-
-
-def _magnitude(covariance: Array) -> float:
-    return float(np.abs(covariance).sum())
-
-
-def _cancels(magnitude: float, cells: int) -> bool:
-    """Whether sums over a covariance may lose more than ``MOST_LOST`` of a variance."""
-    steps = 2 * cells + 8
-    return not magnitude * steps * float(np.finfo(np.float64).eps) < MOST_LOST
-
-
-# Queries that count a stretch of one axis, under noise that does not know one cell from another.
-#
-# Marginal, prefix, range and circular queries sum the cells of an arc. Where the covariance of the
-# cells is circulant, C_ij = c_{i−j}, an arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k
-# wherever it lies: no matrix over the cells, and no array over the queries, is needed.
-
-
-def arc_lengths(queries: Queries) -> NDArray[np.int64] | None:
-    """The lengths that occur, where every query counts one arc; None for other families."""
-    if isinstance(queries, FirstCells):
-        return arc_lengths(queries.queries)
-    if isinstance(queries, Marginal):
-        return np.ones(1, dtype=np.int64)
-    if isinstance(queries, Prefix | Range | Circular):
-        return np.arange(1, queries.size + 1)
-    return None
-
-
-def arc_variances(factor: Factor, queries: Queries) -> Array | None:
-    """Variance of an arc of such queries of every length 0, 1, ...; None for another covariance."""
-    if len(factor.shape) != 1:
-        return None
-    if isinstance(factor, LongFactor):
-        return factor.arc_variances(queries)
-    (n,) = factor.shape
-    length = np.arange(n + 1)
-    if isinstance(factor, CenteringFactor):
-        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
-    if not isinstance(factor, FourierFactor) or isinstance(queries, FirstCells):
-        return None  # a circle of some cells is none of all
-    c = factor.kernel
-    before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
-    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
-    return np.maximum(length * c[0] + 2 * (length * before - moment), 0.0)
 
 
 # Sets of very many queries, answered in runs: consecutive queries whose arrays take little memory.
@@ -388,32 +272,3 @@ def answer_in_runs(
                     beside = np.moveaxis(answers, 0, axis)
         answers = queries[run.axis].answer_runs(beside[run.before], run.first, run.stop)
         yield answers.reshape(-1), variances(run)
-
-
-def run_lengths(queries: Queries, first: int, stop: int) -> NDArray[np.int64] | None:
-    """Cells that each query of some runs counts, where it is one arc; None for other families."""
-    n = queries.size
-    match queries:
-        case Marginal():
-            return np.ones(stop - first, dtype=np.int64)
-        case Prefix():
-            return np.arange(first + 1, stop + 1)
-        case Range():
-            return np.concatenate([np.arange(1, n - a + 1) for a in range(first, stop)])
-        case Circular():
-            return np.tile(np.arange(1, n + 1), stop - first)
-        case FirstCells():
-            return run_lengths(queries.queries, first, stop)
-    return None
-
-
-def run_squares(
-    queries: Queries, factor: Factor, first: int, stop: int, full: Callable[[], Array]
-) -> Array:
-    """Variances of some runs of queries on the axis of a factor; ``full`` gives those of all."""
-    lengths, by_length = run_lengths(queries, first, stop), arc_variances(factor, queries)
-    if lengths is not None and by_length is not None:
-        return by_length[lengths]
-    if isinstance(factor, WaveFactor) and isinstance(queries, Range | Circular):
-        return np.concatenate([found for _, found in arc_blocks(factor, queries, first, stop)])
-    return full()[queries.in_runs(first, stop)]

@@ -406,11 +406,8 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
 
 
 def _is_marginal(term: Term) -> bool:
-    return len(term.factors) == 1 and (
-        isinstance(term.factors[0], CenteredAxis)
-        and isinstance(term.factors[0].queries, Marginal)
-        and term.factors[0].shape[0] > 1
-    )
+    (first, *others) = term.factors
+    return not others and type(first.queries) is Marginal and first.shape[0] > 1
 
 
 def _is_circulant(term: Term) -> bool:

@@ -27,26 +27,19 @@ from adaptive_qs.strategy.mechanism import (
     Run,
     StrategyMeasurement,
     answer_in_runs,
-    arc_lengths,
-    arc_variances,
     comes_in_runs,
-    run_lengths,
-    run_squares,
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     Factor,
-    FourierFactor,
-    LongFactor,
     Solution,
     SolverSettings,
     Status,
     Strategy,
 )
 from adaptive_qs.strategy.waves import LARGE_AXIS
-from adaptive_qs.workload.axes import Circular, Range
-from adaptive_qs.workload.families import answer_product, count_queries, squares_product
+from adaptive_qs.workload.families import answer_product, count_queries
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
@@ -201,14 +194,14 @@ class ResidualMechanism:
         """Variances on one axis of the queries of a run, under unit noise."""
         asked = queries[axis]
         if axis not in kept:
-            lengths = run_lengths(asked, run.first, run.stop) if axis == run.axis else None
+            lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None
             if lengths is not None:
                 return (lengths / asked.shape[0]) ** 2
             return run.part_of(axis, asked, self._mean(asked, False))
         factor = strategy.factors[kept.index(axis)]
         full = partial(self._block, (asked,), factor, False)
         if axis == run.axis:
-            return run_squares(asked, factor, run.first, run.stop, full)
+            return factor.run_variances(asked, run.first, run.stop, full)
         return run.part_of(axis, asked, full())
 
     def largest_variance(self) -> tuple[float, bool]:
@@ -252,7 +245,7 @@ class ResidualMechanism:
 
     def _mean(self, queries: Queries, by_length: bool) -> Array:
         def make() -> Array:
-            lengths = arc_lengths(queries) if by_length else None
+            lengths = queries.arc_lengths() if by_length else None
             sums = queries.sums() if lengths is None else lengths
             return np.asarray((sums / queries.shape[0]) ** 2, dtype=np.float64)
 
@@ -260,15 +253,9 @@ class ResidualMechanism:
 
     def _block(self, queries: tuple[Queries, ...], block: Factor, by_length: bool) -> Array:
         def make() -> Array:
-            lengths = arc_lengths(queries[0]) if len(queries) == 1 else None
-            variances = None if lengths is None else arc_variances(block, queries[0])
-            if isinstance(block, LongFactor) and variances is None:
-                if by_length and isinstance(queries[0], Range | Circular):
-                    return np.array([block.largest_variance(queries[0])[0]])
-                return block.variances(queries[0])
-            if lengths is None or variances is None:
-                return squares_product(queries, block.covariance.reshape(block.shape * 2))
-            return variances[lengths if by_length else queries[0].sums().astype(np.int64)]
+            if not by_length:
+                return block.variances(queries)
+            return np.array([block.largest_variance(queries)])
 
         return self._cache.get((queries, id(block), by_length), make)
 
@@ -427,15 +414,4 @@ def _axis_optimum(
         optimal.check_dense((size,), settings)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
-    return factor if _spans(factor) else CenteringFactor(size)
-
-
-def _spans(factor: Factor) -> bool:
-    """Whether a factor determines every mean-free vector of its axis."""
-    (size,) = factor.shape
-    if isinstance(factor, CenteringFactor | LongFactor):
-        return True
-    if isinstance(factor, FourierFactor):  # its singular values, without its matrix
-        values = np.sqrt(factor.weights)
-        return int((values > values.max() * size * np.finfo(float).eps).sum()) >= size - 1
-    return int(np.linalg.matrix_rank(factor.matrix)) >= size - 1
+    return factor if factor.spans_residual else CenteringFactor(size)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import Queries
 
 # How hard solvers try.
@@ -57,28 +57,215 @@ def kron(matrices: Iterable[Array], scale: float = 1.0) -> Array:
     return product
 
 
-class Factor(Protocol):
-    """One Kronecker factor of a strategy."""
+class Factor:
+    """One Kronecker factor of a strategy, B_k with largest column norm 1.
+
+    Where the coefficients are integers, M stands for the rows as they are measured and Δ for their
+    largest column norm, so that B_k = M/Δ.
+    """
+
+    is_exact: ClassVar[bool] = False
+    """Whether M has integer coefficients by definition, so that nothing is rounded."""
+    is_matrix_free: ClassVar[bool] = False
+    """Whether the factor covers one axis of so many cells that no matrix over them is formed."""
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Sizes of the axes covered."""
+
+        @property
+        def matrix(self) -> Array:
+            """B_k, shape (rows, Πshape); the largest column norm is 1."""
+
+        @property
+        def inverse(self) -> Array:
+            """B_k⁺, shape (Πshape, rows)."""
+
+        @property
+        def covariance(self) -> Array:
+            """V_k⁺ = (B_kᵀB_k)⁺, shape (Πshape, Πshape)."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the axes covered."""
+    def centering_variance(self) -> float | None:
+        """c where V_k⁺ = c Π, which leaves queries of a residual space alone; None for others."""
+        return None
+
+    # Integer coefficients.
 
     @property
-    def matrix(self) -> Array:
-        """B_k, shape (rows, Πshape); the largest column norm is 1."""
+    def digest(self) -> str:
+        """Text that identifies M."""
+        return repr(self)
 
     @property
-    def inverse(self) -> Array:
-        """B_k⁺, shape (Πshape, rows)."""
+    def squared_norm(self) -> int | float:
+        """Δ², the largest squared column norm of M; exact for integers."""
+        raise TypeError(_NOT_INTEGERS)
 
     @property
-    def covariance(self) -> Array:
-        """V_k⁺ = (B_kᵀB_k)⁺, shape (Πshape, Πshape)."""
+    def largest(self) -> int:
+        """A bound on the coefficients of M and on every step of their application."""
+        raise TypeError(_NOT_INTEGERS)
+
+    def answers(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return M times a table, shape (Πshape, k) -> (rows, k); exact below 2⁶²."""
+        raise TypeError(_NOT_INTEGERS)
+
+    def estimate(self, answers: Array) -> Array:
+        """Return the least-squares table M⁺a of (noisy) answers, shape (rows, ...) -> (n, ...)."""
+        raise TypeError(_NOT_INTEGERS)
+
+    def in_integers(self, bits: int) -> Factor:
+        """Return the factor with integers whose coefficients have about this many bits.
+
+        Raises:
+            ResourceExceeded: too few bits are left for its many cells.
+        """
+        raise TypeError(_NOT_INTEGERS)
+
+    @property
+    def measured_entries(self) -> int:
+        """Entries of the largest matrix that is formed when the factor is measured."""
+        return math.prod(self.shape) ** 2
+
+    # Variances under unit noise on the answers of B_k.
+    #
+    # diag(Q C Qᵀ) from the covariance C = B⁺(B⁺)ᵀ takes few steps for each query and cancels where
+    # C is ill-conditioned. No unbiased answer at privacy cost 1 has a variance below the square of
+    # its query's largest coefficient, and what cancels is at most that square times the sum of all
+    # |C|: this tells before where the steps would lose too many digits. There ‖row · B⁺‖² is taken,
+    # which cannot be negative.
+
+    def variances(self, queries: Sequence[Queries | None]) -> Array:
+        """Return the variances of a product of queries.
+
+        Args:
+            queries: one family of one attribute for each axis covered; None sums the axis out.
+
+        Returns:
+            One axis for each family that is not None.
+        """
+        of = queries[0] if len(queries) == 1 else None
+        by_length = None if of is None else self.arc_variances(of)
+        if of is not None and by_length is not None:
+            return by_length[of.sums().astype(np.int64)]
+        if not may_cancel(magnitude(self.covariance), sum(self.shape)):
+            return squares_product(queries, self.covariance.reshape(self.shape * 2))
+        outside = tuple(k for k, of in enumerate(queries) if of is None)
+        root = self.inverse.reshape(*self.shape, -1).sum(axis=outside)
+        return root_squares([of for of in queries if of is not None], root)
+
+    def figures(
+        self, queries: Sequence[Queries | None], squares: Callable[[], Array]
+    ) -> tuple[float, float, bool]:
+        """Return the sum of the variances, the largest, and whether that is exact or a bound.
+
+        Args:
+            queries: as for :meth:`variances`.
+            squares: Returns these variances; it is called where there is no closed form.
+        """
+        found = squares()
+        return float(found.sum()), float(found.max()), True
+
+    def total(self, queries: Queries) -> float:
+        """Return the sum of the variances of queries on the factor's single axis."""
+        return float(self.variances([queries]).sum())
+
+    def largest_variance(self, queries: Sequence[Queries]) -> float:
+        """Return the largest variance, or a bound on it; of arcs without one for each query."""
+        by_length = self.arc_variances(queries[0]) if len(queries) == 1 else None
+        lengths = queries[0].arc_lengths()
+        if by_length is not None and lengths is not None:
+            return float(by_length[lengths].max())
+        return float(self.variances(queries).max())
+
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Return the variance of an arc of every length 0, 1, ..., wherever it lies.
+
+        None if it depends on where an arc lies, or if the queries are no arcs.
+        """
+        return None
+
+    def run_variances(
+        self, queries: Queries, first: int, stop: int, squares: Callable[[], Array]
+    ) -> Array:
+        """Return the variances of some runs of queries on the factor's single axis.
+
+        Args:
+            queries: on that axis.
+            first: First run.
+            stop: The run after the last one.
+            squares: Returns the variances of all queries; called where there is no better way.
+        """
+        lengths, by_length = queries.run_lengths(first, stop), self.arc_variances(queries)
+        if lengths is not None and by_length is not None:
+            return by_length[lengths]
+        return squares()[queries.in_runs(first, stop)]
+
+    def restored(self, columns: Array) -> Array:
+        """Return estimates from exact answers to columns, in floating point."""
+        return self.covariance @ (self.matrix.T @ (self.matrix @ columns))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no entry of the covariance is lost."""
+        return bool(np.isfinite(self.covariance).all())
+
+    @property
+    def spans_residual(self) -> bool:
+        """Whether the factor determines every mean-free vector of its single axis."""
+        (size,) = self.shape
+        return int(np.linalg.matrix_rank(self.matrix)) >= size - 1
+
+
+_NOT_INTEGERS = "only strategies on the grid have integer answers"
+MOST_LOST = 1e-3
+"""Share of a variance that rounding may take at worst; it takes far less."""
+BLOCK = 2**23
+"""Answers to columns of B⁺ that are held at once."""
+
+
+def root_squares(queries: Sequence[Queries], root: Array) -> Array:
+    """Return Σ over the last axis of (⊗Q root)², for root of shape (*axes, columns).
+
+    The families together cover the axes but the last.
+    """
+    counts = tuple(of.num_queries for of in queries)
+    total = np.zeros(counts)
+    step = max(1, BLOCK // max(1, math.prod(counts)))
+    for first in range(0, root.shape[-1], step):
+        answers = np.ascontiguousarray(root[..., first : first + step])
+        for of in queries:
+            answers = np.moveaxis(of.answer(answers), 0, -1)
+        total += (answers**2).sum(axis=0)
+    return total
+
+
+def magnitude(covariance: Array) -> float:
+    """Return Σ|C|."""
+    return float(np.abs(covariance).sum())
+
+
+def may_cancel(total: float, cells: int) -> bool:
+    """Return whether sums over a covariance may lose more than ``MOST_LOST`` of a variance."""
+    steps = 2 * cells + 8
+    return not total * steps * float(np.finfo(np.float64).eps) < MOST_LOST
+
+
+def circulant_arcs(kernel: Array) -> Array:
+    """Return the variance of arcs of 0 .. n cells whose covariance is C_ij = kernel_{i−j}.
+
+    An arc of L cells has variance L c₀ + 2 Σ_{k<L} (L − k) c_k wherever it lies.
+    """
+    length = np.arange(len(kernel) + 1)
+    before = np.concatenate([[0.0, 0.0], np.cumsum(kernel[1:])])
+    moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, len(kernel)) * kernel[1:])])
+    return np.asarray(length * kernel[0] + 2 * (length * before - moment), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class DenseFactor:
+class DenseFactor(Factor):
     """Any matrix, normalised.
 
     Attributes:
@@ -114,12 +301,24 @@ class DenseFactor:
             return self.gram_inverse
         return self.inverse @ self.inverse.T
 
+    @property
+    def measured_entries(self) -> int:
+        """Entries of the rows, or of the known inverse."""
+        cells = math.prod(self.shape)
+        return max(len(self.matrix), 0 if self.gram_inverse is None else cells) * cells
+
 
 @dataclass(frozen=True)
-class CenteringFactor:
-    """B = √(n/(n−1)) Π, n ≥ 2: the optimum for marginals (ResidualPlanner), without a solver."""
+class CenteringFactor(Factor):
+    """B = √(n/(n−1)) Π, n ≥ 2: the optimum for marginals (ResidualPlanner), without a solver.
+
+    M = nI − 11ᵀ.
+    """
 
     size: int
+    is_exact = True
+    measured_entries = 0
+    spans_residual = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -142,29 +341,50 @@ class CenteringFactor:
         return self._centering * ((self.size - 1) / self.size)
 
     @property
+    def centering_variance(self) -> float:
+        """(n−1)/n."""
+        return (self.size - 1) / self.size
+
+    @property
     def _centering(self) -> Array:
         return np.eye(self.size) - 1 / self.size
 
     @property
-    def largest(self) -> int:
-        """Bound on the integers nI − 11ᵀ, as which it is measured."""
-        return self.size
-
-    @property
     def squared_norm(self) -> int:
-        """Largest squared column norm of those integers."""
+        """n(n − 1)."""
         return self.size * (self.size - 1)
 
-    def answers(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return their exact answers to counts of shape (n, others)."""
+    @property
+    def largest(self) -> int:
+        """n."""
+        return self.size
+
+    def answers(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return n times the table without its mean."""
         return self.size * table - table.sum(axis=0)
+
+    def estimate(self, answers: Array) -> Array:
+        """Return the mean-free part of the answers, divided by n."""
+        return (answers - answers.mean(axis=0)) / self.size
+
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Return (n−1)/n · L(1 − L/n) for arcs of every length L."""
+        if queries.arc_lengths() is None:
+            return None
+        n, length = self.size, np.arange(self.size + 1)
+        return np.asarray((n - 1) / n * length * (1 - length / n), dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class IdentityFactor:
-    """B = I: every cell on its own."""
+class IdentityFactor(Factor):
+    """B = M = I: every cell on its own."""
 
     size: int
+    is_exact = True
+    measured_entries = 0
+    squared_norm = 1
+    largest = 1
+    is_finite = True
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,15 +398,29 @@ class IdentityFactor:
 
     inverse = matrix
     covariance = matrix
-    largest = squared_norm = 1
 
-    def answers(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts."""
+    def answers(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return the table."""
         return table
+
+    def estimate(self, answers: Array) -> Array:
+        """Return the answers."""
+        return answers
+
+    def variances(self, queries: Sequence[Queries | None]) -> Array:
+        """Return the number of cells in each query, whose coefficients are 0 or 1."""
+        (of,) = queries
+        if of is None:
+            return np.asarray(float(self.size))
+        return of.sums() if of.is_binary else super().variances(queries)
+
+    def restored(self, columns: Array) -> Array:
+        """Return the columns."""
+        return columns
 
 
 @dataclass(frozen=True, eq=False)
-class FourierFactor:
+class FourierFactor(Factor):
     """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
 
     Attributes:
@@ -233,8 +467,21 @@ class FourierFactor:
         reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
         return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
 
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Return those of a circulant covariance; a circle of some cells is none of all."""
+        if len(self.shape) != 1 or queries.arc_lengths() is None or queries.is_partial:
+            return None
+        return np.maximum(circulant_arcs(self.kernel), 0.0)
+
+    @property
+    def spans_residual(self) -> bool:
+        """Whether it does, from its singular values."""
+        values = np.sqrt(self.weights)
+        measured = values > values.max() * values.size * np.finfo(float).eps
+        return int(measured.sum()) >= values.size - 1
+
     def _waves(self) -> tuple[Array, Array]:
-        """Orthonormal rows with their h: a cosine of each pair ±f, then sines of true pairs."""
+        """Return orthonormal rows and their h: a cosine of each pair ±f, then sines of pairs."""
         h, cells = self.weights.ravel(), np.indices(self.shape).reshape(len(self.shape), -1)
         mirror = np.ravel_multi_index(tuple(-cells % np.array(self.shape)[:, None]), self.shape)
         (f,) = np.nonzero((np.arange(h.size) <= mirror) & (h > 0))
@@ -246,105 +493,6 @@ class FourierFactor:
         height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(h.size)
         waves = np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
         return waves, np.concatenate([h[f], h[f[~own]]])
-
-
-class LongFactor(ABC):
-    """A factor on one axis of very many cells: no matrix of all cells by all cells is needed.
-
-    All of a :class:`Factor`, and what is asked of it instead of its
-    matrices. M stands for the rows as they are measured, and Δ for their largest column norm.
-    """
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Cells, n."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n,)."""
-        return (self.size,)
-
-    @property
-    @abstractmethod
-    def is_integral(self) -> bool:
-        """Whether it can be measured exactly."""
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """SHA-256 of all that it is, in hexadecimal digits."""
-
-    @abstractmethod
-    def in_integers(self, bits: int) -> LongFactor:
-        """The factor with integers whose coefficients have about so many bits.
-
-        Raises:
-            ResourceExceeded: too few bits are left for its many cells.
-        """
-
-    @property
-    @abstractmethod
-    def squared_norm(self) -> int | float:
-        """Δ², the largest squared column norm of M; exact for integers."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> int:
-        """A bound on the coefficients of M."""
-
-    @abstractmethod
-    def answers(self, table: NDArray[Any]) -> NDArray[Any]:
-        """M times a table, shape (n, ...) -> (rows, ...); exact for integers below 2⁶²."""
-
-    @abstractmethod
-    def estimate(self, answers: Array) -> Array:
-        """The least-squares table of (noisy) answers, as far as they tell it.
-
-        Shape (rows, ...) -> (n, ...).
-        """
-
-    @abstractmethod
-    def restored(self, columns: Array) -> Array:
-        """Estimates from exact answers to columns, in floating point: what is left of them."""
-
-    @abstractmethod
-    def variances(self, queries: Queries) -> Array:
-        """Variance of every query's answer under unit noise on the answers of M/Δ, shape (m,)."""
-
-    @abstractmethod
-    def total(self, queries: Queries) -> float:
-        """The sum of all variances, without one number for each query where it can be."""
-
-    @abstractmethod
-    def largest_variance(self, queries: Queries) -> tuple[float, bool]:
-        """The largest variance of all queries, and whether it is exact or a bound."""
-
-    @abstractmethod
-    def arc_variances(self, queries: Queries) -> Array | None:
-        """Variance of an arc of every length 0, 1, ..., wherever it lies; None if that matters."""
-
-    @abstractmethod
-    def spread(self, block: Array) -> Array:
-        """V⁺ times columns, shape (n, k)."""
-
-    # As matrices, for what has no other way: a few thousand cells at most.
-
-    @property
-    def matrix(self) -> Array:
-        """M/Δ, shape (rows, n)."""
-        unit = np.eye(self.size, dtype=np.int64 if self.is_integral else np.float64)
-        return self.answers(unit) / math.sqrt(self.squared_norm)
-
-    @property
-    def inverse(self) -> Array:
-        """(M/Δ)⁺ as estimates take it, shape (n, rows)."""
-        return self.estimate(np.eye(len(self.matrix))) * math.sqrt(self.squared_norm)
-
-    @property
-    def covariance(self) -> Array:
-        """V⁺, shape (n, n)."""
-        return self.spread(np.eye(self.size))
 
 
 @dataclass(frozen=True, eq=False)

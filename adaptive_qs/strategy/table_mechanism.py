@@ -40,15 +40,12 @@ from adaptive_qs.strategy.mechanism import (
     Run,
     StrategyMeasurement,
     answer_in_runs,
-    block_figures,
-    block_squares,
     comes_in_runs,
     joint_squares,
     largest_bias,
-    run_squares,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
-from adaptive_qs.strategy.solution import Factor, LongFactor, SolverSettings, Status, Strategy, kron
+from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
@@ -176,7 +173,7 @@ class TableMechanism:
         def of_axis(run: Run, axis: int) -> Array:
             asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
             if axis == run.axis:
-                return run_squares(asked, inside[axis], run.first, run.stop, full)
+                return inside[axis].run_variances(asked, run.first, run.stop, full)
             return run.part_of(axis, asked, full())
 
         def variances(run: Run) -> Array:
@@ -201,7 +198,7 @@ class TableMechanism:
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            if isinstance(factor, LongFactor):  # as ranges, which are differences of prefixes
+            if factor.is_matrix_free:  # as ranges, which are differences of prefixes
                 asked = tuple(map(_prefixes, asked))
             biases.append(bias(asked, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
@@ -230,7 +227,8 @@ class TableMechanism:
             figures = [(float(joint.sum()), float(joint.max()), True)]
         else:
             figures = [
-                block_figures(*of, partial(self._block, *of)) for of in self._blocks(part, index)
+                factor.figures(of, partial(self._block, of, factor))
+                for of, factor in self._blocks(part, index)
             ]
         return [(1 / table.share, 1 / table.share, True), *figures]
 
@@ -241,7 +239,7 @@ class TableMechanism:
             yield tuple(queries[clique.index(i)] if i in clique else None for i in inside), factor
 
     def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
-        return self._cache.get((queries, id(factor)), partial(block_squares, queries, factor))
+        return self._cache.get((queries, id(factor)), partial(factor.variances, queries))
 
     def _joint(self, part: int, index: int) -> Array:
         table, clique, (asked, *_) = self._set(part, index)
@@ -252,8 +250,9 @@ class TableMechanism:
 
 def _prefixes(queries: Queries) -> Queries:
     """Prefixes of the cells that queries are about."""
-    if isinstance(queries, FirstCells):
-        return FirstCells(queries.size, Prefix(queries.queries.size))
+    match queries:
+        case FirstCells(size, inner):
+            return FirstCells(size, Prefix(inner.size))
     return Prefix(queries.size)
 
 
@@ -269,7 +268,7 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
     workload = decomposition.workload
     clique = used_attributes(workload)
     if all(
-        part.joint is None and all(isinstance(q, Marginal | Circular) for q in part.axis.values())
+        part.joint is None and all(type(q) in {Marginal, Circular} for q in part.axis.values())
         for part in workload.parts
     ):
         roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
@@ -317,8 +316,9 @@ def _sum_of_sets(workload: QueryWorkload) -> float:
 
 def _family_bound(queries: Queries) -> float:
     """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
-    if isinstance(queries, FirstCells):  # the other cells may be left out of a strategy
-        return _family_bound(queries.queries)
+    match queries:
+        case FirstCells(_, inner):  # the other cells may be left out of a strategy
+            return _family_bound(inner)
     cells = math.prod(queries.shape)
     known = known_gram_eigenvalues(queries)
     if known is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,8 +16,8 @@ from scipy.fft import irfft, rfft
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
-from adaptive_qs.strategy.solution import LongFactor
-from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
+from adaptive_qs.strategy.solution import Factor, circulant_arcs
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import BLOCK, Queries
 
 # B = K S: cells are multiplied by positive weights S and then convolved with an even kernel t, as
@@ -102,8 +102,8 @@ def frequencies(ends: Ends, size: int) -> tuple[NDArray[np.int64], int]:
 
 
 @dataclass(frozen=True, eq=False)
-class WaveFactor(LongFactor):
-    """K S on one axis, used as a factor with largest column norm 1.
+class ConvolutionFactor(Factor):
+    """K S on one axis of very many cells, used as a factor with largest column norm 1.
 
     Attributes:
         ends: how the kernel is reflected.
@@ -117,6 +117,16 @@ class WaveFactor(LongFactor):
     kernel: Numbers
     scales: Numbers
     offset: Numbers | None = None
+
+    is_matrix_free = True
+    measured_entries = 0
+    is_finite = True
+    spans_residual = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.size,)
 
     @property
     def size(self) -> int:
@@ -157,7 +167,9 @@ class WaveFactor(LongFactor):
 
     @cached_property
     def largest(self) -> int:
-        """A bound on the coefficients of M."""
+        """A bound on the coefficients of M; for integers only."""
+        if not self.is_integral:
+            return super().largest
         m, _, _ = _REFLECTION[self.ends]
         others = np.abs(self.kernel[1:]).max(initial=0)
         entry = m * (abs(self.kernel[0]) + others) * int(self.scales.max())
@@ -188,53 +200,103 @@ class WaveFactor(LongFactor):
         what is left without their means."""
         offset = None if self.offset is None else self.offset.astype(np.float64)
         exact = self.kernel.astype(np.float64), self.scales.astype(np.float64), offset
-        same = WaveFactor(self.ends, *exact)
+        same = ConvolutionFactor(self.ends, *exact)
         return same.estimate(same.answers(columns))
 
     # Variances of queries under unit noise on the answers of M/Δ.
 
-    def variances(self, queries: Queries) -> Array:
-        """Variance of every query's answer, shape (m,)."""
-        if isinstance(queries, Marginal):
-            return self._cells
-        if isinstance(queries, Prefix):
-            return self._prefixes[1:]
-        if isinstance(queries, Range | Circular):
-            return np.concatenate(list(self._arcs(queries)))
-        rows, found = queries.coefficients, []
+    def variances(self, queries: Sequence[Queries | None]) -> Array:
+        """Return the variance of every query's answer, shape (m,)."""
+        match queries[0]:
+            case None:
+                return np.asarray(self.spread(np.ones((self.size, 1))).sum())
+            case Marginal():
+                return self._cells
+            case Prefix():
+                return self._prefixes[1:]
+            case Range() | Circular() as arcs:
+                blocks = arc_blocks(self, arcs, 0, self.size)
+                return np.concatenate([block for _, block in blocks])
+            case others:
+                return self._variances_of_rows(others.coefficients)
+
+    def _variances_of_rows(self, rows: Numbers) -> Array:
+        found = []
         for first in range(0, len(rows), max(1, BLOCK // self.size)):
             block = rows[first : first + max(1, BLOCK // self.size)].astype(np.float64).T
             found.append(np.einsum("nq,nq->q", block, self.spread(block)))
         return np.maximum(np.concatenate(found), 0.0)
 
-    def total(self, queries: Queries) -> float:
-        """The sum of all variances, without one number for each query where it can be."""
-        n, v = self.size, self._prefixes
-        if isinstance(queries, Range):  # Σ_{a<b} Var(P_b − P_a) over n + 1 prefixes
-            line = np.arange(n, 0, -1, dtype=np.float64)
-            return float((n + 1) * v.sum() - line @ self.spread(line[:, None])[:, 0])
-        if isinstance(queries, Circular) and self.balanced:  # twice that over n of them
-            line = np.arange(n - 1, -1, -1, dtype=np.float64)
-            return float(2 * (n * v[:n].sum() - line @ self.spread(line[:, None])[:, 0]))
-        return float(self.variances(queries).sum())
+    def figures(
+        self, queries: Sequence[Queries | None], squares: Callable[[], Array]
+    ) -> tuple[float, float, bool]:
+        """Return them without one number for each query where that is possible."""
+        (of,) = queries
+        if of is None:
+            return super().figures(queries, squares)
+        return self.total(of), *self._largest_variance(of)
 
-    def largest_variance(self, queries: Queries) -> tuple[float, bool]:
-        """The largest variance of all queries, and whether it is exact or a bound."""
-        if isinstance(queries, Range | Circular):
-            if self.ends is Ends.PERIODIC:
+    def largest_variance(self, queries: Sequence[Queries]) -> float:
+        """Return the largest variance, or a bound on it."""
+        return self._largest_variance(queries[0])[0]
+
+    def total(self, queries: Queries) -> float:
+        """Return the sum of all variances."""
+        n, v = self.size, self._prefixes
+        match queries:
+            case Range():  # Σ_{a<b} Var(P_b − P_a) over n + 1 prefixes
+                line = np.arange(n, 0, -1, dtype=np.float64)
+                return float((n + 1) * v.sum() - line @ self.spread(line[:, None])[:, 0])
+            case Circular() if self.balanced:  # twice that over n of them
+                line = np.arange(n - 1, -1, -1, dtype=np.float64)
+                return float(2 * (n * v[:n].sum() - line @ self.spread(line[:, None])[:, 0]))
+        return float(self.variances([queries]).sum())
+
+    def _largest_variance(self, queries: Queries) -> tuple[float, bool]:
+        """Return the largest variance, and whether it is exact or a bound."""
+        match queries:
+            case Range() | Circular() if self.ends is Ends.PERIODIC:
                 return float(self._prefixes.max()), True
-            if queries.num_queries > BLOCK:  # of a difference of two prefixes
+            case Range() | Circular() if queries.num_queries > BLOCK:  # of two prefixes
                 return float(4 * self._prefixes.max()), False
-        return float(self.variances(queries).max()), True
+        return float(self.variances([queries]).max()), True
 
     def arc_variances(self, queries: Queries) -> Array | None:
-        """Those of any arcs of all cells, where the kernel is periodic."""
-        periodic = self.ends is Ends.PERIODIC and not isinstance(queries, FirstCells)
-        return self._prefixes if periodic else None
+        """Return those of any arcs of all cells, where the kernel is periodic."""
+        periodic = self.ends is Ends.PERIODIC and not queries.is_partial
+        return self._prefixes if periodic and queries.arc_lengths() is not None else None
 
-    def in_integers(self, bits: int) -> WaveFactor:
+    def run_variances(
+        self, queries: Queries, first: int, stop: int, squares: Callable[[], Array]
+    ) -> Array:
+        """Return the variances of some runs; of ranges and circles without all others."""
+        match queries:
+            case Range() | Circular() if self.arc_variances(queries) is None:
+                blocks = arc_blocks(self, queries, first, stop)
+                return np.concatenate([block for _, block in blocks])
+        return super().run_variances(queries, first, stop, squares)
+
+    def in_integers(self, bits: int) -> ConvolutionFactor:
         """By :func:`integer_wave`."""
         return integer_wave(self, bits)
+
+    # As matrices, for what has no other way: a few thousand cells at most.
+
+    @property
+    def matrix(self) -> Array:
+        """M/Δ, shape (n, n)."""
+        unit = np.eye(self.size, dtype=np.int64 if self.is_integral else np.float64)
+        return self.answers(unit) / math.sqrt(self.squared_norm)
+
+    @property
+    def inverse(self) -> Array:
+        """(M/Δ)⁺ as estimates take it, shape (n, n)."""
+        return self.estimate(np.eye(len(self.matrix))) * math.sqrt(self.squared_norm)
+
+    @property
+    def covariance(self) -> Array:
+        """V⁺, shape (n, n)."""
+        return self.spread(np.eye(self.size))
 
     def spread(self, block: Array) -> Array:
         """V⁺ times columns, shape (n, k)."""
@@ -257,10 +319,7 @@ class WaveFactor(LongFactor):
         """Variance of the sum of the first 0 .. n cells, shape (n + 1,)."""
         n = self.size
         if self.ends is Ends.PERIODIC:
-            length, c = np.arange(n + 1), irfft(self._inverse_spectrum**2, n)
-            before = np.concatenate([[0.0, 0.0], np.cumsum(c[1:])])
-            moment = np.concatenate([[0.0, 0.0], np.cumsum(np.arange(1, n) * c[1:])])
-            found = length * c[0] + 2 * (length * before - moment)
+            found = circulant_arcs(irfft(self._inverse_spectrum**2, n))
         else:
             m, sigma, c = _REFLECTION[self.ends]
             tau = irfft(self._inverse_spectrum, self._period)
@@ -270,10 +329,6 @@ class WaveFactor(LongFactor):
             for sign, line in self._beside:
                 found[1:] += sign * np.cumsum(line) ** 2
         return np.maximum(found * float(self.squared_norm), 0.0)
-
-    def _arcs(self, queries: Queries) -> Iterator[Array]:
-        """Variances of ranges or arcs, some starts at a time."""
-        return (block for _, block in arc_blocks(self, queries, 0, self.size))
 
     @cached_property
     def _reciprocal(self) -> Array:
@@ -300,7 +355,7 @@ class WaveFactor(LongFactor):
         """S⁻¹K⁻¹ times columns, shape (n, k)."""
         return self._filter(columns, self._inverse_spectrum) / self.scales[:, None]
 
-    def with_offset(self) -> WaveFactor:
+    def with_offset(self) -> ConvolutionFactor:
         """For estimates of mean-free tables: with r = KS1/n − τu, rounded for integers."""
         across = self._filter(self._reciprocal[:, None], self._inverse_spectrum)[:, 0]  # K⁻¹S⁻¹1
         seen = TOTAL_SEEN * math.sqrt(self.squared_norm) / math.sqrt(across @ across)
@@ -376,7 +431,7 @@ class WaveFactor(LongFactor):
 
 
 def arc_blocks(
-    factor: WaveFactor, queries: Queries, first: int, stop: int
+    factor: ConvolutionFactor, queries: Queries, first: int, stop: int
 ) -> Iterator[tuple[range, Array]]:
     """Variances of the ranges or arcs that begin at cells ``first`` up to ``stop``, in order.
 
@@ -465,7 +520,7 @@ def _limbs(x: Numbers, bits: int) -> list[Array]:
 # How such strategies are made.
 
 
-def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) -> WaveFactor:
+def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) -> ConvolutionFactor:
     """K with these eigenvalues, and S that levels the diagonal of V.
 
     Args:
@@ -478,7 +533,7 @@ def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) ->
     response = np.zeros(period // 2 + 1)
     response[where] = spectrum
     kernel = np.asarray(irfft(response, period)[: period // 2 + 1], dtype=np.float64)
-    factor = WaveFactor(ends, kernel, np.ones(size))
+    factor = ConvolutionFactor(ends, kernel, np.ones(size))
     if ends is Ends.PERIODIC:
         return factor
     diagonal = factor._diagonal(factor._convolved(factor._full)[:, 0])
@@ -488,11 +543,11 @@ def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) ->
         line = scales * twice
         norms = scales**2 * diagonal - 2 * line / size + line.sum() / size**2
         scales = scales / np.sqrt(norms)
-    factor = WaveFactor(ends, kernel, scales)
+    factor = ConvolutionFactor(ends, kernel, scales)
     return factor.with_offset() if balanced else factor
 
 
-def integer_wave(factor: WaveFactor, bits: int) -> WaveFactor:
+def integer_wave(factor: ConvolutionFactor, bits: int) -> ConvolutionFactor:
     """The factor with integer kernel and weights whose coefficients have at most so many bits.
 
     Raises:
@@ -505,14 +560,14 @@ def integer_wave(factor: WaveFactor, bits: int) -> WaveFactor:
     if factor.ends is Ends.PERIODIC:
         kernel[0] -= _whole(kernel, factor.size).sum()
     scales = np.rint(factor.scales / factor.scales.max() * 2.0**scale_bits)
-    found = WaveFactor(factor.ends, kernel.astype(np.int64), scales.astype(np.int64))
+    found = ConvolutionFactor(factor.ends, kernel.astype(np.int64), scales.astype(np.int64))
     spectrum = np.abs(found.spectrum)
     if not spectrum.min() > LEAST_SPECTRUM * spectrum.max():
         _refuse(factor.size)
     return found if factor.offset is None else found.with_offset()
 
 
-def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
+def _divided(factor: ConvolutionFactor, bits: int) -> tuple[int, int]:
     """Bits of the kernel and of the weights, whose rounding costs about as much in all as can be.
 
     Rounded weights leave the diagonal uneven by about 2^-bits. A rounded kernel adds noise of
@@ -539,7 +594,7 @@ def _divided(factor: WaveFactor, bits: int) -> tuple[int, int]:
     return min(choices, key=loss)
 
 
-def _most_kernel_bits(factor: WaveFactor) -> int:
+def _most_kernel_bits(factor: ConvolutionFactor) -> int:
     """So that all sums on the way to the sensitivity fit 64 bits: ‖t‖₁ ‖r‖∞ bounds them."""
     if factor.offset is None:
         return KERNEL_BITS
@@ -547,7 +602,7 @@ def _most_kernel_bits(factor: WaveFactor) -> int:
     return math.floor((61 - SCALE_BITS - math.log2(total * (_offset(factor) + 2e-3))) / 2)
 
 
-def _offset(factor: WaveFactor) -> float:
+def _offset(factor: ConvolutionFactor) -> float:
     """The largest entry of r, beside the largest products of a coefficient of t and a weight."""
     if factor.offset is None:
         return 0.0

@@ -58,9 +58,21 @@ class OrderedQueries(Queries):
         """One for each cell."""
         return self.size
 
+    def arc_lengths(self) -> NDArray[np.int64]:
+        """Return every length from 1 to n."""
+        return np.arange(1, self.size + 1)
+
 
 class Marginal(OrderedQueries):
     """x = c for every c: the n cells themselves."""
+
+    def arc_lengths(self) -> NDArray[np.int64]:
+        """Return 1."""
+        return np.ones(1, dtype=np.int64)
+
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return 1 for each cell."""
+        return np.ones(stop - first, dtype=np.int64)
 
     def gram(self) -> Array:
         """I."""
@@ -85,6 +97,10 @@ class Marginal(OrderedQueries):
 
 class Prefix(OrderedQueries):
     """x ≤ c for c = 0 .. n-1; the last one is the total."""
+
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return c + 1."""
+        return np.arange(first + 1, stop + 1)
 
     def gram(self) -> Array:
         """n − max(i, j)."""
@@ -144,6 +160,10 @@ class Range(OrderedQueries):
     def num_runs(self) -> int:
         """One for each a."""
         return self.size
+
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return b − a + 1."""
+        return np.concatenate([np.arange(1, self.size - a + 1) for a in range(first, stop)])
 
     def in_runs(self, first: int, stop: int) -> slice:
         """The ranges that begin at ``first`` up to ``stop``."""
@@ -228,6 +248,10 @@ class Circular(OrderedQueries):
         """One for each start."""
         return self.size
 
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return every length, for each start."""
+        return np.tile(np.arange(1, self.size + 1), stop - first)
+
     def in_runs(self, first: int, stop: int) -> slice:
         """The arcs that begin at ``first`` up to ``stop``."""
         return slice(first * self.size, stop * self.size)
@@ -272,6 +296,20 @@ class FirstCells(OrderedQueries):
     """
 
     queries: AxisQueries
+    is_partial = True
+
+    @property
+    def is_binary(self) -> bool:  # type: ignore[override]
+        """As over the first cells."""
+        return self.queries.is_binary
+
+    def arc_lengths(self) -> NDArray[np.int64] | None:  # type: ignore[override]
+        """As over the first cells."""
+        return self.queries.arc_lengths()
+
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64] | None:
+        """As over the first cells."""
+        return self.queries.run_lengths(first, stop)
 
     @property
     def num_queries(self) -> int:

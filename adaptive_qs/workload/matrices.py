@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +60,10 @@ class Queries:
         """QᵀQ, shape (N, N)."""
         raise NotImplementedError
 
+    def circulant(self) -> Array | None:
+        """Return the first row of QᵀQ where that is a circulant matrix, shape (n,), else None."""
+        return None
+
     def sums(self) -> Array:
         """Q1, shape (m,): the number of cells, with their coefficients, in each query."""
         return self.answer(np.ones(self.shape))
@@ -105,6 +109,21 @@ class Queries:
         """The answers to those queries only."""
         return self.answer(table)[self.in_runs(first, stop)]
 
+    # Queries on one axis that each count one stretch of its cells are arcs.
+
+    is_binary: ClassVar[bool] = True
+    """Whether every coefficient is known to be 0 or 1."""
+    is_partial: ClassVar[bool] = False
+    """Whether some of the cells are in no query, by definition of the family."""
+
+    def arc_lengths(self) -> NDArray[np.int64] | None:
+        """Return the lengths of arcs that occur; None where the queries are no arcs."""
+        return None
+
+    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64] | None:
+        """Return the length of each arc of some runs; None where the queries are no arcs."""
+        return None
+
     def squares(self, covariance: Array) -> Array:
         """Variance of every query's answer: diag(Q C Qᵀ).
 
@@ -140,6 +159,8 @@ BLOCK = 2**22
 
 class MatrixQueries(Queries):
     """What follows from the coefficients; subclasses say where they come from."""
+
+    is_binary = False
 
     @property
     def num_queries(self) -> int:

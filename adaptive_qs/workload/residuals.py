@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.workload.axes import Circular
 from adaptive_qs.workload.matrices import Queries, check_size
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
@@ -57,6 +56,11 @@ class CenteredQueries:
         """Sizes of the kept axes."""
         return tuple(self.queries.shape[axis] for axis in self.kept)
 
+    @property
+    def is_axis(self) -> bool:
+        """Whether the queries are on a single attribute."""
+        return len(self.queries.shape) == 1
+
     def gram(self) -> Array:
         """Shape (N, N), N = Πshape: symmetric, and every row sums to zero along every axis."""
         cells = math.prod(self.shape)
@@ -93,10 +97,8 @@ class CenteredAxis(CenteredQueries):
 
     def circulant(self) -> Array | None:
         """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
-        if not isinstance(self.queries, Circular):
-            return None
         row = self.queries.circulant()
-        return row - row.mean()
+        return None if row is None else row - row.mean()
 
 
 def _center(array: Array, axes: range) -> Array:

@@ -20,7 +20,7 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy import choose, fixed_basis
 from adaptive_qs.strategy import mechanism as runs
-from adaptive_qs.strategy.solution import LongFactor
+from adaptive_qs.strategy.waves import ConvolutionFactor
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.workload.axes import Prefix
 
@@ -113,7 +113,7 @@ def test_a_long_axis_row_by_row(family, sets, name, most_rows, monkeypatch):
     bits = answering_measure.grid_bits(found, units, most_rows)
     found = batches.Batch(found.on_grid(bits), units)
     factors = [f for k in found.order for f in found.mechanism.measurement(k).strategy.factors]
-    assert sum(isinstance(factor, LongFactor) for factor in factors) == len(sets)
+    assert sum(isinstance(factor, ConvolutionFactor) for factor in factors) == len(sets)
     variances = 0.0
     queries = batches.query_matrix(asked)
     estimated = np.zeros(queries.shape)

@@ -19,7 +19,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.query import Centering
 from adaptive_qs.strategy.integer import GridFactor
-from adaptive_qs.strategy.waves import WaveFactor
+from adaptive_qs.strategy.waves import ConvolutionFactor
 
 from ..doors import measure_residual
 from . import checks, entry_checks
@@ -61,7 +61,7 @@ def shortest_column():
 
 @mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)
 def free_offset():
-    original = WaveFactor.squared_norm.func
+    original = ConvolutionFactor.squared_norm.func
 
     def centered(factor):
         if factor.offset is None or not factor.is_integral:
@@ -69,7 +69,7 @@ def free_offset():
         rows = factor.answers(np.eye(factor.size, dtype=np.int64))
         return int(((rows - rows.mean(axis=1, keepdims=True)) ** 2).sum(axis=0).max())
 
-    with mock.patch.object(WaveFactor, "squared_norm", property(centered)):
+    with mock.patch.object(ConvolutionFactor, "squared_norm", property(centered)):
         yield
 
 

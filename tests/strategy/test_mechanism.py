@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.strategy import mechanism as squares
+from adaptive_qs.strategy import solution as squares
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.mechanism import ArrayCache, block_squares, joint_squares
-from adaptive_qs.strategy.residual_mechanism import arc_lengths, arc_variances
+from adaptive_qs.strategy.mechanism import ArrayCache, joint_squares
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
@@ -40,23 +39,21 @@ def fourier(n):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_variances_by_length_are_those_of_the_covariance(family, n, make):
     queries, factor = family(n), make(n)
-    by_length = arc_variances(factor, Range(factor.shape[0]))
+    by_length = factor.arc_variances(Range(factor.shape[0]))
     expected = queries.squares(factor.covariance)
     found = by_length[queries.sums().astype(int)]
     np.testing.assert_allclose(found, expected, atol=1e-12 * expected.max())
-    assert set(arc_lengths(queries).tolist()) == set(queries.sums().astype(int).tolist())
+    assert set(queries.arc_lengths().tolist()) == set(queries.sums().astype(int).tolist())
 
 
 def test_other_families_and_covariances_are_left_alone():
-    assert arc_lengths(Random((5,), seed=1)) is None
-    assert arc_variances(DenseFactor(np.eye(4), (4,)), Range(4)) is None
-    assert (
-        arc_variances(FourierFactor((2, 2), np.array([[0.0, 0.0], [0.0, 4.0]])), Range(2)) is None
-    )
+    assert Random((5,), seed=1).arc_lengths() is None
+    assert DenseFactor(np.eye(4), (4,)).arc_variances(Range(4)) is None
+    assert FourierFactor((2, 2), np.array([[0.0, 0.0], [0.0, 4.0]])).arc_variances(Range(2)) is None
 
 
 def test_a_large_axis_takes_no_matrix():
-    by_length = arc_variances(fourier(100_000), Range(100_000))
+    by_length = fourier(100_000).arc_variances(Range(100_000))
     assert by_length.shape == (100_001,)
     assert by_length[0] == 0
     assert by_length[-1] < 1e-9 * by_length.max()  # the whole circle is the total: no residual
@@ -138,7 +135,7 @@ def test_factors_of_any_condition(case, strategy):
     inverse = np.array(exact, dtype=float)
     # Singular values are exact to 1e-16 of the largest only: hand the exact inverse over.
     factor.__dict__["inverse"] = inverse
-    found = block_squares(queries, factor).reshape(-1)
+    found = factor.variances(queries).reshape(-1)
     rows = rows_of(queries, shape)
     np.testing.assert_allclose(found, exact_squares(rows, exact), rtol=1e-9)
     fast = squares_product(queries, factor.covariance.reshape(shape + shape)).reshape(-1)
@@ -170,7 +167,7 @@ def test_ordinary_strategies_take_the_fast_way(cells, monkeypatch):
     tree = np.vstack([np.kron(np.eye(2**k), np.ones(cells >> k)) for k in range(7)])
     factor = DenseFactor(np.vstack([tree, np.eye(cells)]), (cells,))
     for family in (Prefix(cells), Range(cells)):
-        assert block_squares((family,), factor).min() >= 1
+        assert factor.variances((family,)).min() >= 1
 
 
 @pytest.mark.parametrize("tiny", [1e-9, 1e-3, 1])

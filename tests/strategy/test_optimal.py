@@ -16,7 +16,7 @@ from adaptive_qs.strategy import optimal as module
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.optimal import SolveCache, factorise, solve, superadditive_bound
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
-from adaptive_qs.strategy.waves import WaveFactor
+from adaptive_qs.strategy.waves import ConvolutionFactor
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
 
@@ -357,7 +357,7 @@ def test_ranges_over_thousands_of_values_are_waves_within_the_gap(monkeypatch):
     dense = record(monkeypatch, "solve_dense")
     solution = solve(sub(term(3.0, Range(8_000))), SETTINGS)
     assert not dense
-    assert isinstance(solution.strategy.factors[0], WaveFactor)
+    assert isinstance(solution.strategy.factors[0], ConvolutionFactor)
     assert solution.status == Status.OPTIMAL
     assert 0 < solution.gap < SETTINGS.gap
     prefixes = solve(sub(term(1.0, Prefix(9_000))), SETTINGS)

@@ -10,11 +10,11 @@ from adaptive_qs.strategy import mechanism as runs
 from adaptive_qs.strategy.bounds import centered_path_bound, path_bound
 from adaptive_qs.strategy.fixed_basis import solve_path, solve_waves
 from adaptive_qs.strategy.fixed_point import solve_dense
-from adaptive_qs.strategy.mechanism import block_squares, largest_bias, run_squares
+from adaptive_qs.strategy.mechanism import largest_bias
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.strategy.waves import (
+    ConvolutionFactor,
     Ends,
-    WaveFactor,
     frequencies,
     integer_wave,
     make_wave,
@@ -63,11 +63,10 @@ def test_a_factor_is_its_matrix(ends, balanced, size, bits):
     for queries in (Marginal(size), Prefix(size), Range(size), Circular(size), Random((size,))):
         expected = queries.squares(covariance)
         near["atol"] = 1e-6 * expected.max()
-        np.testing.assert_allclose(factor.variances(queries), expected, **near)
-        np.testing.assert_allclose(block_squares([queries], factor), expected, **near)
+        np.testing.assert_allclose(factor.variances([queries]), expected, **near)
         assert factor.total(queries) == pytest.approx(expected.sum(), rel=1e-6)
-        assert factor.largest_variance(queries) == (pytest.approx(expected.max()), True)
-        some = run_squares(queries, factor, 1, 4, lambda of=expected: of)
+        assert factor.largest_variance([queries]) == pytest.approx(expected.max())
+        some = factor.run_variances(queries, 1, 4, lambda of=expected: of)
         np.testing.assert_allclose(some, expected[queries.in_runs(1, 4)], **near)
     lost = largest_bias([Marginal(size)], (0,), [factor])
     assert lost < 1e-9 if not balanced else lost > 0.01  # without the mean
@@ -92,7 +91,7 @@ def test_the_total_is_no_help_and_costs_next_to_nothing(ends, bits):
     assert abs(cost - 1) < 2**-16 + np.sqrt(size / float(factor.squared_norm))
     prefixes = Prefix(size)
     least = prefixes.squares(np.linalg.pinv(alone.T @ alone, rcond=1e-10, hermitian=True))
-    found = factor.variances(prefixes) / float(factor.squared_norm)
+    found = factor.variances([prefixes]) / float(factor.squared_norm)
     assert (found[:-1] >= least[:-1] * (1 - 1e-7)).all()  # the last one is the total
     assert found.sum() < least.sum() * (1 + 1e-7 + 0.25 / seen)
 
@@ -152,7 +151,7 @@ def test_long_axes_are_within_a_percent_of_the_optimum(size):
         found = solve_waves(one_axis(queries))
         assert found.lower_bound <= found.objective < 1.01 * found.lower_bound
     mixed = solve_waves(one_axis(Prefix(size), Marginal(size)))
-    assert isinstance(mixed.strategy.factors[0], WaveFactor)
+    assert isinstance(mixed.strategy.factors[0], ConvolutionFactor)
     assert mixed.gap < 0.2  # against the sum of two optima
 
 

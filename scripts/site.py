@@ -1,0 +1,59 @@
+"""MkDocs hook: add the pages outside `docs/` and the API reference to the documentation site."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import adaptive_qs
+
+ROOT = Path(__file__).parents[1]
+PROJECT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+"""Pages in the root of the repository, shown under `project/`."""
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
+"""A Markdown link to a file of the repository: text, path, fragment."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the project's pages and one page with all public names to the site."""
+    for name in PROJECT_PAGES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, f"project/{name.lower()}", content=text))
+    files.append(File.generated(config, "reference/api.md", content=api_reference()))
+    return files
+
+
+def api_reference() -> str:
+    """Return a page that shows the docstring of every public name."""
+    parts = ["# Python API\n\nThe public names of `adaptive_qs`.\n"]
+    for name in sorted(adaptive_qs.__all__):
+        value = getattr(adaptive_qs, name)
+        parts.append(f"::: {value.__module__}.{value.__qualname__}\n")
+    return "\n".join(parts)
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Direct links to files outside `docs/` to the site's pages or to the repository."""
+    name = page.file.src_uri
+    source = Path("docs") / name
+    if name.startswith("project/"):
+        names = {each.lower(): each for each in PROJECT_PAGES}
+        source = Path(names.get(name.removeprefix("project/"), "README.md"))
+
+    def direct(match: re.Match[str]) -> str:
+        text, path, fragment = match[1], match[2], match[3] or ""
+        target = posixpath.normpath(posixpath.join(source.parent.as_posix(), path))
+        site = target.removeprefix("docs/")
+        if target in PROJECT_PAGES:
+            site = f"project/{target.lower()}"
+        elif not target.startswith("docs/") or files.get_file_from_path(site) is None:
+            return f"[{text}]({config.repo_url}/blob/main/{target})" if config.repo_url else text
+        start = posixpath.dirname(name)
+        return f"[{text}]({posixpath.relpath(site, start or '.')}{fragment})"
+
+    return LINK.sub(direct, markdown)
