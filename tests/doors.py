@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adaptive_qs.loop.candidates import ResidualIndex
-from adaptive_qs.loop.measure import measure_residuals
+from adaptive_qs.loop.loop import measure_residuals
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import (
     Measurement,

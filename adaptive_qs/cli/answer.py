@@ -23,8 +23,8 @@ from adaptive_qs.run import RunOptions
 if TYPE_CHECKING:
     from adaptive_qs.answering.answers import Answers
     from adaptive_qs.answering.plan import BatchPlan
+    from adaptive_qs.loop.estimates import Strategies
     from adaptive_qs.loop.forecast import LoopForecast
-    from adaptive_qs.loop.measure import Strategies
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.file import WorkloadSpec
@@ -319,8 +319,8 @@ def tables_of(
         ``strategies``, the columns that it will measure by other queries than their cells, each
         with the number of them and the noise that its cells get, relative to that of counting them.
     """
+    from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
-    from adaptive_qs.loop.measure import CELLS_ALONE
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
     from adaptive_qs.run.tables import Served
@@ -405,7 +405,7 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str = "--rows") ->
 
 def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     """How finely combinations would likely be measured, for people; those over groups are named."""
-    from adaptive_qs.loop.loop import measurable_cliques
+    from adaptive_qs.loop.candidates import measurable_cliques
 
     likely = found["resolutions"]
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))

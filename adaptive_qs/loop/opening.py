@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
-from adaptive_qs.loop.estimates import ErrorCurves, Sizes
-from adaptive_qs.loop.levels import mean_error, with_levels
-from adaptive_qs.loop.measure import ConditionalPlanner
-from adaptive_qs.loop.pricing import SAFETY
+from adaptive_qs.loop.budget import SAFETY, LoopSettings
+from adaptive_qs.loop.candidates import measurable_cliques, with_levels
+from adaptive_qs.loop.estimates import Estimates
+from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.workload.workload import Workload
 
 # To choose pays where few combinations of columns matter, or where noise would bury most of them.
 # Where the budget suffices for all, choices cost what they cost, and what several marginals share
@@ -40,9 +42,6 @@ from adaptive_qs.residual import ReferenceModel
 
 Array = NDArray[np.float64]
 
-DEPENDENCE = 0.15
-"""Assumed L1 distance of a combination of two columns from what is known of each, as a share of the
-rows; of more columns, its powers."""
 TABULATED_ROWS = 2.0**20
 """Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
 error is k times as large."""
@@ -72,39 +71,34 @@ class Opening:
 
 
 def plan_opening(
-    model: ReferenceModel,
-    candidates: Sequence[Clique],
-    priorities: Array,
-    rho: float,
-    most_cells: int,
-    cost: Callable[[Clique], float],
-    levels: bool = True,
+    estimates: Estimates, workload: Workload, rho: float, settings: LoopSettings
 ) -> Opening:
-    """What to measure together before choosing among the candidates; it may be nothing.
+    """Return what a loop measures together before the first choice; it may be nothing.
 
     Args:
-        model: what was released of single columns.
-        candidates: marginals over codes that may be measured; with each, those inside it.
-        priorities: their weights.
+        estimates: what was released of single columns.
+        workload: what matters.
         rho: for this and for all choices.
-        most_cells: of all marginals that are measured.
-        cost: p_τ of each residual, as :func:`~adaptive_qs.loop.measure.measurement_cost` has it.
-        levels: whether marginals may be offered over groups of codes instead. Where those pay for
-            pairs, nothing is measured together.
+        settings: of the loop. Where marginals over groups of codes pay for pairs, nothing is
+            measured together.
     """
+    opening = Opening()
+    if not settings.opening or settings.reference != "product" or rho <= 0:
+        return opening
+    candidates, model = measurable_cliques(workload), estimates.model
     domain, most = model.domain, max(map(len, candidates), default=0)
     pairs = [clique for clique in candidates if len(clique) <= 2]
-    opening = Opening()
     error = mean_error(model.reference, model.total, pairs, rho)
-    if levels and with_levels(domain, model, pairs, error).groupings:
+    if settings.levels == "auto" and with_levels(domain, model, pairs, error).groupings:
         return opening
-    weight_of = dict(zip(candidates, priorities.tolist()))
+    weight_of = dict(zip(candidates, workload.priorities(candidates).tolist()))
     for order in range(2, most + 1):
         cliques = maximal_cliques(c for c in candidates if 1 < len(c) <= order)
-        if len(cliques) > MOST_TOGETHER or sum(map(domain.size, cliques)) > most_cells:
+        cells = sum(map(domain.size, cliques))
+        if len(cliques) > MOST_TOGETHER or cells > settings.measured_cells:
             break
         weights = np.array([weight_of[clique] for clique in cliques])
-        together = _Together(model, cliques, weights, rho, cost)
+        together = _Together(model, cliques, weights, rho, estimates.cost)
         distance = DEPENDENCE ** (order - 1)
         if together.error > min(distance, together.if_chosen(distance)):
             break
@@ -129,7 +123,7 @@ class _Together:
         cost: Callable[[Clique], float],
     ) -> None:
         self._cliques, self._weights, self._rho = cliques, weights, rho
-        self._columns = [Sizes.of(q) for q in model.reference]
+        self._columns = [CellSizeHistogram.of(q) for q in model.reference]
         self._total = max(model.total, 1.0)
         self._closure = downward_closure(cliques)
         costs = [cost(residual) for residual in self._closure]

@@ -12,17 +12,10 @@ from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
-from adaptive_qs.loop.forecast import (
-    SYNTHETIC_CODE_BYTES,
-    LoopForecast,
-    ScoringForecast,
-    fit_bytes,
-    keep_what_fits,
-    plan_memory,
-    total_std,
-)
-from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
-from adaptive_qs.loop.measure import CELLS_ALONE, Strategies
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
+from adaptive_qs.loop.forecast import LoopForecast, total_std
+from adaptive_qs.loop.loop import Round, run_loop
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -31,6 +24,13 @@ from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, check_learnable
+from adaptive_qs.run.memory import (
+    SYNTHETIC_CODE_BYTES,
+    ScoringForecast,
+    fit_bytes,
+    keep_what_fits,
+    plan_memory,
+)
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.generate.rows import synthesize_rows
-from adaptive_qs.loop.loop import LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed

@@ -45,7 +45,9 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residuals, measurement_cost
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import measure_residuals
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import Measurement

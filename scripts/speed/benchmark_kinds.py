@@ -26,7 +26,8 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.generate.chains import FitSettings
 from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
-from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import LoopResult, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed

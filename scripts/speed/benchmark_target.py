@@ -21,7 +21,7 @@ import typer
 
 from adaptive_qs.evaluation.models import BOOSTED, measure_utility
 from adaptive_qs.evaluation.results import UtilitySettings
-from adaptive_qs.loop.loop import LoopSettings
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results

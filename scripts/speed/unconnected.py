@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, LoopForecast
+from adaptive_qs.loop.expected import DEPENDENCE
+from adaptive_qs.loop.forecast import RUNS, LoopForecast
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms

@@ -16,7 +16,8 @@ from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.audit.audit import Batch, Recorder, Replayer
-from adaptive_qs.loop.loop import LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent
 from adaptive_qs.privacy.noise import InsecureSeed

@@ -13,11 +13,11 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import levels, measure
-from adaptive_qs.loop.candidates import ResidualIndex
-from adaptive_qs.loop.levels import at_levels, closure_at_levels
-from adaptive_qs.loop.loop import LoopSettings, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
-from adaptive_qs.loop.pricing import Offer
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.candidates import CellLimit, ResidualIndex, at_levels, closure_at_levels
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import centered, variance_weight
@@ -150,7 +150,7 @@ def test_a_changed_residual_is_in_the_candidates_at_its_levels_and_finer_ones():
 
 
 def test_all_levels_of_a_marginal_count_once_against_the_ceiling_on_cells():
-    offer = Offer(DOMAIN, [(0,), *PAIRS], 30)
+    offer = CellLimit(DOMAIN, [(0,), *PAIRS], 30)
     assert offer.open.all()
     offer.take((2, 4))
     assert offer.open.tolist() == [False, *[True] * len(PAIRS)]

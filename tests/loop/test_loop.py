@@ -14,19 +14,11 @@ from scipy.optimize import minimize
 
 from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.loop.estimates import Sizes
-from adaptive_qs.loop.levels import LEAST_ERROR
-from adaptive_qs.loop.loop import (
-    DEPENDENCE,
-    MOST_UNIFORM,
-    LoopSettings,
-    compared_with,
-    initial_share,
-    measurable_cliques,
-    one_way_precisions,
-    run_loop,
-)
-from adaptive_qs.loop.pricing import FALL, Schedule
+from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one_way_precisions
+from adaptive_qs.loop.candidates import FALL, measurable_cliques
+from adaptive_qs.loop.estimates import MOST_UNIFORM, compared_with
+from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -233,7 +225,7 @@ def test_residuals_too_large_to_scale_replay(monkeypatch):
 def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
     """Power: a price that sees the private number of rows is caught."""
     seen = {}
-    real_count, real_judge = MarginalCounter.count, Schedule.judge
+    real_count, real_judge = MarginalCounter.count, LoopBudget.judge
 
     def spying_count(self, clique):
         seen["odd"] = int(real_count(self, ())) % 2
@@ -247,9 +239,9 @@ def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
         return judge
 
     monkeypatch.setattr(MarginalCounter, "count", spying_count)
-    monkeypatch.setattr(Schedule, "judge", judge(leaking=False))
+    monkeypatch.setattr(LoopBudget, "judge", judge(leaking=False))
     assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
-    monkeypatch.setattr(Schedule, "judge", judge(leaking=True))
+    monkeypatch.setattr(LoopBudget, "judge", judge(leaking=True))
     with pytest.raises(Diverged, match="another course"):
         assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
 
@@ -384,10 +376,10 @@ def test_the_share_of_single_columns_is_where_the_error_of_a_combination_is_leas
     several = [c for c in candidates if len(c) > 1]
     weight = np.array(domain.sizes) ** (2 / 3)
     single = np.sqrt(weight.sum() / (np.pi * rho * weight)) * domain.sizes / total
-    zipf = [Sizes.of(1 / np.arange(1, n + 1)) for n in domain.sizes]
+    zipf = [CellSizeHistogram.of(1 / np.arange(1, n + 1)) for n in domain.sizes]
     std, joint = np.array([np.sqrt(len(several) / (2 * rho))]), []
     for clique in several:
-        sizes = reduce(Sizes.times, [zipf[i] for i in clique])
+        sizes = reduce(CellSizeHistogram.times, [zipf[i] for i in clique])
         joint.append(sizes.errors(total, std)[0] / total)
     a = np.mean([sum(single[i] for i in clique) for clique in several])
     b = min(np.mean(joint), DEPENDENCE / 2)

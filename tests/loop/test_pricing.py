@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.loop.loop import MOST_SELECTING, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
-from adaptive_qs.loop.pricing import (
-    RARELY,
-    SAFETY,
-    UNKNOWN,
-    Offer,
-    PriceList,
-    Schedule,
-    selection_rho,
-)
+from adaptive_qs.loop.budget import MOST_SELECTING, SAFETY, LoopBudget, selection_rho
+from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.filter import choice_cost
 from adaptive_qs.workload.workload import Workload
 
@@ -44,13 +38,13 @@ def errors(stds, rows):
 
 
 def price_list(precision=SINGLES, weights=WEIGHTS):
-    prices = PriceList(PLANNER, weights, RHO)
+    prices = ErrorTable(PLANNER, weights, RHO)
     prices.refresh(errors, precision, EVERY)
     return prices
 
 
 def schedule_of(prices, share=0.1, rounding=0.0):
-    return Schedule(Offer(DOMAIN, CANDIDATES, 10**6), prices, RHO, share, rounding)
+    return LoopBudget(CellLimit(DOMAIN, CANDIDATES, 10**6), prices, RHO, share, rounding)
 
 
 @pytest.mark.parametrize("price", [1e2, 1e4, 1e5, 1e6])
@@ -176,7 +170,7 @@ def test_noise_lowers_the_price_and_more_than_noise_leaves_it():
 
 
 def test_where_nothing_is_worth_it_the_rest_is_spent_at_once():
-    prices = PriceList(PLANNER, WEIGHTS, RHO)
+    prices = ErrorTable(PLANNER, WEIGHTS, RHO)
     prices.refresh(lambda stds, rows: np.full(stds.shape, 2 * TOTAL), SINGLES, EVERY)
     schedule = schedule_of(prices)
     choice = schedule.choice(TOTAL)

@@ -10,8 +10,9 @@ import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Run, compare
 from adaptive_qs.loop import measure
-from adaptive_qs.loop.loop import LoopSettings, one_way_plan, run_loop
-from adaptive_qs.loop.measure import measure_residuals, measurement_cost
+from adaptive_qs.loop.budget import LoopSettings, one_way_plan
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import measure_residuals, run_loop
 from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.workload.file import WorkloadFile

@@ -20,7 +20,6 @@ from adaptive_qs.learn import schema as learning
 from adaptive_qs.learn.heaps import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy import budget as privacy_budget
 from adaptive_qs.privacy import counts
 from adaptive_qs.privacy.budget import Budget
@@ -34,6 +33,7 @@ from adaptive_qs.run import job as runs
 from adaptive_qs.run import tables
 from adaptive_qs.run.budget import Session
 from adaptive_qs.run.job import Job
+from adaptive_qs.run.memory import plan_memory
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers

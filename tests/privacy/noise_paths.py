@@ -15,7 +15,7 @@ import numpy as np
 
 from adaptive_qs.answering.measure import measure
 from adaptive_qs.domain import Domain
-from adaptive_qs.loop.estimates import ProjectedEstimates
+from adaptive_qs.loop.expected import ProjectedEstimates
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms

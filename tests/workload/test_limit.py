@@ -17,9 +17,9 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, InputError
-from adaptive_qs.loop.forecast import ScoringForecast, keep_what_fits
 from adaptive_qs.release.release import Release
 from adaptive_qs.run import RunOptions
+from adaptive_qs.run.memory import ScoringForecast, keep_what_fits
 from adaptive_qs.run.tables import looked_at, scoring_forecast, tables_job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema

@@ -1,11 +1,9 @@
-"""How precisely to measure each residual, and its noisy measurement, in integers."""
+"""How precisely to measure each residual, given what is known."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -15,167 +13,9 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.privacy.counts import Measurement, PrivateTable
-from adaptive_qs.privacy.events import Purpose
-from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
-from adaptive_qs.residual import axis_weight, centered, privacy_cost
-from adaptive_qs.strategy.columns import ColumnStrategy
+from adaptive_qs.residual import axis_weight
 
 Array = NDArray[np.float64]
-
-# Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
-# is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
-# squared length Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
-# (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
-# released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
-#
-# Along an attribute with levels, n_i is the most groups of the residual's level that are one group
-# at the next coarser one; of m groups that are one, Ξ takes n_i/m of their sum, rounded to an
-# integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
-# row moves it by more than n_i(n_i − 1).
-#
-# A row in another's place moves Ξv by a squared length of no more than 2Πn_i(n_i − 1) · n/(n − 1),
-# n the least of the n_i, which is between twice and four times the above; the marginal itself by 2.
-#
-# A single column whose workload asks for more than its cells has a strategy: Mv + discrete Gaussian
-# is released, and the residual is M⁺ of that. Its σ² is that of independent noise in each cell with
-# as much variance in all, so that precisions, weights and averages are as of any other residual.
-#
-# Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
-# power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
-# exact accounting counts it as.
-#
-# Proof: docs/proofs.md, sections 3 and 6.
-
-MAX_SCALE = 2**20
-"""Largest n = Πn_i for which Ξv is formed."""
-
-
-def cell_scale(domain: Domain, residual: Clique) -> int:
-    """n = Πn_i, what the cells of the residual are multiplied by in scaled form."""
-    return math.prod(groups.largest for groups in domain.parents(residual))
-
-
-def is_scaled(domain: Domain, residual: Clique) -> bool:
-    """Whether the residual is released in scaled form; public sizes and levels decide."""
-    return cell_scale(domain, residual) <= MAX_SCALE
-
-
-Strategies = Mapping[int, ColumnStrategy]
-"""How single columns are measured, by attribute; the others by their cells."""
-CELLS_ALONE: Strategies = {}
-
-
-def measurement_cost(
-    domain: Domain,
-    residual: Clique,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
-) -> float:
-    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
-
-    Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
-    place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
-    """
-    strategy = _strategy_of(residual, strategies)
-    if strategy is not None:
-        cost = strategy.cost
-        further = Fraction(strategy.squared_diameter, strategy.squared_sensitivity)
-    else:
-        cost = privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
-        further = _diameter(domain, residual)
-    return cost * float(further) / 4 if replaced and residual else cost
-
-
-def _diameter(domain: Domain, residual: Clique) -> Fraction:
-    """Most that one row in another's place moves a residual, by the most that one more does; both
-    squared."""
-    if not is_scaled(domain, residual):
-        return Fraction(2)
-    least = min((groups.largest for groups in domain.parents(residual)), default=1)
-    return Fraction(2 * least, max(least - 1, 1))  # of one value only, nothing moves
-
-
-def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
-    return strategies.get(residual[0]) if len(residual) == 1 else None
-
-
-def measure_residuals(
-    table: PrivateTable,
-    mechanisms: Mechanisms,
-    noise_variances: Mapping[Clique, float],
-    strategies: Strategies = CELLS_ALONE,
-) -> dict[Clique, NDArray[np.float64]]:
-    """Measure residuals in centered form (rows), each shaped like the marginal over it.
-
-    Args:
-        table: the private rows.
-        mechanisms: charges :func:`measurement_cost` / (2 · noise variance) for each, all or none,
-            then draws.
-        noise_variances: for each residual τ the variance σ² of the equivalent noise on the
-            marginal's cells (rows²).
-        strategies: how single columns are measured.
-
-    Returns:
-        ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum along
-        every axis.
-    """
-    domain = table.domain
-    queries = [_query(domain, residual, strategies) for residual in noise_variances]
-    measurements = [
-        Measurement(query, counts, Fraction(variance) * scale).finely()
-        for (query, scale), counts, variance in zip(
-            queries, table.marginals(noise_variances), noise_variances.values()
-        )
-    ]
-    outputs = mechanisms.measure(measurements)
-    return {
-        residual: _estimate(domain, residual, noisy, _strategy_of(residual, strategies))
-        for residual, noisy in zip(noise_variances, outputs)
-    }
-
-
-def _query(
-    domain: Domain, residual: Clique, strategies: Strategies
-) -> tuple[LinearQuery, Fraction | int]:
-    """Return the query of a residual, and the variance of its answers by that of the cells."""
-    names, strategy = domain.clique_names(residual), _strategy_of(residual, strategies)
-    if not residual:
-        return LinearQuery(Purpose.ROWS, names), 1
-    if strategy is not None:
-        squared = strategy.squared_sensitivity
-        diameter = Fraction(strategy.squared_diameter, squared)
-        query = LinearQuery(Purpose.RESIDUAL, names, (strategy.factor,), diameter, strategy.digest)
-        # Noise of variance v in the answers leaves v p/‖M‖² in the residual: docs/proofs.md, 3.
-        return query, squared / Fraction(strategy.cost)
-    scaled = is_scaled(domain, residual)
-    maps: Sequence[IntegerMap] = [*map(Identity, domain.shape(residual))]
-    if scaled:
-        maps = [*map(Centering, domain.parents(residual))]
-    definition = _definition(domain, residual)
-    query = LinearQuery(Purpose.RESIDUAL, names, maps, _diameter(domain, residual), definition)
-    return query, cell_scale(domain, residual) ** 2 if scaled else 1
-
-
-def _estimate(
-    domain: Domain, residual: Clique, answers: Array, strategy: ColumnStrategy | None
-) -> Array:
-    """Return the residual in centered form from noisy answers."""
-    if strategy is not None:
-        return strategy.estimate(answers)
-    scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1
-    return centered(answers / scale, domain, residual)
-
-
-def _definition(domain: Domain, residual: Clique) -> str:
-    """Digest of the groups that a residual is over, which its event does not tell."""
-    if not domain.groupings or len(residual) < 2:
-        return ""
-    levels = [domain.groupings[i - len(domain)].groups for i in residual if i >= len(domain)]
-    parents = [tuple(groups.of.tolist()) for groups in domain.parents(residual)]
-    return hashlib.sha256(repr((residual, levels, parents)).encode()).hexdigest()
-
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
@@ -223,7 +63,7 @@ def allocate_precision(
 
 Errors = Callable[[Array, NDArray[np.int64]], Array]
 """The L1 errors (rows) that some noise (rows) leaves of some candidates, as
-:meth:`adaptive_qs.loop.estimates.ErrorCurves.at`."""
+:meth:`adaptive_qs.loop.expected.ErrorCurves.at`."""
 
 JOINT_STEPS = 30
 """Most tangents of a joint plan."""
