@@ -1,11 +1,11 @@
 """The doors of a budget with inputs that a test states: events, counts, scores and values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from adaptive_qs.loop.candidates import ResidualIndex
-from adaptive_qs.loop.loop import measure_residuals
+from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import (
     Measurement,
@@ -64,10 +64,16 @@ def discover_values(mechanisms, event, values, counts, at_most):
     )
 
 
+def measure_residuals(counter, mechanisms, noise_variances, strategies=CELLS_ALONE):
+    """Measure residuals of the rows that a counter counts."""
+    domain, replaced = counter.domain, mechanisms.ledger.unit.replaced
+    estimates = Estimates.uniform(replace(domain, groupings=()), strategies, replaced)
+    return estimates.measured(mechanisms.table(counter), mechanisms, noise_variances)
+
+
 def measure_residual(counter, mechanisms, residual, noise_variance):
-    """Measure one residual of the rows that a counter counts."""
-    table = mechanisms.table(counter)
-    return measure_residuals(table, mechanisms, {residual: noise_variance})[residual]
+    """Measure one of them."""
+    return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
 
 
 class Selector:

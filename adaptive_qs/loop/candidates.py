@@ -279,13 +279,13 @@ class CellLimit:
         self._taken = np.zeros(len(candidates), dtype=bool)
         self.open = self._cells <= most_cells
 
-    def take(self, clique: Clique) -> None:
-        """Account for a candidate that is measured now."""
-        row = self.row[clique]
-        if not self._taken[row]:
-            self._taken |= self._same == self._same[row]
-            self._left -= int(self._cells[row])
-            self.open = self._taken | (self._cells <= self._left)
+    def take(self, *cliques: Clique) -> None:
+        """Account for candidates that are measured."""
+        for row in map(self.row.__getitem__, cliques):
+            if not self._taken[row]:
+                self._taken |= self._same == self._same[row]
+                self._left -= int(self._cells[row])
+                self.open = self._taken | (self._cells <= self._left)
 
 
 class CandidateSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -112,7 +112,7 @@ def run_loop(
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
             world = PrivateWorld(table, mechanisms, selecting, every, workers)
-            for past in choose_rounds(world, every, budget):
+            for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
             estimates = selecting.with_reference(estimates.model.reference)
@@ -145,13 +145,22 @@ class World(Protocol):
         """Measure residuals; return their noise variances, and by how much the clique moved."""
 
 
-def choose_rounds(world: World, every: CandidateSet, budget: LoopBudget) -> Iterator[Round]:
+def choose_rounds(
+    world: World, every: CandidateSet, budget: LoopBudget, opened: Iterable[Clique] = ()
+) -> Iterator[Round]:
     """Select, measure and reconstruct while there is budget (lines 8 to 19).
 
     Everything that is offered, and at what, is public before the choice.
+
+    Args:
+        world: what the loop acts on.
+        every: the candidates.
+        budget: for all rounds.
+        opened: candidates that are measured already.
     """
     most_cells = budget.settings.measured_cells
     candidates = Candidates(every, world.precisions, budget.left, most_cells)
+    candidates.limit.take(*opened)
     budget.begin_rounds(world.rounding(candidates.most_residuals))
     while budget.affords(candidates):  # line 8
         candidates.refresh(world.expect(candidates.outdated))

@@ -128,10 +128,10 @@ class ScoringForecast:
 
     def __str__(self) -> str:
         """One line: how many, how large, how long, and with how much memory."""
-        some = f"{self.every.cliques:,} candidate{'s' if self.every.cliques != 1 else ''}"
+        some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
         more = ""
         if self.rows is None:
-            each = self.every.cliques * ROW_SECONDS * 1e6
+            each = self.candidates * ROW_SECONDS * 1e6
             more = f", {each:.1f} more for every million rows"
         memory = f"{self.memory_bytes / 2**20:,.0f} MB"
         return (

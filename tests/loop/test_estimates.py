@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.generate.loglinear import project_to_simplex
-from adaptive_qs.loop import estimates as module
+from adaptive_qs.loop import expected as module
 from adaptive_qs.loop.estimates import projected_distance
 from adaptive_qs.loop.expected import CellSizeHistogram, ErrorCurves, ProjectedEstimates
 from adaptive_qs.residual import ReferenceModel, decompose

@@ -12,7 +12,8 @@ import pytest
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import Grouping
-from adaptive_qs.loop import levels, measure
+from adaptive_qs.loop import candidates as levels
+from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.candidates import CellLimit, ResidualIndex, at_levels, closure_at_levels
 from adaptive_qs.loop.estimates import measurement_cost

@@ -218,14 +218,14 @@ def test_neighbours_replay_at_any_budget_to_the_last_row_and_on_degenerate_workl
 
 
 def test_residuals_too_large_to_scale_replay(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.loop.measure.MAX_SCALE", 8)
+    monkeypatch.setattr("adaptive_qs.loop.estimates.MAX_SCALE", 8)
     assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
 
 
 def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
     """Power: a price that sees the private number of rows is caught."""
     seen = {}
-    real_count, real_judge = MarginalCounter.count, LoopBudget.judge
+    real_count, real_judge = MarginalCounter.count, LoopBudget.anneal
 
     def spying_count(self, clique):
         seen["odd"] = int(real_count(self, ())) % 2
@@ -239,9 +239,9 @@ def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
         return judge
 
     monkeypatch.setattr(MarginalCounter, "count", spying_count)
-    monkeypatch.setattr(LoopBudget, "judge", judge(leaking=False))
+    monkeypatch.setattr(LoopBudget, "anneal", judge(leaking=False))
     assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
-    monkeypatch.setattr(LoopBudget, "judge", judge(leaking=True))
+    monkeypatch.setattr(LoopBudget, "anneal", judge(leaking=True))
     with pytest.raises(Diverged, match="another course"):
         assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
 
@@ -418,7 +418,7 @@ def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkey
     rows, pairs, measured = list(map(tuple, rows.tolist())), Workload.all_ways(domain, 2), []
     settings = LoopSettings(opening=False)  # otherwise all of them are measured together
     for part in (MOST_UNIFORM, 0.0):
-        monkeypatch.setattr("adaptive_qs.loop.loop.MOST_UNIFORM", part)
+        monkeypatch.setattr("adaptive_qs.loop.estimates.MOST_UNIFORM", part)
         result = run(rows, pairs, Recorder(0.4), 0.4, settings)
         measured.append({r.clique for r in result.rounds if len(r.clique) > 1})
         assert result.model.reference[8][5] < 1 / len(rows)

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.loop import measure
+from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.estimates import is_scaled, measurement_cost
 from adaptive_qs.loop.planner import ConditionalPlanner, allocate_precision
 from adaptive_qs.privacy.unit import Unit

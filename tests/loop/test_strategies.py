@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Run, compare
-from adaptive_qs.loop import measure
+from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.budget import LoopSettings, one_way_plan
 from adaptive_qs.loop.estimates import measurement_cost
-from adaptive_qs.loop.loop import measure_residuals, run_loop
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.workload.file import WorkloadFile
 
+from ..doors import measure_residuals
 from .helpers import Recorder, Replay, counter_of, domain_of, every_row, skewed_rows
 from .test_loop import assert_same_release
 
@@ -32,9 +33,7 @@ def measured(rows, variance=1e4, residuals=((0,),), rho=1.0, seed=0):
     mechanisms = Recorder(rho, seed)
     counter = counter_of(DOMAIN, rows)
     variances = dict.fromkeys(residuals, variance)
-    return mechanisms, measure_residuals(
-        mechanisms.table(counter), mechanisms, variances, STRATEGIES
-    )
+    return mechanisms, measure_residuals(counter, mechanisms, variances, STRATEGIES)
 
 
 @pytest.mark.parametrize("variance", [1e-9, 0.3, 1e6])
@@ -66,8 +65,7 @@ def test_noise_has_the_covariance_of_the_strategy():
     n, variance = 4_000, 20.25
     mechanisms, counter = Recorder(1e4, 3), counter_of(DOMAIN, ROWS)
     draws = [
-        measure_residuals(mechanisms.table(counter), mechanisms, {(0,): variance}, STRATEGIES)[0,]
-        for _ in range(n)
+        measure_residuals(counter, mechanisms, {(0,): variance}, STRATEGIES)[0,] for _ in range(n)
     ]
     counts = counter.count((0,))
     noise = np.array(draws) - (counts - counts.mean())

@@ -9,7 +9,7 @@ import numpy as np
 
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop import loop, pricing
+from adaptive_qs.loop import budget, loop
 from adaptive_qs.privacy import filter as filter_of_steps
 from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
@@ -103,17 +103,22 @@ def unpaid(table, model, clique):
     model.update(clique, measure_residual(counter, free, clique, 9.0), 1 / 9.0)
 
 
-@replaced(loop, "measure_one_way", "initial cliques not charged", checks.recomputed, checks.replay)
-def free_cliques(original, counter, mechanisms, model, *public):
-    original(counter, mechanisms, model, *public)
-    unpaid(counter, model, (0, 1))
+@replaced(
+    loop, "measure_residuals", "initial cliques not charged", checks.recomputed, checks.replay
+)
+def free_cliques(original, table, mechanisms, estimates, precisions):
+    variances = original(table, mechanisms, estimates, precisions)
+    if () in precisions and len(precisions) > 1:
+        unpaid(table, estimates.model, (0, 1))
+    return variances
 
 
-@replaced(loop, "measure_total", "the total measured twice and charged once", checks.recomputed)
-def free_total(original, counter, mechanisms, *public):
-    model = original(counter, mechanisms, *public)
-    unpaid(counter, model, ())
-    return model
+@replaced(loop, "measure_residuals", "the total measured twice and charged once", checks.recomputed)
+def free_total(original, table, mechanisms, estimates, precisions):
+    variances = original(table, mechanisms, estimates, precisions)
+    if precisions.keys() == {()}:
+        unpaid(table, estimates.model, ())
+    return variances
 
 
 @replaced(Cost, "of", "costs rounded down", checks.budget)
@@ -205,7 +210,7 @@ def redrawn(original, self, events, draw, definition=""):
     return draw() if known else outputs
 
 
-@peeking(loop, "initial_share", "a budget that depends on the data", checks.replay)
+@peeking(budget, "initial_share", "a budget that depends on the data", checks.replay)
 def share_of_data(original, domain, candidates, rho, _):
     return original(domain, candidates, rho, float(SEEN[0].count(())))
 
@@ -215,6 +220,6 @@ def private_reference(original, reference, _):
     return original(reference, int(SEEN[0].count(())) % 2)
 
 
-@peeking(pricing, "selection_rho", "a price of the budget that depends on the data", checks.replay)
+@peeking(budget, "selection_rho", "a price of the budget that depends on the data", checks.replay)
 def price_of_data(original, *public):
     return original(*public) / (1 + int(SEEN[0].count(())) % 2)

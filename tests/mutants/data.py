@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import loop, pricing
+from adaptive_qs.loop import candidates, estimates
 from adaptive_qs.privacy.counts import opened
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
@@ -33,22 +33,24 @@ from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped
 def true_annealing():
     taken = []
 
-    def take(original, self, clique):
-        taken[:] = [clique]
-        original(self, clique)
+    def take(original, self, *cliques):
+        taken[:] = cliques
+        original(self, *cliques)
 
     def distance(_, after, before, total):
         return float(abs(after - SEEN[0].count(taken[0])).sum())
 
     with (
         watched_counter(),
-        wrapped(pricing.Offer, "take", take),
-        wrapped(loop, "projected_distance", distance),
+        wrapped(candidates.CellLimit, "take", take),
+        wrapped(estimates, "projected_distance", distance),
     ):
         yield
 
 
-@peeking(loop, "measurable_cliques", "a domain without the values that do not occur", checks.replay)
+@peeking(
+    candidates, "measurable_cliques", "a domain without the values that do not occur", checks.replay
+)
 def domain_of_data(original, workload):
     several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
     return tuple(c for c in original(workload) if all(several[i] for i in c))

@@ -12,7 +12,7 @@ import adaptive_qs
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.loop import measure
+from adaptive_qs.loop import estimates
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
@@ -130,7 +130,7 @@ def free_replacement():
         yield
 
 
-@replaced(measure, "_diameter", "opposite rows taken for rows apart", replaced_rows)
+@replaced(estimates, "_diameter", "opposite rows taken for rows apart", replaced_rows)
 def nearer(original, domain, residual):
     return max(original(domain, residual) / 2, Fraction(1))
 

@@ -198,7 +198,9 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
         assert f"warning: {scoring['left_out']}" in said
         assert f"{scoring['candidates']} candidates of {scoring['cells']} cells" in said
         assert Release.load("r.zip").manifest.settings["left_out"] == scoring["left_out"]
-    monkeypatch.setattr("adaptive_qs.loop.loop.measure_total", None)  # told before the first draw
+    monkeypatch.setattr(
+        "adaptive_qs.loop.loop.measure_residuals", None
+    )  # told before the first draw
     assert main([*run, "--release", "r.zip"]) != 0
     assert scoring["left_out"] in capsys.readouterr().err
 
