@@ -267,15 +267,12 @@ class _AssumedWorld:
         self._chosen = 0, 0.0
 
     def rounding(self, residuals: int) -> float:
-        """Return 0: nothing is charged."""
         return 0.0
 
     def expect(self, outdated: NDArray[np.bool_]) -> Errors:
-        """Return the errors in a table with columns as they are assumed."""
         return partial(self._start.choices.errors, self._start.rows)
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
-        """Choose as the exponential mechanism does, by the errors that are assumed."""
         noise = self._noise.gumbel(scale=2 / plan.epsilon, size=len(self._errors))
         weights = self._start.choices.every.weights
         score = weights * (self._errors - plan.least_error) + noise
@@ -286,7 +283,6 @@ class _AssumedWorld:
     def measure(
         self, clique: Clique, precisions: Mapping[Clique, float]
     ) -> tuple[dict[Clique, float], float]:
-        """Lower the errors of all candidates over the same columns."""
         row, expected = self._chosen
         moved = float(self._errors[row])
         for other, unseen in self._start.choices.unseen_after(clique):

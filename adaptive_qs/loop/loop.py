@@ -111,7 +111,7 @@ def run_loop(
             # While the loop selects, another reference may stand in, and levels be on offer.
             selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
             every = CandidateSet(workload, selecting.model.domain, selecting.cost)
-            world = PrivateWorld(table, mechanisms, selecting, every, workers)
+            world = _PrivateWorld(table, mechanisms, selecting, every, workers)
             for past in choose_rounds(world, every, budget, opening.precisions):
                 rounds.append(past)
                 on_round(past, budget.spent_share)
@@ -175,16 +175,8 @@ def choose_rounds(
         yield Round(clique, variances, spent, moved, expected, rescored)
 
 
-class PrivateWorld:
-    """The rows of a table, and the public estimates of it.
-
-    Args:
-        table: the private rows.
-        mechanisms: what chooses and measures.
-        estimates: what was measured, at the levels on offer; measurements are added to it.
-        every: the candidates.
-        workers: threads that score them.
-    """
+class _PrivateWorld:
+    """The rows of a table, and the public estimates of it, to which measurements are added."""
 
     def __init__(
         self,
@@ -194,40 +186,32 @@ class PrivateWorld:
         every: CandidateSet,
         workers: int,
     ) -> None:
-        self._table = table.at_levels(every.domain)
-        self._mechanisms = mechanisms
+        self._table, self._mechanisms = table.at_levels(every.domain), mechanisms
         self._estimates = estimates
         self._errors = PrivateErrors(self._table, every.cliques, every.weights, workers)
         self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
 
     @property
     def total(self) -> float:
-        """Estimated number of rows, one at least."""
         return self._estimates.total
 
     @property
     def precisions(self) -> Mapping[Clique, float]:
-        """Precision held for each residual (1 / rows²)."""
         return {tau: each.precision for tau, each in self._estimates.model.estimates.items()}
 
     def rounding(self, residuals: int) -> float:
-        """Return the ρ by which the ledger may round up the charges of a round."""
         return (residuals + 4) / UNITS_PER_RHO
 
     def expect(self, outdated: Flags) -> Errors:
-        """Return the errors expected of candidates, whose outdated estimates are projected anew."""
         self._errors.outdate(outdated)
         self._projected.refresh(self._estimates.model, outdated)
         return self._projected.curves.at
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
-        """Choose among the candidates on offer by the exponential mechanism.
+        """Choose by the exponential mechanism.
 
         Its sensitivity is the largest weight on offer: a row moves the L1 error of a public
         estimate by one at most.
-
-        Returns:
-            The position of the candidate, and how many were compared with the rows again.
         """
         model, thresholds = self._estimates.model, self._projected.thresholds
         rescored = self._errors.refresh(model, thresholds, plan.offered)
@@ -238,13 +222,7 @@ class PrivateWorld:
     def measure(
         self, clique: Clique, precisions: Mapping[Clique, float]
     ) -> tuple[dict[Clique, float], float]:
-        """Measure residuals of a clique.
-
-        Returns:
-            The noise variance of each (rows²), and by how much the marginal moved (L1, rows).
-        """
-        before = self._estimates.model.marginal(clique)
-        estimates = self._estimates
+        estimates, before = self._estimates, self._estimates.model.marginal(clique)
         variances = measure_residuals(self._table, self._mechanisms, estimates, precisions)
         return variances, estimates.moved(clique, before)
 
