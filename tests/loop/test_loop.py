@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +20,7 @@ from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one
 from adaptive_qs.loop.candidates import FALL, measurable_cliques
 from adaptive_qs.loop.estimates import MOST_UNIFORM, compared_with
 from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
-from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.loop import choose_rounds, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -433,3 +435,13 @@ def test_the_uniform_part_falls_with_the_error_that_is_left():
         first, second = compared_with(q, error)
         np.testing.assert_allclose(first, [0.75 - part / 4, 0.25 + part / 4])
         np.testing.assert_array_equal(second, [1.0])
+
+
+def test_the_loop_fits_on_a_screen():
+    """As Algorithm 4: no more than 50 lines, and a dozen local names."""
+    for function in (run_loop, choose_rounds):
+        (node,) = ast.parse(inspect.getsource(function)).body
+        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+        local = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+        assert node.end_lineno <= 50
+        assert len(local) <= 12

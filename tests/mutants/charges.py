@@ -97,6 +97,18 @@ def free_selection(_, self, scores, epsilon):
     return chosen
 
 
+@mutant("private counts that any budget opens", checks.owners)
+def open_to_all():
+    def force(private, _):
+        return private._Closed__exact
+
+    with (
+        mock.patch("adaptive_qs.privacy.counts.opened", force),
+        mock.patch("adaptive_qs.privacy.mechanisms.opened", force),
+    ):
+        yield
+
+
 def unpaid(table, model, clique):
     """Measure a clique on the side, at the program's own expense; the table has to be forced."""
     free, counter = Mechanisms(Budget(10**6), InsecureSeed(1)), opened(table, table.owner)

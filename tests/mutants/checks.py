@@ -26,14 +26,16 @@ from adaptive_qs.audit.audit import AuditReport, Check, Diverged, Recorder, Synt
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.errors import BudgetExceeded, LedgerError, SpentNote
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateScores
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.run.budget import Session
@@ -454,3 +456,20 @@ def _database(path: Path, rows: list[tuple]) -> None:
         database.execute("CREATE TABLE t (a, b)")
         database.executemany("INSERT INTO t VALUES (?, ?)", rows)
         database.commit()
+
+
+def owners() -> list[str]:
+    """Counts and scores are measured by the budget that they belong to, and by no other."""
+    owner, other = Budget(1.0), Mechanisms(Budget(10**6), InsecureSeed(0))
+    query = LinearQuery(Purpose.STRATEGY, ("a",), (Identity(1),))
+    counts = PrivateCounts(np.array([7]), owner)
+    uses = {
+        "counts": lambda: other.measure([Measurement(query, counts, Fraction(1))]),
+        "scores": lambda: other.select(PrivateScores(np.array([7]), owner, 1), 1.0),
+    }
+    found = []
+    for what, use in uses.items():
+        with contextlib.suppress(InputError):
+            use()
+            found.append(f"another budget measures {what}")
+    return found

@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import candidates, estimates
+from adaptive_qs.loop import budget, candidates, estimates, loop, opening
 from adaptive_qs.privacy.counts import opened
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
@@ -48,12 +48,17 @@ def true_annealing():
         yield
 
 
-@peeking(
-    candidates, "measurable_cliques", "a domain without the values that do not occur", checks.replay
-)
-def domain_of_data(original, workload):
-    several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
-    return tuple(c for c in original(workload) if all(several[i] for i in c))
+@mutant("a domain without the values that do not occur", checks.replay)
+def domain_of_data():
+    def occurring(original, workload):
+        several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
+        return tuple(c for c in original(workload) if all(several[i] for i in c))
+
+    with ExitStack() as patches:
+        patches.enter_context(watched_counter())
+        for module in (candidates, budget, opening, loop):
+            patches.enter_context(wrapped(module, "measurable_cliques", occurring))
+        yield
 
 
 @replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
