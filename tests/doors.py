@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from adaptive_qs.answering.measure import measure
 from adaptive_qs.loop.candidates import ResidualIndex
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates
 from adaptive_qs.privacy.budget import Budget
@@ -95,3 +96,10 @@ class Selector:
         exact = opened(scores, scores.owner)
         again = PrivateScores(exact, mechanisms.ledger, scores.sensitivity)
         return self.cliques[np.flatnonzero(offered)[mechanisms.select(again, epsilon)]]
+
+
+def measure_one(counter, mechanisms, measurement, units):
+    """Measure one strategy on the rows that a counter counts."""
+    counts = mechanisms.table(counter).marginals([measurement.clique])
+    (noisy,) = measure(counter.domain, counts, mechanisms, [measurement], [units])
+    return noisy

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
-from adaptive_qs.privacy.counts import Measurement, PrivateTable
+from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import IntegerMap, LinearQuery
@@ -57,7 +57,8 @@ def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
 
 
 def measure(
-    table: PrivateTable,
+    domain: Domain,
+    counts: Sequence[PrivateCounts],
     mechanisms: Mechanisms,
     measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
@@ -65,7 +66,8 @@ def measure(
     """Release some measurements of a plan, charged all or none.
 
     Args:
-        table: the private rows, at most ``MAX_ROWS``.
+        domain: the columns.
+        counts: of the cells of each measurement, in at most ``MAX_ROWS`` rows.
         mechanisms: charges ``units`` · 2**-60 ρ, then draws.
         measurements: their strategies must be on the grid.
         units: the exact cost of each.
@@ -73,8 +75,7 @@ def measure(
     Returns:
         Noisy answers to each integer strategy, one axis for each of its factors.
     """
-    counts = table.marginals(each.clique for each in measurements)
-    queries = [_query(table.domain, each) for each in measurements]
+    queries = [_query(domain, each) for each in measurements]
     made = map(Measurement.costing, queries, counts, units)
     return mechanisms.measure([each.finely(MAX_ROWS) for each in made])
 
@@ -184,7 +185,9 @@ def answer_sets(
         for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]
-            noisy = measure(table, mechanisms, measurements, [costs[k] for k in numbers])
+            counts = table.marginals([each.clique for each in measurements])
+            units_of = [costs[k] for k in numbers]
+            noisy = measure(table.domain, counts, mechanisms, measurements, units_of)
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}

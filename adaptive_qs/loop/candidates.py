@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cells import AXES
+from adaptive_qs.cliques import AXES
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings

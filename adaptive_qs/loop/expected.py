@@ -17,8 +17,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cells import BATCH_CELLS, BATCH_CLIQUES, MOST_FORMED, form_cells
-from adaptive_qs.cliques import batches
+from adaptive_qs.cliques import BATCH_CELLS, BATCH_CLIQUES, MOST_FORMED, batches, form_cells
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import project_to_simplex
 from adaptive_qs.machine import njit, over_items

@@ -19,16 +19,17 @@ from adaptive_qs.loop.budget import (
     TOTAL_SHARE,
     LoopBudget,
     LoopSettings,
+    Opening,
     RoundPlan,
     assumed_shares,
     initial_share,
     one_way_plan,
+    plan_opening,
 )
 from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_levels
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import choose_rounds
-from adaptive_qs.loop.opening import Opening, plan_opening
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.loop.budget import LoopBudget, LoopSettings, RoundBudget, RoundPlan
+from adaptive_qs.loop.budget import (
+    LoopBudget,
+    LoopSettings,
+    Opening,
+    RoundBudget,
+    RoundPlan,
+    plan_opening,
+)
 from adaptive_qs.loop.candidates import Candidates, CandidateSet, measurable_cliques, with_levels
 from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
@@ -21,7 +28,6 @@ from adaptive_qs.loop.estimates import (
     product_reference,
 )
 from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
-from adaptive_qs.loop.opening import Opening, plan_opening
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO

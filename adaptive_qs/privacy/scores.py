@@ -15,8 +15,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cells import AXES, BATCH_CELLS, BATCH_CLIQUES, MOST_FORMED, Parts, form_cells
-from adaptive_qs.cliques import batches
+from adaptive_qs.cliques import (
+    AXES,
+    BATCH_CELLS,
+    BATCH_CLIQUES,
+    MOST_FORMED,
+    Parts,
+    batches,
+    form_cells,
+)
 from adaptive_qs.domain import Clique
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.privacy.counts import Closed, Counter, PrivateScores, PrivateTable, opened

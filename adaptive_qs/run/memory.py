@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from adaptive_qs.cells import MOST_FORMED
+from adaptive_qs.cliques import MOST_FORMED
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings

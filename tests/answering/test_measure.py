@@ -21,7 +21,6 @@ from adaptive_qs.answering.measure import (
     answer_sets,
     divide_units,
     grid_bits,
-    measure,
 )
 from adaptive_qs.errors import BudgetExceeded, InputError, ResourceExceeded
 from adaptive_qs.privacy.accounting import FINE_NOISE
@@ -36,6 +35,7 @@ from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.matrices import CustomAxis
 
+from ..doors import measure_one
 from .batches import (
     CELLS,
     WORKLOADS,
@@ -165,7 +165,7 @@ def released(mechanism, number, units, counter):
     """The exact integers of one measurement."""
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(10**12)), InsecureSeed(0), calls.append)
-    measure(mechanisms.table(counter), mechanisms, [mechanism.measurement(number)], [units])
+    measure_one(counter, mechanisms, mechanism.measurement(number), units)
     return calls[0].inputs.ravel()
 
 

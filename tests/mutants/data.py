@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import budget, candidates, estimates, loop, opening
+from adaptive_qs.loop import budget, candidates, estimates, loop
 from adaptive_qs.privacy.counts import opened
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
@@ -56,7 +56,7 @@ def domain_of_data():
 
     with ExitStack() as patches:
         patches.enter_context(watched_counter())
-        for module in (candidates, budget, opening, loop):
+        for module in (candidates, budget, loop):
             patches.enter_context(wrapped(module, "measurable_cliques", occurring))
         yield
 

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from adaptive_qs.answering.measure import measure
 from adaptive_qs.domain import Domain
 from adaptive_qs.loop.expected import ProjectedEstimates
 from adaptive_qs.privacy.budget import Budget
@@ -26,7 +25,14 @@ from adaptive_qs.strategy.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
-from ..doors import Selector, measure_residual, release_counts, release_together, select
+from ..doors import (
+    Selector,
+    measure_one,
+    measure_residual,
+    release_counts,
+    release_together,
+    select,
+)
 from . import oracles
 from .learning_paths import discovered, magnitudes, trees
 from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Recorder, Selections, faults
@@ -106,8 +112,7 @@ def _measured(counter, measurement, matrices: list[np.ndarray], units: int) -> N
     squared = math.prod((m.astype(float) ** 2).sum(axis=0).max() for m in matrices)
     mechanisms = Recorder()
     errors = [
-        measure(mechanisms.table(counter), mechanisms, [measurement], [units])[0] - truth
-        for _ in range(MEASUREMENTS)
+        measure_one(counter, mechanisms, measurement, units) - truth for _ in range(MEASUREMENTS)
     ]
     return mechanisms.noise(errors, squared * UNITS_PER_RHO / (2 * units))
 
