@@ -23,10 +23,10 @@ import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.job import Limits
+from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.run.tables import check_sample_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read

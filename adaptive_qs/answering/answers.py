@@ -666,7 +666,9 @@ class Answers:
             report(0, total)
             mechanisms = self._begin()
             self._ledger = mechanisms.ledger
-            sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
+            sets = answer_sets(
+                plan.mechanism, mechanisms.table(counter), mechanisms, plan.target.units
+            )
             copies = self.target.unit.copies
             if copies > 1:
                 sets = (answers.for_each(copies) for answers in sets)

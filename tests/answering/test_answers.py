@@ -55,7 +55,9 @@ def run(mechanism="querysmasher", **target):
     counter = MarginalCounter(CodedTable.from_codes(SCHEMA.domain(), codes))
     ledger = Budget(Fraction(planned.target.units, UNITS_PER_RHO))
     mechanisms = Mechanisms(ledger, InsecureSeed(1))
-    for _ in answer_sets(planned.mechanism, counter, mechanisms, planned.target.units):
+    for _ in answer_sets(
+        planned.mechanism, mechanisms.table(counter), mechanisms, planned.target.units
+    ):
         pass
     return planned, ledger.events
 

@@ -31,7 +31,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
-from adaptive_qs.loop import select
+from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     Cost,
@@ -49,6 +49,7 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import ENGINES
 from adaptive_qs.table.schema import Schema
 
+from ..doors import release_counts, select
 from .pairs import replay_pairs
 from .schemas import schemas
 
@@ -61,12 +62,12 @@ def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=N
     """Releases counts, chooses, and publishes what came out."""
 
     def run(mechanisms):
-        noisy = mechanisms.release_counts(counting(column, 2), np.array(counts))
-        chosen = mechanisms.select(
-            SelectionEvent(Purpose.SELECTION, (), 0.5), np.array(scores), sensitivity
+        noisy = release_counts(mechanisms, counting(column, 2), np.array(counts))
+        chosen = select(
+            mechanisms, SelectionEvent(Purpose.SELECTION, (), 0.5), np.array(scores), sensitivity
         )
         for _ in range(extra):
-            mechanisms.release_counts(counting("one more", 1), np.array([1]))
+            release_counts(mechanisms, counting("one more", 1), np.array([1]))
         published = noisy.tobytes() + bytes([chosen])
         return {"table": published if output is None else output}
 
@@ -160,7 +161,7 @@ def test_discovered_values_may_move_by_one_row(values, counts, clean):
 
 def test_a_recorder_keeps_inputs_and_outputs():
     mechanisms = Recorder(Budget(1), InsecureSeed(0))
-    noisy = mechanisms.release_counts(counting("counts", 1), np.array([3, 4]))
+    noisy = release_counts(mechanisms, counting("counts", 1), np.array([3, 4]))
     (call,) = mechanisms.calls
     assert call.inputs.tolist() == [3, 4]
     assert call.output.tolist() == noisy.tolist()
@@ -302,7 +303,7 @@ def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
 def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupied_cells(
     monkeypatch,
 ):
-    monkeypatch.setattr(select, "MOST_FORMED", 2)
+    monkeypatch.setattr(scoring, "MOST_FORMED", 2)
     report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6)
     assert report.clean, report.findings
     assert report.moved
