@@ -7,6 +7,7 @@ of a column, and find something only where all of them agree.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -279,6 +280,83 @@ class Profile:
         if last - first < WIDE_SPAN:
             return ""
         return "the values span many orders of magnitude: a mistake, or several units?"
+
+    def explain_identifier(self, name: str) -> str:
+        """Return why integers are taken for identifiers; empty if they are not.
+
+        Measurements coincide by chance in as many pairs of rows as is expected where they lie that
+        densely; identifiers do not. If they lie too thinly to tell, integers of a small table are
+        measurements unless their name says otherwise: identifiers are all different and evenly
+        spread.
+        """
+        points, rows = self.points, self.filled
+        equal = rows - len(points)
+        if self.too_many and self.weights.max() > 1:  # merged: how many coincide is not known
+            equal = rows
+        expected = _coincidences(points)
+        if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
+            return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
+        if equal:
+            return ""
+        words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
+        if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
+            return "an identifier by its name, and every integer is different"
+        if rows >= ROWS_OF_KEYS and _is_uniform(points):
+            return (
+                "an identifier: every integer is different; declare it by hand if it is a measure"
+            )
+        return ""
+
+    def identifies_persons(self, name: str) -> bool:
+        """Return whether a column can identify persons, by its name and its values.
+
+        It has more values than categories have, and rows share them.
+        """
+        words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
+        if not (words and _OF_PERSONS.fullmatch(words[-1])):
+            return False
+        return codes_for(self.filled) < len(self.values) < self.filled
+
+
+# Integers that identify records.
+
+_OF_RECORDS = re.compile(
+    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
+)
+"""Words in the names of columns that tell records apart."""
+_OF_PERSONS = re.compile(
+    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
+    "|household"
+)
+"""Last words in the names of columns that identify persons."""
+_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+UNLIKELY = 7
+"""If this many coincidences are expected, none at all has a chance below 1 in 1,000."""
+UNIFORM = 1.36
+"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
+ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
+"""The fewest rows in which integers that are all different, and could be measurements as well, are
+taken for identifiers: where they are evenly spread over their range, and by their name."""
+
+
+def _coincidences(points: NDArray[np.float64]) -> float:
+    """Return the expected number of pairs of rows with one value, for independent values.
+
+    The values are drawn about as densely as these different integers lie.
+    """
+    length = max(15, math.isqrt(len(points)))
+    pairs = 0.0
+    for block in np.array_split(points, max(1, len(points) // length)):
+        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
+    return pairs
+
+
+def _is_uniform(points: NDArray[np.float64]) -> bool:
+    """Whether different integers lie evenly between the first and the last."""
+    rows = len(points)
+    shares = (points - points[0]) / (points[-1] - points[0])
+    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
+    return bool(distance * math.sqrt(rows) < UNIFORM)
 
 
 def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:

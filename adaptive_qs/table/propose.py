@@ -16,7 +16,6 @@ from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
-from adaptive_qs.table.spellings import tells_persons
 from adaptive_qs.table.text import NUMBER
 
 
@@ -103,7 +102,7 @@ def propose(table: Any) -> Proposal:
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
-    for name in (n for n, profile in profiles.items() if tells_persons(n, profile)):
+    for name in (n for n, profile in profiles.items() if profile.identifies_persons(n)):
         note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
         drafts[name] = Draft(drafts[name].content, note)
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}

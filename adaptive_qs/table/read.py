@@ -45,7 +45,6 @@ from adaptive_qs.table.files import (
     is_written_only,
 )
 from adaptive_qs.table.text import ASCII_SPACE
-from adaptive_qs.table.workbook import check_workbook
 
 # The bytes of a CSV file.
 
@@ -295,6 +294,8 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
         with contextlib.suppress(OSError), path.open("rb") as file:
             magic = file.read(len(_ZIP_MAGIC))
             if magic == _ZIP_MAGIC:
+                from adaptive_qs.table.workbook import check_workbook
+
                 check_workbook(path, most_bytes)
             elif magic == PARQUET_MAGIC:
                 with contextlib.suppress(DataError), _opened_parquet(path) as parquet:  # as above

@@ -10,12 +10,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adaptive_qs.table.bins import codes_for
 from adaptive_qs.table.text import (
     NUMBER,
     PLAIN_TIMES,
@@ -24,9 +20,6 @@ from adaptive_qs.table.text import (
     Spelling,
     read_moment,
 )
-
-if TYPE_CHECKING:
-    from adaptive_qs.table.profile import Profile
 
 # Texts that mean numbers, dates, durations or keys, and are not read as such.
 
@@ -205,82 +198,6 @@ def mostly_spelled(values: Sequence[str]) -> str:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
             return "dates, but for a few cells: correct them, or leave them empty"
     return ""
-
-
-# Integers that tell records apart, and what else drafts of integers and of numbers ask.
-
-_OF_RECORDS = re.compile(
-    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
-)
-"""Words in the names of columns that tell records apart."""
-_OF_PERSONS = re.compile(
-    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
-    "|household"
-)
-"""Last words in the names of columns that identify persons."""
-_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-UNLIKELY = 7
-"""If this many coincidences are expected, none at all has a chance below 1 in 1,000."""
-UNIFORM = 1.36
-"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
-"""The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: where they are evenly spread over their range, and by their name."""
-
-
-def identifier(name: str, profile: Profile) -> str:
-    """Why integers are taken for identifiers; empty where they are not.
-
-    Measurements coincide by chance in as many pairs of rows as is expected where they lie that
-    densely; identifiers do not. Where they lie too thinly to tell, those of a small table are
-    measurements unless their name says otherwise: identifiers are all different and evenly spread.
-    """
-    points, rows = profile.points, profile.filled
-    equal = rows - len(points)
-    if profile.too_many and profile.weights.max() > 1:  # merged: how many coincide is not known
-        equal = rows
-    expected = _coincidences(points)
-    if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
-        return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
-    if equal:
-        return ""
-    words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
-    if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
-        return "an identifier by its name, and every integer is different"
-    if rows >= ROWS_OF_KEYS and _is_uniform(points):
-        return "an identifier: every integer is different; declare it by hand if it is a measure"
-    return ""
-
-
-def tells_persons(name: str, profile: Profile) -> bool:
-    """Return whether a column can identify persons, by its name and its values.
-
-    It has more values than categories have, and rows share them.
-    """
-    words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
-    if not (words and _OF_PERSONS.fullmatch(words[-1])):
-        return False
-    return codes_for(profile.filled) < len(profile.values) < profile.filled
-
-
-def _coincidences(points: NDArray[np.float64]) -> float:
-    """Return the expected number of pairs of rows with one value, for independent values.
-
-    The values are drawn about as densely as these different integers lie.
-    """
-    length = max(15, math.isqrt(len(points)))
-    pairs = 0.0
-    for block in np.array_split(points, max(1, len(points) // length)):
-        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
-    return pairs
-
-
-def _is_uniform(points: NDArray[np.float64]) -> bool:
-    """Whether different integers lie evenly between the first and the last."""
-    rows = len(points)
-    shares = (points - points[0]) / (points[-1] - points[0])
-    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
-    return bool(distance * math.sqrt(rows) < UNIFORM)
 
 
 # The order of labels that begin by a number: "< 1 year", "18-24", "$20k+", "65 years and over".

@@ -298,6 +298,10 @@ class ColumnBase(BaseModel):
         """Return a column that rows can be generated for, like one that may be learnt."""
         return self
 
+    def _check_learnt(self) -> None:
+        if self.is_unlearnt:
+            raise RuntimeError(f"column {self.name!r} is not learnt yet")
+
     # Cells to codes, and back.
 
     @abstractmethod
@@ -325,7 +329,7 @@ class ColumnBase(BaseModel):
 
         A text that CSV escapes is read in its escaped form, too.
         """
-        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
+        self._check_learnt()
         values = cells.unescaped(values, self.escapes)
         plain = self.plain(values)
         codes = self.read(plain)
@@ -348,7 +352,7 @@ class ColumnBase(BaseModel):
 
         They are even inside bins and periods, or drawn by the ``drawer``.
         """
-        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
+        self._check_learnt()
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
         draw = self.draw if drawer is None else drawer
@@ -361,7 +365,7 @@ class ColumnBase(BaseModel):
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
-        assert not self.is_unlearnt, f"column {self.name!r} is not learnt yet"
+        self._check_learnt()
         labels, marker = self.value_labels(), MISSING
         while marker in labels:
             marker = f"({marker})"

@@ -24,7 +24,6 @@ from adaptive_qs.table.columns.base import (
     np,
     pa,
     pc,
-    spellings,
 )
 from adaptive_qs.table.columns.binned import Learnt, NumberColumn
 from adaptive_qs.table.columns.category import MAX_EXACT, CategoricalColumn, Integer64
@@ -179,7 +178,7 @@ class IntegerColumn(NumberColumn):
         if max(abs(low), abs(high)) >= MAX_EXACT:
             return Draft(None, "an identifier: integers of more than 15 digits")
         years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
-        if not years and (reason := spellings.identifier(name, profile)):
+        if not years and (reason := profile.explain_identifier(name)):
             return Draft(None, reason)
         most, codes = binning.bins_for(rows), binning.codes_for(rows)
         if high - low < codes:
