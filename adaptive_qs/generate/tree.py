@@ -69,7 +69,8 @@ def dependence_tree(
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
     # Given attributes are one root together, as none depends on others.
     weights |= dict.fromkeys(pairwise(sorted(given)), math.inf)
-    forest = maximum_forest(range(len(domain)), weights)
+    held = carried.values if carried else ()
+    forest = maximum_forest([i for i in range(len(domain)) if i not in held], weights)
     nodes: list[Node] = []
     for component in find_trees(forest):
         root = min(set(component).intersection(given), default=min(component))
