@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.generate.conditional import Kinds
+    from adaptive_qs.generate.loglinear import Rows
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.where import Mask, Where
 
@@ -255,33 +257,40 @@ class Drawing:
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows with values of the declared types, page by page."""
-        stamp = {STAMP_KEY: self.stamp}
-        slices = (
-            rows[first : first + DECODED_ROWS]
-            for rows in self.parts
-            for first in range(0, len(rows), DECODED_ROWS)
-        )
-        for number, rows in enumerate(slices):
-            codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
-            rng = np.random.default_rng((self.seed, 1, number))
-            values = apart(self._values(codes, rng), self.schema)
-            yield values.replace_schema_metadata(stamp)
+        stamp, slices = {STAMP_KEY: self.stamp}, count()
+        for number, page in enumerate(self.parts, 1):
+            written = page.copy() if self.schema.rules else page
+            for first in range(0, len(page), DECODED_ROWS):
+                rng = np.random.default_rng((self.seed, 1, next(slices)))
+                rows = slice(first, first + DECODED_ROWS)
+                values = apart(self._values(page[rows], rng, written[rows]), self.schema)
+                yield values.replace_schema_metadata(stamp)
+            if (written != page).any():
+                self.parts.check_written(written, number)
 
-    def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
-        """Values for codes, which meet the condition and the rules of the schema."""
-        if self.where is None:
-            return decode(codes, self.schema, rng, self.drawers)
-        if self.schema.ruleset is None:
+    def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
+        """Return values for codes, which meet the condition and the rules of the schema.
+
+        Rules can replace codes: those of the values are put into ``written``.
+        """
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
+        if (ruleset := self.schema.ruleset) is None:
             values = decode(codes, self.schema, rng, self.drawers)
-            return self.where.corrected(values, codes, rng)
+            return values if self.where is None else self.where.corrected(values, codes, rng)
         from adaptive_qs.table.obey import drawn_under_rules
 
-        both = self.schema.ruleset.along_with(self.where.condition)
         columns = dict(zip(self.schema.names, codes.columns))
+        if self.where is not None:
+            ruleset = ruleset.along_with(self.where.condition)
         try:
-            return pa.table(drawn_under_rules(columns, both, rng, self.drawers))
+            drawn, final = drawn_under_rules(columns, ruleset, rng, self.drawers)
         except SchemaError:
+            if self.where is None:
+                raise
             raise InputError(
                 "no row was found that meets the condition and the rules of the schema: ask for "
                 "another one"
             ) from None
+        for place, name in enumerate(self.schema.names):
+            written[:, place] = final[name]
+        return pa.table(drawn)
