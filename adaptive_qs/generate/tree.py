@@ -69,7 +69,8 @@ def dependence_tree(
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
     # Given attributes are one root together, as none depends on others.
     weights |= dict.fromkeys(pairwise(sorted(given)), math.inf)
-    forest = maximum_forest(range(len(domain)), weights)
+    free = set(range(len(domain))).difference(carried.values if carried else ())
+    forest = maximum_forest(sorted(free), weights)
     nodes: list[Node] = []
     for component in find_trees(forest):
         root = min(set(component).intersection(given), default=min(component))
