@@ -162,18 +162,6 @@ def test_a_uniform_reference_is_grem_mle(measured, seed):
         close(model.marginal(clique), sum(parts, np.zeros(DOMAIN.shape(clique))))
 
 
-@given(measured_sets, seeds)
-def test_the_last_axis_form_is_the_marginal(measured, seed):
-    model = measured_model(measured, seed)
-    for clique in EVERY_CLIQUE[1:]:
-        fronts, lasts, rest = model.last_axis_form(clique)
-        expected = model.marginal(clique)
-        formed = sum(front[..., None] * last for front, last in zip(fronts, lasts, strict=True))
-        close(formed if rest is None else formed + rest, expected)
-        with_others = [t for t in measured if clique[-1] in t and len(t) > 1]
-        assert (rest is not None) == any(set(t) <= set(clique) for t in with_others)
-
-
 def test_a_consistent_table_is_recovered_from_all_its_residuals():
     table = np.random.default_rng(3).integers(0, 50, size=SIZES).astype(float)
     model = ReferenceModel(DOMAIN, random_reference(np.random.default_rng(4)))
@@ -227,8 +215,6 @@ def test_a_model_does_not_share_memory_with_what_it_is_given_or_returns():
     model.update((0,), values, 1.0)
     before = model.marginal((0,))
     model.marginal((0,))[...] = 99.0
-    for returned in model.last_axis_form((0,))[:2]:
-        returned[...] = 99.0
     np.testing.assert_array_equal(model.marginal((0,)), before)
     model.update((0,), -values, 1.0)
     np.testing.assert_array_equal(values, [1.0, -1.0])

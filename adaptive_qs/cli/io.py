@@ -7,7 +7,7 @@ import os
 import select
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import StringIO
@@ -21,6 +21,7 @@ from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.pages.words import share as part_in_words
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.checks import Finding
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.release.release import Release
@@ -68,10 +69,9 @@ def forget() -> None:
     _requests.clear()
 
 
-# Results on stdout; progress, notes, warnings and errors on stderr.
+# Results on stdout; all else on stderr.
 
 Row = tuple[str, str]
-
 PLAIN_WIDTH = 160
 """Columns of text where stdout is no terminal."""
 
@@ -82,8 +82,7 @@ def figure(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
-    not."""
+    """Format a share to about three digits, such as "12.3 %", or "under 0.001 %" if not 0."""
     return part_in_words(share).replace("\u00a0", " ")
 
 
@@ -183,6 +182,19 @@ def emit_columns(
 
 
 emit_figures = partial(emit_columns, figures=True)
+
+
+NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
+
+
+def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
+    """Print the facts and the tables of findings."""
+    from adaptive_qs.evaluation.render import text_parts
+
+    for title, rows, tables in text_parts(findings):
+        emit_rows(title, rows) if rows else emit(title)
+        for heads, cells in tables:
+            emit_figures(heads, cells)
 
 
 def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:

@@ -31,7 +31,6 @@ from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.related import RelatedEvaluation
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.related import Pair, RelatedRelease
     from adaptive_qs.run.budget import FinishedRun
@@ -532,7 +531,7 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
         if path is not None:
             check_file(path, force)
 
-    from adaptive_qs.evaluation.related import evaluate_related, judge
+    from adaptive_qs.evaluation.related import evaluate_related
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.machine import PhaseClock, plan_workers
 
@@ -540,33 +539,31 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("read")
-        result = evaluate_related(
-            first, second, described, models=report is not None and not options.no_models,
-            repeats=options.repeats, seed=options.seed, workers=threads, progress=clock,
-        )  # fmt: skip
-        judged = judge(result, threads, clock.steps("verdict"))
+        result = evaluate_related(first, second, described, workers=threads, progress=clock)
+        clock.start("verdict")
+        _ = result.overall
         if report is not None:
-            from adaptive_qs.evaluation.report import related_pages
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
             names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
             files = {name: path.name for name, path in pages.items()}
-            written = related_pages(result, judged, names, files, report.name)
-            for name, page in written.items():
+            for name, page in result.pages(names, files, report.name).items():
                 with atomic_writer(report.with_name(name), force) as file:
                     file.write(page.encode())
         seconds = clock.stop()
     if options.as_json:
-        said = None if report is None else str(report)
-        io.emit_json({**result.as_json(judged), "report": said, **io.taken_json(seconds)})
+        written = None if report is None else str(report)
+        io.emit_json({**result.as_json(), "report": written, **io.taken_json(seconds)})
         return
     io.emit(OWNER_ONLY)
-    io.emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
-    for name, each in judged.tables.items():
-        io.emit_rows(f"Verdict on {name}: {each.overall.word}", [("-", t) for t in each.brief])
-    _show(result)
-    closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    lines = [("-", finding.plain) for finding in result.sentences]
+    io.emit_rows(f"Verdict: {result.overall.word}", lines)
+    for name, each in result.by_table.items():
+        lines = [("-", text) for text in each.verdict.brief]
+        io.emit_rows(f"Verdict on {name}: {each.verdict.overall.word}", lines)
+    io.show_figures(result.findings.items())
+    closing = [io.NOT_PUBLIC]
     closing += (
         [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
     )
@@ -603,25 +600,3 @@ def _both(
         pairs.append((table, child))
     first, second = pairs
     return first, second
-
-
-def _show(result: RelatedEvaluation) -> None:
-    """Print how many children parents have, and the pairs across both tables."""
-    true, synthetic = result.numbers
-    io.emit_rows(
-        "Links",
-        [
-            ("children", f"{true.mean:.3f} of a parent on average, {synthetic.mean:.3f} synthetic"),
-            ("numbers", f"L1 distance of their distribution: {result.l1_of_numbers:.4f}"),
-            (
-                "across",
-                f"mean L1 distance of {counted(len(result.across), 'pair')} of a column of parents "
-                f"and one of children: {result.mean_l1_across:.4f}",
-            ),
-        ],
-    )
-    shares = list(zip(true.shares, synthetic.shares))
-    figures = [(str(k), io.percent(a), io.percent(b)) for k, (a, b) in enumerate(shares)]
-    io.emit_figures(["children", "parents: true", "synthetic"], figures[: PAIRS_SHOWN + 1])
-    worst = [(" x ".join(e.attributes), f"{e.l1:.4f}") for e in result.across[:PAIRS_SHOWN]]
-    io.emit_figures(["worst pairs across", "error"], worst)

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
+from adaptive_qs.generate.denoise import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
@@ -274,7 +274,7 @@ def quantile_edges(
         Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
         are no more rows than noise.
     """
-    sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
+    sums = np.maximum(nearest_monotone(np.cumsum(counts)), 0.0)
     if sums[-1] <= prefix_std:
         return np.array([0, counts.size])
     fixed = fixed if most_bins - len(fixed) >= 2 else ()

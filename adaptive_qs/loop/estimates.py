@@ -46,46 +46,47 @@ _ROOT, _SCALE = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 
 @njit(cache=True, nogil=True)
-def _expected_errors(count, mass, stds, errors):  # type: ignore[no-untyped-def]
-    """Errors for ascending noise levels of an estimate with so many cells of each mean size.
+def _expected_errors(counts, masses, stds, errors):  # type: ignore[no-untyped-def]
+    """Compute the errors of each estimate for ascending noise levels, by the sizes of its cells.
 
-    The first two arrays are used as scratch memory.
+    The first two arrays, shape (estimates, sizes), are used as scratch memory.
     """
-    kinds, total = 0, 0.0
-    number, size = count, mass
-    for k in range(count.size):
-        total += mass[k]
-        if count[k] > 0.0:
-            number[kinds], size[kinds] = count[k], mass[k] / count[k]
-            kinds += 1
-    t = 0.0
-    for level in range(stds.size):
-        s = stds[level]
-        for _ in range(100):  # Newton: convex and falling in t, and t grows with s
-            excess, slope = -total / s, 0.0
+    for row in range(counts.shape[0]):
+        number, size = counts[row], masses[row]
+        kinds, total = 0, 0.0
+        for k in range(number.size):
+            total += size[k]
+            if number[k] > 0.0:
+                number[kinds], size[kinds] = number[k], size[k] / number[k]
+                kinds += 1
+        t = 0.0
+        for level in range(stds.size):
+            s = stds[level]
+            for _ in range(100):  # Newton: convex and falling in t, and t grows with s
+                excess, slope = -total / s, 0.0
+                for k in range(kinds):
+                    c = t - size[k] / s
+                    if c < _SURE:
+                        excess -= number[k] * c
+                        slope += number[k]
+                        continue
+                    above = 0.5 * math.erfc(c * _ROOT)
+                    excess += number[k] * (_SCALE * math.exp(-0.5 * c * c) - c * above)
+                    slope += number[k] * above
+                step = excess / slope if slope > 0.0 else 0.0
+                t += step
+                if abs(step) < 1e-3:  # the next one would be of its square
+                    break
+            below, density = 1 - 0.5 * math.erfc(t * _ROOT), _SCALE * math.exp(-0.5 * t * t)
+            error = 0.0
             for k in range(kinds):
                 c = t - size[k] / s
-                if c < _SURE:
-                    excess -= number[k] * c
-                    slope += number[k]
-                    continue
-                above = 0.5 * math.erfc(c * _ROOT)
-                excess += number[k] * (_SCALE * math.exp(-0.5 * c * c) - c * above)
-                slope += number[k] * above
-            step = excess / slope if slope > 0.0 else 0.0
-            t += step
-            if abs(step) < 1e-3:  # the next one would be of its square
-                break
-        below, density = 1 - 0.5 * math.erfc(t * _ROOT), _SCALE * math.exp(-0.5 * t * t)
-        error = 0.0
-        for k in range(kinds):
-            c = t - size[k] / s
-            under = mode = 0.0
-            if c >= _SURE:
-                under, mode = 1 - 0.5 * math.erfc(c * _ROOT), _SCALE * math.exp(-0.5 * c * c)
-            kept = t * (2 * below - under - 1) + 2 * density - mode
-            error += number[k] * (size[k] * under + s * kept)
-        errors[level] = error
+                under = mode = 0.0
+                if c >= _SURE:
+                    under, mode = 1 - 0.5 * math.erfc(c * _ROOT), _SCALE * math.exp(-0.5 * c * c)
+                kept = t * (2 * below - under - 1) + 2 * density - mode
+                error += number[k] * (size[k] * under + s * kept)
+            errors[row, level] = error
 
 
 def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array, Array]:
@@ -95,16 +96,6 @@ def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array
     numbers: Array = np.bincount(kind, number, last + 1).astype(np.float64)
     rows: Array = np.bincount(kind, mass, last + 1).astype(np.float64)
     return numbers, rows
-
-
-@njit(cache=True, nogil=True)
-def _add_products(number, mass, others, other_mass, numbers, masses):  # type: ignore[no-untyped-def]
-    """Add the convolution of two lists of numbers of cells, and of their masses."""
-    for i in range(number.size):
-        if number[i] != 0.0:
-            for j in range(others.size):
-                numbers[i + j] += number[i] * others[j]
-                masses[i + j] += mass[i] * other_mass[j]
 
 
 class ErrorCurves:
@@ -174,16 +165,15 @@ class Sizes:
 
     def times(self, other: Sizes) -> Sizes:
         """The sizes of the product of two estimates over different attributes."""
-        number, mass = np.zeros((2, self.number.size + other.number.size - 1))
-        _add_products(self.number, self.mass, other.number, other.mass, number, mass)
+        number, mass = np.convolve(self.number, other.number), np.convolve(self.mass, other.mass)
         return Sizes(number, mass)
 
     def errors(self, total: float, stds: Array) -> Array:
         """Expected L1 errors (rows) of an estimate of so many rows, by ascending noise (rows)."""
-        errors = np.empty(stds.size)
+        errors = np.empty((1, stds.size))
         count, mass = _with_small_as_one(self.number, self.mass, total)
-        _expected_errors(count, mass, stds, errors)
-        return errors
+        _expected_errors(count[None], mass[None], stds, errors)
+        return errors[0]
 
 
 LEAST_OCTAVE = 40
@@ -191,35 +181,47 @@ LEAST_OCTAVE = 40
 
 
 @njit(cache=True, nogil=True)
-def _add_sizes(cells, count, mass):  # type: ignore[no-untyped-def]
+def _project(cells, bits, ends, total, thresholds, counts, masses):  # type: ignore[no-untyped-def]
+    """Project estimates that lie one after the other, and find the sizes of their cells, in place.
+
+    τ ≥ 0 is such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less.
+
+    Args:
+        cells: rows in each; those above τ come to stand in front of their estimate, less τ.
+        bits: the same memory as integers.
+        ends: where each estimate ends.
+        total: rows of each.
+        thresholds: τ, shape (estimates,).
+        counts, masses: cells of about each size and their rows, shape (estimates, sizes).
+    """
     least = 2 * (1023 + SMALLEST) - 1
-    last = count.size - 1
-    bits = cells.view(np.int64)
-    for j in range(cells.size):
-        kind = min(max((bits[j] >> 51) - least, 0), last)  # exponent, and the digit after it
-        count[kind] += 1.0
-        mass[kind] += cells[j]
-
-
-@njit(cache=True, nogil=True)
-def _threshold(cells, total):  # type: ignore[no-untyped-def]
-    """τ ≥ 0 such that Σ (cell − τ)⁺ = total, or 0 where the positive cells have less; and how many
-    cells are above it, which come to stand in front, less τ."""
-    tau, number = 0.0, cells.size
-    for _ in range(100):  # Newton on a convex, piecewise linear function, from the left
-        excess, above = -total, 0
-        for j in range(number):  # a cell that τ has passed stays below; no branch to mispredict
-            cell = cells[j]
-            excess += max(cell - tau, 0.0)
-            cells[above] = cell
-            above += cell > tau
-        number = above
-        if number == 0 or excess <= 1e-9 * total:
-            break
-        tau += excess / number
-    for j in range(number):
-        cells[j] = max(cells[j] - tau, 0.0)
-    return tau, number
+    begin = 0
+    for row in range(ends.size):
+        own, digits = cells[begin : ends[row]], bits[begin : ends[row]]
+        tau, number = 0.0, own.size
+        for _ in range(100):  # Newton on a convex, piecewise linear function, from the left
+            excess, above = -total, 0
+            for j in range(number):  # a cell that τ has passed stays below; no branch to mispredict
+                cell = own[j]
+                excess += max(cell - tau, 0.0)
+                own[above] = cell
+                above += cell > tau
+            number = above
+            if number == 0 or excess <= 1e-9 * total:
+                break
+            tau += excess / number
+        count, mass = counts[row], masses[row]
+        for kind in range(count.size):
+            count[kind] = mass[kind] = 0.0
+        count[0] = own.size - number
+        for j in range(number):
+            own[j] = max(own[j] - tau, 0.0)
+            kind = (digits[j] >> 51) - least  # exponent, and the digit after it
+            kind = min(max(kind, 0), count.size - 1)
+            count[kind] += 1.0
+            mass[kind] += own[j]
+        thresholds[row] = tau
+        begin = ends[row]
 
 
 def projected_distance(first: Array, second: Array, total: float) -> float:
@@ -245,18 +247,20 @@ class Parts(NamedTuple):
     Attributes:
         axes: (cliques, AXES) attributes, filled up in front with one of a single code.
         sizes: of every attribute.
-        q: the reference distributions one after the other.
-        begin: where each begins.
-        components: c_τ of the measured residuals one after the other.
-        starts: (cliques, 2**AXES) where the component of each subset begins; -1 if not measured.
+        begin: where the reference distribution of each begins.
+        starts: (cliques, 2**AXES) where the component of each subset begins.
+        steps: (cliques, 2**AXES) 1, or 0 where it was not measured: the same zeros stand for all
+            of it.
+        values: the reference distributions one after the other, zeros, then c_τ of the measured
+            residuals.
     """
 
     axes: Integers
     sizes: Integers
-    q: Array
     begin: Integers
-    components: Array
     starts: Integers
+    steps: Integers
+    values: Array
 
     @classmethod
     def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Parts:
@@ -264,23 +268,23 @@ class Parts(NamedTuple):
         positions = model.domain.positions
         sizes, reference, begin = model.flat_shares
         axes = np.full((len(cliques), AXES), positions)
-        starts = np.full((len(cliques), 2**AXES), -1)
-        components: list[Array] = []
+        starts = np.full((len(cliques), 2**AXES), reference.size)
+        values: list[Array] = [reference, np.zeros(sizes.max())]
         place: dict[Clique, int] = {}
-        end = 0
+        end = reference.size + values[1].size
         for row, clique in enumerate(cliques):
             axes[row, AXES - len(clique) :] = clique
             for slot, residual in zip(_SLOTS[len(clique)], subsets(clique)):
                 start = place.get(residual)
                 if start is None:
                     found = model.component(residual)
-                    start = place[residual] = -1 if found is None else end
+                    start = place[residual] = reference.size if found is None else end
                     if found is not None:
-                        components.append(found.reshape(-1))
+                        values.append(found.reshape(-1))
                         end += found.size
                 starts[row, slot] = start
-        flat = np.concatenate(components) if components else np.empty(0)
-        return cls(axes, sizes, reference, begin, flat, starts)
+        steps = (starts > reference.size).astype(np.int64)
+        return cls(axes, sizes, begin, starts, steps, np.concatenate(values))
 
 
 _SLOTS = {
@@ -291,100 +295,30 @@ _SLOTS = {
 
 
 @njit(cache=True, nogil=True)
-def form_estimates(parts, row, x, first, end, estimates):  # type: ignore[no-untyped-def]
-    """The cells of a clique with code x of its first attribute and first .. end of its second."""
-    axes, sizes, q, begin, components, starts = parts
-    i, j, k = axes[row, 0], axes[row, 1], axes[row, 2]
-    n_j, n_k = sizes[j], sizes[k]
-    q_x = q[begin[i] + x]
-    q_k = q[begin[k] : begin[k] + n_k]
-    at = starts[row]
-    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else q_k  # for 0 of it
-    alone = components[at[0]] * q_x if at[0] >= 0 else 0.0
-    if at[1] >= 0:
-        alone += components[at[1] + x]
-    for y in range(first, end):
-        q_y = q[begin[j] + y]
-        within = components[at[2] + y] * q_x if at[2] >= 0 else 0.0
-        if at[3] >= 0:
-            within += components[at[3] + x * n_j + y]
-        a, b = alone * q_y + within, q_x * q_y if at[4] >= 0 else 0.0
-        cells = estimates[(y - first) * n_k : (y - first + 1) * n_k]
-        for z in range(n_k):
-            cells[z] = a * q_k[z] + b * single[z]
-        if at[5] >= 0 or at[6] >= 0 or at[7] >= 0:
-            _add_rest(cells, components, at, x, y, (x * n_j + y) * n_k, q_x, q_y)
-
-
-@njit(cache=True, nogil=True)
-def form_listed(parts, row, cells, estimates):  # type: ignore[no-untyped-def]
-    """The cells of a clique at these positions in the flattened marginal.
-
-    They may be in any order; ascending ones take least time.
-    """
-    axes, sizes, q, begin, components, starts = parts
-    i, j, k = axes[row, 0], axes[row, 1], axes[row, 2]
-    n_j, n_k = sizes[j], sizes[k]
-    q_k = q[begin[k] : begin[k] + n_k]
-    at = starts[row]
-    single = components[at[4] : at[4] + n_k] if at[4] >= 0 else q_k  # for 0 of it
-    x = y = place = 0
-    a = b = q_x = q_y = 0.0
-    end = 0  # of the cells with the last cell's first two codes, which begin at `place`
-    for cell in range(cells.size):
-        z = cells[cell] - place
-        if not 0 <= z < end - place:
-            both = cells[cell] // n_k
-            place, end = both * n_k, (both + 1) * n_k
-            x, y, z = both // n_j, both % n_j, cells[cell] - place
-            q_x, q_y = q[begin[i] + x], q[begin[j] + y]
-            a = components[at[0]] * q_x * q_y if at[0] >= 0 else 0.0
-            a += components[at[1] + x] * q_y if at[1] >= 0 else 0.0
-            a += components[at[2] + y] * q_x if at[2] >= 0 else 0.0
-            a += components[at[3] + both] if at[3] >= 0 else 0.0
-            b = q_x * q_y if at[4] >= 0 else 0.0
-        estimate = a * q_k[z] + b * single[z]
-        estimate += components[at[5] + x * n_k + z] * q_y if at[5] >= 0 else 0.0
-        estimate += components[at[6] + y * n_k + z] * q_x if at[6] >= 0 else 0.0
-        estimates[cell] = estimate + (components[at[7] + cells[cell]] if at[7] >= 0 else 0.0)
-
-
-@njit(cache=True, nogil=True)
-def _add_rest(cells, components, at, x, y, place, q_x, q_y):  # type: ignore[no-untyped-def]
-    n_k = cells.size
-    for z in range(n_k):
-        rest = components[at[6] + y * n_k + z] * q_x if at[6] >= 0 else 0.0
-        if at[7] >= 0:
-            rest += components[at[7] + place + z]
-        if at[5] >= 0:
-            rest = components[at[5] + x * n_k + z] * q_y + rest
-        cells[z] += rest
-
-
-@njit(cache=True, nogil=True)
-def _project(parts, total, stds, thresholds, errors):  # type: ignore[no-untyped-def]
-    """Threshold of each clique's projection, and its expected errors."""
-    kinds = 2 * (math.ceil(math.log2(total)) + 1 - SMALLEST) + 2
-    for row in range(parts.axes.shape[0]):
-        i, j, k = parts.axes[row, 0], parts.axes[row, 1], parts.axes[row, 2]
-        n_i, n_j, n_k = parts.sizes[i], parts.sizes[j], parts.sizes[k]
-        within = n_j * n_k
-        cells = np.empty(n_i * within)
-        for x in range(n_i):
-            form_estimates(parts, row, x, np.int64(0), n_j, cells[x * within : (x + 1) * within])
-        thresholds[row] = _summarise(cells, total, kinds, stds, errors[row])
-
-
-@njit(cache=True, nogil=True)
-def _summarise(cells, total, kinds, stds, errors):  # type: ignore[no-untyped-def]
-    threshold, number = _threshold(cells, total)
-    count, mass = np.empty(kinds), np.empty(kinds)
-    for kind in range(kinds):
-        count[kind] = mass[kind] = 0.0
-    count[0] = cells.size - number
-    _add_sizes(cells[:number], count, mass)
-    _expected_errors(count, mass, stds, errors)
-    return threshold
+def form_estimates(parts, cells):  # type: ignore[no-untyped-def]
+    """Write the cells of all cliques, one clique after the other."""
+    axes, sizes, begin, starts, steps, values = parts
+    place = np.uint64(0)
+    for row in range(axes.shape[0]):
+        at, step = starts[row], steps[row]
+        i, j, k = axes[row]
+        n_j, n_k = sizes[j], sizes[k]
+        third, single = np.uint64(begin[k]), np.uint64(at[4])
+        for x in range(sizes[i]):
+            q_x = values[begin[i] + x]
+            alone = values[at[0]] * q_x + values[at[1] + step[1] * x]
+            over_ik = np.uint64(at[5] + step[5] * x * n_k)
+            for y in range(n_j):
+                q_y, both = values[begin[j] + y], x * n_j + y
+                within = values[at[2] + step[2] * y] * q_x + values[at[3] + step[3] * both]
+                a, b = alone * q_y + within, q_x * q_y
+                over_jk = np.uint64(at[6] + step[6] * y * n_k)
+                over_all = np.uint64(at[7] + step[7] * both * n_k)
+                for z in range(np.uint64(n_k)):
+                    rest = q_x * values[over_jk + z] + values[over_all + z]
+                    rest = q_y * values[over_ik + z] + rest
+                    cells[place + z] = a * values[third + z] + b * values[single + z] + rest
+                place += np.uint64(n_k)
 
 
 ALL_FORMED = 2**28
@@ -482,15 +416,28 @@ def _projected(
     model: ReferenceModel, cliques: Sequence[Clique], total: float, stds: Array
 ) -> tuple[Array, Array]:
     """Thresholds of cliques, and their expected errors by ascending noise."""
-    thresholds, errors = np.empty(len(cliques)), np.empty((len(cliques), stds.size))
-    short = [row for row, clique in enumerate(cliques) if len(clique) <= AXES]
-    if short:
-        tau, expected = np.empty(len(short)), np.empty((len(short), stds.size))
-        _project(Parts.of(model, [cliques[row] for row in short]), total, stds, tau, expected)
-        thresholds[short], errors[short] = tau, expected
+    cells, ends = formed(model, cliques)
     kinds = 2 * (math.ceil(math.log2(total)) + 1 - SMALLEST) + 2
-    for row, clique in enumerate(cliques):
-        if len(clique) > AXES:
-            cells = np.ascontiguousarray(model.marginal(clique)).reshape(-1)
-            thresholds[row] = _summarise(cells, total, kinds, stds, errors[row])
+    thresholds, errors = np.empty(len(cliques)), np.empty((len(cliques), stds.size))
+    counts, masses = np.empty((2, len(cliques), kinds))
+    _project(cells, cells.view(np.int64), ends, total, thresholds, counts, masses)
+    _expected_errors(counts, masses, stds, errors)
     return thresholds, errors
+
+
+def formed(model: ReferenceModel, cliques: Sequence[Clique]) -> tuple[Array, Integers]:
+    """The cells of the estimates of cliques, one after the other, and where each ends."""
+    ends = np.cumsum([model.domain.size(clique) for clique in cliques])
+    cells = np.empty(ends[-1])
+    short = [row for row, clique in enumerate(cliques) if len(clique) <= AXES]
+    if len(short) == len(cliques):
+        form_estimates(Parts.of(model, cliques), cells)
+        return cells, ends
+    for row, clique in enumerate(cliques):
+        begin = ends[row] - model.domain.size(clique)
+        own = cells[begin : ends[row]]
+        if len(clique) <= AXES:
+            form_estimates(Parts.of(model, [clique]), own)
+        else:
+            own[:] = model.marginal(clique).reshape(-1)
+    return cells, ends

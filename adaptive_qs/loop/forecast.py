@@ -118,10 +118,11 @@ class LoopForecast:
         if opened := maximal_cliques(self._opening(rows).precisions):
             domain = self.workload.domain
             return tuple(Foreseen(domain.clique_names(c), *2 * (domain.shape(c),)) for c in opened)
-        domain = self._choices(rows).domain
+        start = self._start(rows)
+        domain = start.choices.domain
         found: dict[Clique, Counter[Clique]] = {}
         for seed in range(RUNS):
-            finest = {domain.columns(c): c for c in self._measured(rows, seed) if len(c) > 1}
+            finest = {domain.columns(c): c for c in self._measured(start, seed) if len(c) > 1}
             for columns, clique in finest.items():
                 found.setdefault(columns, Counter())[clique] += 1
         often = [(columns, some) for columns, some in found.items() if 2 * some.total() > RUNS]
@@ -203,27 +204,29 @@ class LoopForecast:
     def _known_choices(self) -> dict[bool, _Choices]:
         return {}
 
-    def _choices(self, rows: int) -> _Choices:
-        """What the loop chooses from in a table of about so many rows."""
+    def _start(self, rows: int) -> _Start:
+        """Return what all loops over a table of this many rows begin with."""
         domain = self.workload.domain
+        first, initial = _initial_precisions(self.workload, self.rho, rows)
+        left = self.rho * (1 - initial)
         if self.settings.levels == "auto" and self.settings.reference == "product":
             shares = assumed_shares(domain)
             total = ResidualEstimate(np.array(float(rows)), 1.0)
             model = ReferenceModel(domain, shares, {(): total})
-            left = self.rho * (1 - _initial_precisions(self.workload, self.rho, rows)[1])
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
         leveled = bool(domain.groupings)
         if leveled not in self._known_choices:
             self._known_choices[leveled] = _Choices(self.workload, domain)
-        return self._known_choices[leveled]
+        return _Start(rows, self._known_choices[leveled], first, left)
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         """Attributes that most of so many loops leave unconnected."""
         if opened := self._opening(rows).precisions:
             return self._asked.difference(*opened)
-        missed = [self._asked - self._connected(rows, seed) for seed in range(runs)]
+        start = self._start(rows)
+        missed = [self._asked - self._connected(start, seed) for seed in range(runs)]
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
@@ -238,26 +241,24 @@ class LoopForecast:
         left, cost = self.rho * (1 - initial), partial(measurement_cost, domain)
         return planned_opening(model, self.workload, left, self.settings, cost)
 
-    def _connected(self, rows: int, seed: int) -> set[int]:
+    def _connected(self, start: _Start, seed: int) -> set[int]:
         """Attributes that one loop measures in some combination."""
-        domain, connected = self._choices(rows).domain, set[int]()
-        for clique in self._measured(rows, seed):
+        domain, connected = start.choices.domain, set[int]()
+        for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())
             if connected == self._asked:
                 break
         return connected
 
-    def _measured(self, rows: int, seed: int) -> Iterator[Clique]:
+    def _measured(self, start: _Start, seed: int) -> Iterator[Clique]:
         """What one loop without a table measures, round by round."""
         rng = np.random.default_rng(seed)
-        choices = self._choices(rows)
-        first, initial = _initial_precisions(self.workload, self.rho, rows)
+        rows, choices, first, left = start
         precision = np.zeros(len(choices.closure))
         for residual, value in first.items():
             if residual in choices.position:
                 precision[choices.position[residual]] = value
         error = choices.first_errors(rows, precision)
-        left = self.rho * (1 - initial)
         offer = Offer(choices.domain, choices.candidates, self.settings.measured_cells)
         prices = PriceList(choices.planner, choices.weights, left)
         schedule = Schedule(offer, prices, left, self.settings.selecting_share, 0.0)
@@ -351,6 +352,22 @@ class _Choices:
         for row in self._same[self.domain.columns(clique)]:
             finer = (i not in self.domain.chain(k) for i, k in zip(self.candidates[row], clique))
             yield row, math.fsum(1 / g for g, hidden in zip(shape, finer) if hidden)
+
+
+class _Start(NamedTuple):
+    """What all loops over a table of ``rows`` begin with.
+
+    Attributes:
+        rows: of the table.
+        choices: what the loops choose from.
+        first: precision (1 / rows²) of the residuals measured first.
+        left: rho after them.
+    """
+
+    rows: int
+    choices: _Choices
+    first: dict[Clique, float]
+    left: float
 
 
 def _initial_precisions(

@@ -26,8 +26,7 @@ from adaptive_qs.loop.estimates import (
     MOST_FORMED,
     Parts,
     ProjectedEstimates,
-    form_estimates,
-    form_listed,
+    formed,
 )
 from adaptive_qs.machine import njit
 from adaptive_qs.privacy.events import Purpose, SelectionEvent
@@ -172,8 +171,6 @@ ROWS_LISTED, LEAST_LISTED = 8, 2**10
 many rows, but never in marginals of so few cells."""
 LISTED_CELLS = 2**23
 """Most cells, but for one clique, of marginals whose occupied cells are listed at a time."""
-_TILE = 2**11
-"""Cells whose estimates are formed before they are compared with counts."""
 _SUMMED = 64
 """Cells whose differences, of at most 2**56 units each, are summed without leaving 63 bits."""
 
@@ -190,23 +187,10 @@ def grid_l1(
     at zero (rows).
     """
     errors = np.empty(len(cliques), dtype=np.int64)
-    counts = counter.count_all(cliques)
-    short = [row for row, clique in enumerate(cliques) if len(clique) <= AXES]
-    if short:
-        some = [counts[row].reshape(-1) for row in short]
-        flat = some[0] if len(some) == 1 else np.concatenate(some)
-        parts = Parts.of(model, [cliques[row] for row in short])
-        found = np.empty(len(short), dtype=np.int64)
-        _grid_l1(parts, thresholds[short], flat, found)
-        errors[short] = found
-    for row, clique in enumerate(cliques):
-        if len(clique) > AXES:
-            fronts, lasts, rest = model.last_axis_form(clique)
-            shape = (fronts[0].size, lasts[0].size)
-            rest = np.empty((0, 0)) if rest is None else rest.reshape(shape)
-            exact = counts[row].reshape(shape)
-            tau = thresholds[row]
-            errors[row] = _grid_l1_of_form(fronts.reshape(2, -1), lasts, rest, tau, exact)
+    counts = [count.reshape(-1) for count in counter.count_all(cliques)]
+    flat = counts[0] if len(counts) == 1 else np.concatenate(counts)
+    cells, ends = formed(model, cliques)
+    _add_distances(cells, flat, ends, thresholds, errors)
     return errors
 
 
@@ -225,76 +209,63 @@ def grid_l1_of_occupied(
     parts = Parts.of(model, cliques)
     total = min(round(max(model.total, 1.0) * 2**CELL_BITS), ERROR_LIMIT)
     for row, (cells, counts) in enumerate(counter.occupied(cliques)):
-        more = _grid_l1_of_occupied(parts, row, thresholds[row], cells, counts)
+        more = _occupied_distance(parts, row, cells, counts, thresholds[row])
         errors[row] = min(max(total + more, -ERROR_LIMIT), ERROR_LIMIT)
     return errors
 
 
 @njit(cache=True, nogil=True)
-def _grid_l1_of_occupied(parts, row, threshold, cells, counts):  # type: ignore[no-untyped-def]
-    estimates = np.empty(cells.size)
-    form_listed(parts, row, cells, estimates)
-    total = 0
-    for k in range(cells.size):
-        estimate = estimates[k] - threshold
-        total += _distance(estimate, counts[k]) - _distance(estimate, np.int64(0))
+def _occupied_distance(parts, row, listed, counts, threshold):  # type: ignore[no-untyped-def]
+    """Sum |v − m| − m over the listed cells of a clique, in units.
+
+    The cells are positions in the flattened marginal, in any order; ascending ones take least time.
+    """
+    axes, sizes, begin, starts, steps, values = parts
+    at, step = starts[row], steps[row]
+    i, j, k = axes[row]
+    n_j, n_k = sizes[j], sizes[k]
+    third, single, over_ik, over_jk = np.uint64(begin[k]), np.uint64(at[4]), at[5], at[6]
+    a = b = q_x = q_y = 0.0
+    place = end = total = 0  # of the cells with the last cell's first two codes
+    cells = np.empty(listed.size)
+    for cell in range(listed.size):
+        if not place <= listed[cell] < end:
+            both = listed[cell] // n_k
+            place, end = both * n_k, (both + 1) * n_k
+            x, y = both // n_j, both % n_j
+            q_x, q_y = values[begin[i] + x], values[begin[j] + y]
+            a = values[at[0]] * q_x * q_y + values[at[1] + step[1] * x] * q_y
+            a += values[at[2] + step[2] * y] * q_x
+            a += values[at[3] + step[3] * both]
+            b = q_x * q_y
+            over_ik, over_jk = at[5] + step[5] * x * n_k, at[6] + step[6] * y * n_k
+        z = np.uint64(listed[cell] - place)
+        estimate = a * values[third + z] + b * values[single + z]
+        estimate += values[np.uint64(over_ik) + z] * q_y
+        estimate += values[np.uint64(over_jk) + z] * q_x
+        estimate += values[np.uint64(at[7] + step[7] * place) + z]
+        cells[cell] = estimate - threshold
+    for cell in range(listed.size):
+        clipped = cells[cell] if cells[cell] > 0.0 else 0.0
+        clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
+        units = np.int64(clipped * 2.0**CELL_BITS + 0.5)
+        total += abs((counts[cell] << CELL_BITS) - units) - units
     return total
 
 
 @njit(cache=True, nogil=True)
-def _grid_l1(parts, thresholds, counts, errors):  # type: ignore[no-untyped-def]
-    first = 0
-    for row in range(parts.axes.shape[0]):
-        i, j, k = parts.axes[row, 0], parts.axes[row, 1], parts.axes[row, 2]
-        n_i, n_j, n_k = parts.sizes[i], parts.sizes[j], parts.sizes[k]
-        tile = max(1, min(n_j, _TILE // n_k))
-        estimates = np.empty(tile * n_k)
-        total = np.int64(0)  # as all others, so that what is called is compiled once
-        for x in range(n_i):
-            for begun in range(0, n_j, tile):
-                end = min(begun + tile, n_j)
-                size = (end - begun) * n_k
-                cells = estimates[:size]
-                form_estimates(parts, row, x, begun, end, cells)
-                total = _add_distance(cells, thresholds[row], counts[first : first + size], total)
-                first += size
+def _add_distances(cells, counts, ends, thresholds, errors):  # type: ignore[no-untyped-def]
+    """Write the distance of each estimate, which lie one after the other, in units."""
+    begin = 0
+    for row in range(ends.size):
+        tau, total = thresholds[row], 0
+        for first in range(begin, ends[row], _SUMMED):
+            part = 0
+            for j in range(np.uint64(first), np.uint64(min(first + _SUMMED, ends[row]))):
+                clipped = cells[j] - tau
+                clipped = clipped if clipped > 0.0 else 0.0
+                clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
+                part += abs((counts[j] << CELL_BITS) - np.int64(clipped * 2.0**CELL_BITS + 0.5))
+            total = min(total + part, ERROR_LIMIT)
         errors[row] = total
-
-
-@njit(cache=True, nogil=True)
-def _grid_l1_of_form(fronts, lasts, rest, threshold, counts):  # type: ignore[no-untyped-def]
-    size = lasts.shape[1]
-    q, single = lasts[0], lasts[1]
-    estimates = np.empty(size)
-    total = np.int64(0)
-    for i in range(fronts.shape[1]):
-        a, b = fronts[0, i], fronts[1, i]
-        for j in range(size):
-            estimates[j] = a * q[j] + b * single[j]
-        if rest.size > 0:
-            others = rest[i]
-            for j in range(size):
-                estimates[j] += others[j]
-        total = _add_distance(estimates, threshold, counts[i], total)
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _add_distance(estimates, threshold, counts, total):  # type: ignore[no-untyped-def]
-    whole = estimates.size // _SUMMED * _SUMMED
-    for first in range(0, whole, _SUMMED):
-        part = 0
-        for j in range(_SUMMED):  # of constant length, which compiles to vectors
-            part += _distance(estimates[first + j] - threshold, counts[first + j])
-        total = min(total + part, ERROR_LIMIT)
-    part = 0
-    for j in range(whole, estimates.size):
-        part += _distance(estimates[j] - threshold, counts[j])
-    return min(total + part, ERROR_LIMIT)
-
-
-@njit(cache=True, nogil=True)
-def _distance(estimate, count):  # type: ignore[no-untyped-def]
-    clipped = estimate if estimate > 0.0 else 0.0
-    clipped = clipped if clipped < CELL_LIMIT else CELL_LIMIT
-    return abs((count << CELL_BITS) - np.int64(clipped * 2.0**CELL_BITS + 0.5))
+        begin = ends[row]

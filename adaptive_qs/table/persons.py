@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -27,6 +26,9 @@ from adaptive_qs.table.columns.spread import HeapedColumn
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, mix_bits
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 # Which rows of a person are kept.
 #
@@ -334,6 +336,8 @@ class Kept:
             places: whose each row is of those.
             marks: of the cells of each.
         """
+        import pandas as pd  # slow to import
+
         order = np.lexsort((marks, places))
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
@@ -357,6 +361,8 @@ class Kept:
         Raises:
             DataError: there was no such row before.
         """
+        import pandas as pd
+
         which = self.equal.get_indexer(pd.MultiIndex.from_arrays([places, marks]))
         if (which < 0).any():
             raise DataError(f"{label}: changed while it was read: repeat the command")

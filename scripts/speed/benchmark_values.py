@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import typer
+from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.evaluation.values import FREQUENT, QUANTILES
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema

@@ -531,7 +531,7 @@ def test_a_run_that_discovers_values_claims_no_plain_zcdp(discovered, ledger):
     assert f"- guarantee: {sentence}\n" in texts["statement.md"]
     assert f"<li>Guarantee: {sentence}.</li>" in unescape(texts["page.html"])
     assert json.loads(Path("o.csv.manifest.json").read_text())["guarantee"] == sentence
-    done(run("evaluate", "p.csv", "o.csv", "--schema=r.zip", "--report=e.html", "--no-models"))
+    done(run("evaluate", "p.csv", "o.csv", "--schema=r.zip", "--report=e.html"))
     assert f"<p>Guarantee: {sentence}." in unescape(Path("e.html").read_text())
     shown = [*texts.values(), said.out, Path("e.html").read_text()]
     if ledger:

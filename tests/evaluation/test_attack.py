@@ -29,7 +29,7 @@ from adaptive_qs.evaluation.attack import (
     replacement_distance,
     resolution,
 )
-from adaptive_qs.evaluation.results import Promise
+from adaptive_qs.evaluation.promise import Promise
 from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
 from adaptive_qs.evaluation.tables import check_control, find_overlap
 from adaptive_qs.privacy.accounting import delta_of, epsilon_of
@@ -191,7 +191,7 @@ def remembered():
         return SimpleNamespace(statistic=found.statistic, proportion_ci=cache(found.proportion_ci))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attack, "binomtest", of)
+        patch.setattr("scipy.stats.binomtest", of)
         yield
 
 

@@ -75,10 +75,7 @@ def test_the_grid_error_is_the_l1_distance_to_the_projected_rounded_estimate(mea
     thresholds = projected(model).thresholds
     counter = counter_of(DOMAIN, skewed_rows(DOMAIN, 30, seed % 100))
     for clique, tau in zip(CANDIDATES, thresholds):
-        (front, product), (q, single), rest = model.last_axis_form(clique)
-        estimate = front[..., None] * q + product[..., None] * single
-        if rest is not None:
-            estimate = estimate + rest
+        estimate = model.marginal(clique)
         cells = np.floor(np.maximum(estimate - tau, 0.0) * 2**CELL_BITS + 0.5).astype(np.int64)
         exact = np.abs(counter.count(clique) * 2**CELL_BITS - cells).sum()
         (error,) = grid_l1(counter, model, [clique], np.array([tau]))
