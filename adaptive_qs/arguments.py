@@ -8,6 +8,7 @@ from collections import UserDict
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
+from pathlib import PurePath
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
@@ -52,8 +53,34 @@ def shown(value: Any, longest: int = LONGEST_SHOWN) -> str:
             return f"a {type(value).__name__}"
     elif value is not None and not isinstance(value, str | bool):
         return f"a {type(value).__name__}"
+    if isinstance(value, str) and _is_content(value):
+        return f"a text of {len(value):,} characters"
     text = repr(value)
     return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+_MOST_PATH, _MOST_NAME = 4_096, 255
+"""Characters of a path, and bytes of a name in it, that systems allow."""
+
+
+def check_path(name: str, value: Any, refusal: type[InputError] = InputError) -> None:
+    """Refuse a text that is no path, such as the content of a file, without quoting it.
+
+    Raises:
+        InputError: of the kind ``refusal``: it has line breaks, or is longer than a path can be.
+    """
+    text = str(value) if isinstance(value, str | PurePath) else ""
+    names = text.replace("\\", "/").split("/")
+    long = len(text) > _MOST_PATH or any(
+        len(n.encode("utf-8", "surrogatepass")) > _MOST_NAME for n in names
+    )
+    if long or _is_content(text):
+        raise refusal(f"{name} is a text of {len(text):,} characters, not a path: give a path")
+
+
+def _is_content(text: str) -> bool:
+    """Return whether a text has line breaks or zeros, as the content of a file but no path has."""
+    return not {"\n", "\r", "\0"}.isdisjoint(text)
 
 
 def positive_integer(name: str, value: Any) -> int:

@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
@@ -335,3 +335,21 @@ class PhaseClock:
         if self._phase is not None:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
         self._since = now
+
+
+def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
+    """Call ``task(item)`` for every item; the items are dealt out to the threads in turn."""
+
+    def share(first: int) -> None:
+        for item in items[first::workers]:
+            task(item)
+
+    workers = max(min(workers, len(items)), 1)
+    if workers == 1:
+        share(0)
+        return
+    with ThreadPool(workers - 1) as pool:
+        futures = [pool.submit(share, first) for first in range(1, workers)]
+        share(0)
+        for future in futures:
+            future.result()

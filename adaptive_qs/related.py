@@ -20,7 +20,7 @@ from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesiz
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
 from adaptive_qs.synthesizer import Kind, kind_of, to_kind
 from adaptive_qs.table.related import RelatedSchema
-from adaptive_qs.table.schema import about_of
+from adaptive_qs.table.schema_files import resolve_about
 
 
 @documented
@@ -78,7 +78,7 @@ class RelatedSynthesizer(Estimator, SynthesizeOptions):
         described = RelatedSchema.of(schema)
         options = checked(self, SynthesizeOptions)
         if options.about is not None:
-            described = described.with_about(*about_of(options.about))
+            described = described.with_about(*resolve_about(options.about))
         job = RelatedJob.of(described, options, self.parents_share)
         job.parents.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:

@@ -28,7 +28,8 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema, about_of
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema_files import resolve_about
 
 # Sampled tables in the kind of data frame that the caller works with.
 #
@@ -128,7 +129,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     for name, column in zip(table.column_names, table.columns):
         if name in categories:
             frame[name] = _dictionary(column, categories[name]).to_pandas()
-        elif dtype := _dtype(kind.containers.get(name), column, schema.written[name]):
+        elif dtype := _dtype(kind.containers.get(name), column, schema.by_name[name]):
             frame[name] = _filled(column, dtype)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
     if stamp not in ("", PRIVATE):
@@ -230,7 +231,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         options = checked(self, SynthesizeOptions)
         described = resolve_schema(schema, table, options.max_memory)
         if options.about is not None:
-            described = described.with_about(*about_of(options.about))
+            described = described.with_about(*resolve_about(options.about))
         job = tables_job(described, options)
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if job.work.left_out is not None:

@@ -15,7 +15,6 @@ from adaptive_qs import RelatedSynthesizer, Release, Synthesizer
 from adaptive_qs.audit.audit import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
 from adaptive_qs.evaluation.related import evaluate_related
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
@@ -32,14 +31,7 @@ from .family import SCHEMA, made, published, without
 
 TABLES = made(200)
 UNIT = "one parent with all children: all rows of both tables with the same 'home'"
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    settings = partial(SynthesisSettings, fit_rows=400)
-    monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", settings)
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("quick_tables")]
 
 
 def fitted(tables=TABLES, schema=SCHEMA, **options):
@@ -326,21 +318,14 @@ def test_options_reach_both_tables():
     assert job.children.work.left_out is not None
 
 
-def test_places_and_delimiters_of_either_table_are_read_as_declared(tmp_path):
-    def grid(*columns):
-        axes = ({"column": c, "min": 0, "max": 4, "bins": 2} for c in columns)
-        return dict(zip(("latitude", "longitude"), axes))
-
+def test_delimiters_of_either_table_are_read_as_declared(tmp_path):
     schema, files = {**SCHEMA}, []
-    for name, table, place in zip(("parents", "children"), TABLES, (("x", "y"), ("u", "v"))):
-        column = {"name": f"place of {name}", "type": "place", "decimals": 1, **grid(*place)}
-        of_table = SCHEMA[name]
-        schema[name] = {**of_table, "delimiter": ";", "columns": [*of_table["columns"], column]}
+    for name, table, delimiter in zip(("parents", "children"), TABLES, (";", "|")):
+        schema[name] = {**SCHEMA[name], "delimiter": delimiter}
         files.append(tmp_path / f"{name}.csv")
-        table.assign(**dict.fromkeys(place, 3.5)).to_csv(files[-1], sep=";", index=False)
+        table.to_csv(files[-1], sep=delimiter, index=False)
     homes, persons = fitted(files, schema).sample(30, seed=1)
-    assert (homes[["x", "y"]] >= 2).all(axis=None)
-    assert (persons[["u", "v"]] >= 2).all(axis=None)
+    assert len(homes) == 30
     assert len(persons) > 9
 
 

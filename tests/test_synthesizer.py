@@ -23,10 +23,10 @@ import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.job import Limits
+from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.run.tables import check_sample_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read
@@ -34,6 +34,8 @@ from adaptive_qs.table.coded import MAX_ROWS, CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
+
+pytestmark = pytest.mark.usefixtures("quick_tables")
 
 SCHEMA = {
     "version": 1,
@@ -57,14 +59,6 @@ KINDS = {
     "polars": (pl.from_pandas(FRAME), pl.DataFrame),
     "pyarrow": (pa.Table.from_pandas(FRAME), pa.Table),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +203,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     parameters, hint = BAD[case]
-    monkeypatch.setattr(encode, "rows_of", None)
+    monkeypatch.setattr(encode, "read_rows", None)
     with pytest.raises(InputError) as caught:
         Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
     assert hint in str(caught.value)

@@ -53,7 +53,7 @@ from adaptive_qs.table.write import (
     CSV,
     check_table_path,
     escaped_names,
-    escapes_of,
+    find_escapes,
     table_format,
     write_batches,
 )
@@ -122,7 +122,7 @@ class QueryTexts:
     def _values(self, attribute: int) -> tuple[str, ...]:
         if attribute not in self._codes:
             column = self._schema.columns[attribute]
-            replaced = escapes_of(column, self._schema, self._formulas)
+            replaced = find_escapes(column, self._schema, self._formulas)
             self._codes[attribute] = tuple(replaced.get(x, x) for x in column.labels_of_codes())
         return self._codes[attribute]
 
@@ -666,7 +666,9 @@ class Answers:
             report(0, total)
             mechanisms = self._begin()
             self._ledger = mechanisms.ledger
-            sets = answer_sets(plan.mechanism, counter, mechanisms, plan.target.units)
+            sets = answer_sets(
+                plan.mechanism, mechanisms.table(counter), mechanisms, plan.target.units
+            )
             copies = self.target.unit.copies
             if copies > 1:
                 sets = (answers.for_each(copies) for answers in sets)

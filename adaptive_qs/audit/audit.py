@@ -251,7 +251,9 @@ class Batch:
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
             units = self.target.left_of(self.target.budget).units
-            sets = answer_sets(self.planned, MarginalCounter(source), mechanisms, units)
+            sets = answer_sets(
+                self.planned, mechanisms.table(MarginalCounter(source)), mechanisms, units
+            )
             return {
                 "answers": table_bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))
             }

@@ -327,7 +327,7 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
 
 def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     """How finely combinations would likely be measured, for people; those over groups are named."""
-    from adaptive_qs.loop.loop import measurable_cliques
+    from adaptive_qs.loop.candidates import measurable_cliques
 
     likely = found["resolutions"]
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))

@@ -293,11 +293,11 @@ def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., Non
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
     from adaptive_qs.run.tables import SPENT_IN_VAIN
-    from adaptive_qs.table.schema import about_of
+    from adaptive_qs.table.schema_files import resolve_about
 
     described = inputs.schema
     if options.about is not None:
-        described = described.with_about(*about_of(options.about))
+        described = described.with_about(*resolve_about(options.about))
     rows = None if options.rows is None else check_rows(options.rows)
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     share = DEFAULT_PARENTS_SHARE if options.parents_share is None else options.parents_share

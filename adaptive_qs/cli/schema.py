@@ -139,31 +139,6 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
         emit_checklist(left, str(path))
 
 
-@dataclass(kw_only=True)
-class ImportOptions(WriteOptions):
-    """The options of `schema import`."""
-
-    kind: Annotated[str, Option(
-        "Format of FILE: auto, mbi, sdv, dpmm or dpsynth.", "KIND", flag="--from"
-    )] = "auto"  # fmt: skip
-
-
-def import_(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
-    *,
-    options: ImportOptions,
-) -> None:
-    """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
-    from typing import get_args
-
-    from adaptive_qs.arguments import one_of
-    from adaptive_qs.table.importers import Kind, import_schema
-
-    kind = one_of("--from", options.kind, get_args(Kind))
-    _check_out(options, source)
-    _deliver(import_schema(source, kind), options.out)  # type: ignore[arg-type]
-
-
 def json_schema(
     kind: Annotated[
         str, typer.Argument(metavar="[schema|related|workload]", help="Which kind of file.")
@@ -255,4 +230,4 @@ def _taken(column: ColumnBase) -> str:
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 
 
-COMMANDS = (init, check, import_, json_schema)
+COMMANDS = (init, check, json_schema)

@@ -325,13 +325,17 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
     """Check everything that can be checked without rows, and print the warnings."""
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.tables import check_sample_rows, tables_job
-    from adaptive_qs.table.schema import Schema, about_of
+    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.schema_files import resolve_about
+    from adaptive_qs.table.write import check_format
 
     described = Schema.load(schema, options.max_memory)
     if options.about is not None:
-        described = described.with_about(*about_of(options.about))
+        described = described.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     job = tables_job(described, replace(options, workload=spec))
+    if options.out is not None and options.out != io.STANDARD:
+        check_format(options.out, job.schema.names, options.rows or 0)
     if options.rows is not None:
         check_rows(options.rows)
         check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)

@@ -251,9 +251,11 @@ def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> A
         InputError: the table lacks the person column.
         ResourceExceeded: there are more persons than fit the memory.
     """
-    from adaptive_qs.table.persons import FewRows  # few tables are of persons
+    from adaptive_qs.table.persons import ContributionBound  # few tables are of persons
 
-    return FewRows.of(table, schema, 1, int(memory_bytes(max_memory) * ROWS_SHARE))
+    return ContributionBound.from_source(
+        table, schema, 1, int(memory_bytes(max_memory) * ROWS_SHARE)
+    )
 
 
 def table_notes(pair: TablePair) -> Iterator[str]:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.table import conditions
+from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, values_of, written
+from adaptive_qs.table.conditions import Condition, Values, values_of
+from adaptive_qs.table.grammar import written
 from adaptive_qs.table.schema import Schema
 
 BROKEN = 0.01
@@ -248,7 +249,7 @@ def parse_rule(text: str, schema: Schema) -> Rule:
     Raises:
         InputError: it is no rule on the columns of the schema.
     """
-    return _rule(text, conditions.parse_rule(text, schema.by_name), schema)
+    return _rule(text, grammar.parse_rule(text, schema.by_name), schema)
 
 
 def declared_rules(schema: Schema) -> list[Rule]:

@@ -17,11 +17,10 @@ from adaptive_qs.generate.loglinear import (
     Target,
     add_counts,
     count_rows,
-    over_items,
 )
 from adaptive_qs.generate.tree import TreeMoves
 from adaptive_qs.generate.zeros import PairMoves
-from adaptive_qs.machine import StepProgress
+from adaptive_qs.machine import StepProgress, over_items
 
 Array = NDArray[np.float32]
 

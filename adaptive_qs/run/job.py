@@ -39,7 +39,7 @@ from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
 if TYPE_CHECKING:  # a run that protects rows does not read the module of persons
-    from adaptive_qs.table.persons import FewRows
+    from adaptive_qs.table.persons import ContributionBound
 
 # Threads and memory, decided from public quantities before anything is read.
 #
@@ -315,7 +315,7 @@ class Job(Generic[W]):
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
         table = as_source(table, how)
-        check_held(table, self.work.limits.opened_bytes, (*schema.written, *schema.set_aside))
+        check_held(table, self.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)
             return
@@ -329,9 +329,9 @@ class Job(Generic[W]):
         with closing(Spool(table, schema, how, keeps, sums)) as spool:
             yield spool, lambda: [spool.digest.encode()]
 
-    def _few_rows(self, source: Any, clock: PhaseClock) -> FewRows:
+    def _few_rows(self, source: Any, clock: PhaseClock) -> ContributionBound:
         """Return the rows that count of every person."""
-        from adaptive_qs.table.persons import FewRows, count_persons
+        from adaptive_qs.table.persons import ContributionBound, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
         steps, alike = clock.steps("persons"), unit.weigh != DEFAULT_WEIGH
@@ -341,7 +341,9 @@ class Job(Generic[W]):
             held = how.check_held if self.options.engine == "memory" else None
             for check in filter(None, (how.check_rows, held)):
                 check(rows)
-        return FewRows.of_counted(source, schema, counted, unit.rows, most_bytes, steps, alike)
+        return ContributionBound.from_counts(
+            source, schema, counted, unit.rows, most_bytes, steps, alike
+        )
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
         """What is to be learnt from, and the number of rows; bad cells are refused."""

@@ -23,6 +23,7 @@ from typing import (
 
 from adaptive_qs.arguments import (
     DEFAULT_SHARE,
+    check_path,
     learning_share,
     natural_number,
     one_of,
@@ -114,6 +115,8 @@ class Field(NamedTuple):
             raise InputError(f"{name} is {shown(value)}: give True or False")
         if Path in self.kinds and not isinstance(value, str | os.PathLike):
             raise InputError(f"{name} is {shown(value)}: give the path of a file")
+        if Path in self.kinds:
+            check_path(name, value)
         if self.kinds == (str,) and not isinstance(value, str):
             raise InputError(f"{name} is {shown(value)}: give a text")
         return value

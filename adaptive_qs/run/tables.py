@@ -11,17 +11,10 @@ from typing import Any, Self
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
-from adaptive_qs.loop.forecast import (
-    SYNTHETIC_CODE_BYTES,
-    LoopForecast,
-    ScoringForecast,
-    fit_bytes,
-    keep_what_fits,
-    plan_memory,
-    total_std,
-)
-from adaptive_qs.loop.loop import LoopSettings, Round, run_loop
-from adaptive_qs.loop.measure import CELLS_ALONE, Strategies
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
+from adaptive_qs.loop.forecast import LoopForecast, total_std
+from adaptive_qs.loop.loop import Round, run_loop
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -29,6 +22,13 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, check_learnable
+from adaptive_qs.run.memory import (
+    SYNTHETIC_CODE_BYTES,
+    ScoringForecast,
+    fit_bytes,
+    keep_what_fits,
+    plan_memory,
+)
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
@@ -292,7 +292,10 @@ def measure(
     counter.keep_up_to(work.limits.kept_cells)
     ledger, loop, threads = mechanisms.ledger, work.loop, work.limits.scoring_workers
     rho = target.left_of(ledger.left).rho
-    result = run_loop(counter, workload, mechanisms, rho, loop, threads, on_round, work.strategies)
+    result = run_loop(
+        mechanisms.table(counter), workload, mechanisms, rho, loop, threads, on_round,
+        work.strategies,
+    )  # fmt: skip
     reach(Fault.MEASURED)
     return Release.of_run(
         result,

@@ -86,7 +86,7 @@ class Relation(Rows):
 
 
 def as_source(table: Any, options: EngineOptions) -> Any:
-    """A table as a run reads it: queries with what DuckDB may take, relations as rows."""
+    """Return a table as a run reads it: queries with what DuckDB may take, relations as rows."""
     if isinstance(table, Query):
         return replace(table, options=options)
     library = sys.modules.get("duckdb")  # not imported for that
@@ -107,7 +107,7 @@ def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
 
 
 def duckdb() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
         InputError: it is not installed.
@@ -135,7 +135,7 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 
 
 def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
-    """The result of a call of DuckDB, whose errors become one line without anything of its own.
+    """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
     Signals end it if its database is given.
 
@@ -177,7 +177,7 @@ def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
 
 @contextmanager
 def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """The relation of a query, and a connection of its own.
+    """Yield the relation of a query, and a connection of its own.
 
     Raises:
         InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
@@ -250,8 +250,8 @@ def digest_query(table: Any) -> str | None:
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
     names = tuple(relation.columns)
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        places = [names.index(name) for name in wanted]
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         reader = redacted_call(lambda: ask(BATCH_ROWS), label, connection)
         with suppress(StopIteration):

@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 from adaptive_qs.evaluation.models import BOOSTED, ModelSettings, measure_utility
-from adaptive_qs.loop.loop import LoopSettings
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results

@@ -20,9 +20,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import typer
-from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose

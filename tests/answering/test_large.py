@@ -187,6 +187,7 @@ def test_the_result_is_the_same_for_any_number_of_threads():
     assert len(set(shares)) == 1
 
 
+@pytest.mark.slow
 def test_the_command_stays_below_its_ceiling(tmp_path):
     """In a process of its own, whose largest resident size counts."""
     ceiling = 620

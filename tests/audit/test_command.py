@@ -70,6 +70,7 @@ def test_the_same_seed_gives_the_same_audit(run):
     assert first != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -379,6 +379,7 @@ def test_the_report_is_one_whole_file_that_force_replaces(run):
 
 
 @pytest.mark.usefixtures("tables")
+@pytest.mark.slow
 def test_the_quick_measures_need_no_learning_library():
     code = (
         "import sys; from adaptive_qs.cli import main; "

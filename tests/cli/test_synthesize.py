@@ -494,7 +494,7 @@ def test_a_release_that_cannot_be_saved_is_not_claimed(run, monkeypatch):
 def test_failures_between_the_first_charge_and_the_release(failure, run, monkeypatch):
     error, code, hint = failure
     before = sorted(Path.cwd().iterdir())
-    fail_at(monkeypatch, loop, "measure_one_way", error)
+    fail_at(monkeypatch, loop, "plan_opening", error)
     check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, tables.SPENT_IN_VAIN)
     assert sorted(Path.cwd().iterdir()) == before
 

@@ -195,6 +195,7 @@ def remembered():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_intervals_cover_the_advantage_of_the_rule_that_was_chosen(shift, confidence):

@@ -98,6 +98,7 @@ def test_a_table_without_the_dependence_teaches_nothing_and_is_told_apart():
     assert found.propensity.mean > 0.6
 
 
+@pytest.mark.slow
 def test_workers_change_nothing_and_seeds_do():
     tables = population(1_000, 1), population(1_000, 2)
     four = ModelSettings("label", repeats=4)

@@ -24,8 +24,9 @@ from adaptive_qs.evaluation.rules import (
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition, values_of, written, written_value
+from adaptive_qs.table.conditions import values_of
 from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.grammar import parse_condition, written, written_value
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import (
     AS_PROPOSED,

@@ -78,6 +78,7 @@ def test_the_fresh_sample_is_that_of_two_samples(name, rows):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500)])
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_chance_is_three_standard_deviations_or_more(name, rows):

@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import loop, pricing
-from adaptive_qs.loop.select import Selector
+from adaptive_qs.loop import budget, candidates, estimates, loop
+from adaptive_qs.privacy.counts import opened
+from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
-from adaptive_qs.table import books, cells, encode, sql
+from adaptive_qs.table import cells, containers, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
@@ -32,31 +33,38 @@ from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped
 def true_annealing():
     taken = []
 
-    def take(original, self, clique):
-        taken[:] = [clique]
-        original(self, clique)
+    def take(original, self, *cliques):
+        taken[:] = cliques
+        original(self, *cliques)
 
     def distance(_, after, before, total):
         return float(abs(after - SEEN[0].count(taken[0])).sum())
 
     with (
         watched_counter(),
-        wrapped(pricing.Offer, "take", take),
-        wrapped(loop, "projected_distance", distance),
+        wrapped(candidates.CellLimit, "take", take),
+        wrapped(estimates, "projected_distance", distance),
     ):
         yield
 
 
-@peeking(loop, "measurable_cliques", "a domain without the values that do not occur", checks.replay)
-def domain_of_data(original, workload):
-    several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
-    return tuple(c for c in original(workload) if all(several[i] for i in c))
+@mutant("a domain without the values that do not occur", checks.replay)
+def domain_of_data():
+    def occurring(original, workload):
+        several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
+        return tuple(c for c in original(workload) if all(several[i] for i in c))
+
+    with ExitStack() as patches:
+        patches.enter_context(watched_counter())
+        for module in (candidates, budget, loop):
+            patches.enter_context(wrapped(module, "measurable_cliques", occurring))
+        yield
 
 
-@replaced(Selector, "select", "candidates by their true error", checks.replay)
-def true_candidates(original, self, mechanisms, expected, epsilon, offered):
-    wrong = offered & (self._errors >= np.median(self._errors[offered]))
-    return original(self, mechanisms, expected, epsilon, wrong)
+@replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
+def true_candidates(original, self, expected, offered):
+    _, errors = opened(self, self.owner)
+    return original(self, expected, offered & (errors >= np.median(errors[offered])))
 
 
 @peeking(Release, "num_rows", "as many rows sampled as there are", checks.replayed_tables)
@@ -88,7 +96,7 @@ def quantiles(original, column, values, label):
     return found
 
 
-@replaced(books, "object_cells", "one text makes texts of all cells", checks.cells_apart)
+@replaced(containers, "object_cells", "one text makes texts of all cells", checks.cells_apart)
 def all_texts(original, objects):
     if any(isinstance(cell, str) for cell in objects):
         objects = np.array([*map(str, objects), None], dtype=object)[:-1]
@@ -164,7 +172,7 @@ def views_as_tables(original, database):
     return dict.fromkeys(original(database), True)
 
 
-@replaced(books, "_is_stored", "views of SQLite taken for tables", views_are_refused)
+@replaced(containers, "_is_stored", "views of SQLite taken for tables", views_are_refused)
 def views_as_stored(original, row):
     return True
 

@@ -12,7 +12,8 @@ import adaptive_qs
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.loop import measure
+from adaptive_qs.loop import estimates
+from adaptive_qs.privacy.counts import PrivateScores, opened
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
@@ -101,7 +102,7 @@ def rows_of_nobody():
     rows = checks.np.array([["p", "1", "x"], ["", "1", "y"]], dtype=object)
     frame = persons.pd.DataFrame(rows, columns=["who", "a", "b"])
     try:
-        persons.FewRows.of(frame, SCHEMA, 1, 2**20)
+        persons.ContributionBound.from_source(frame, SCHEMA, 1, 2**20)
     except DataError:
         return []
     return ["rows of nobody are taken"]
@@ -113,8 +114,9 @@ def free_group(_, self, event):
 
 
 @replaced(Mechanisms, "select", "a person's choices drawn as those of a row", replayed_persons)
-def free_choices(original, self, event, scores, sensitivity):
-    return original(self, event, scores, max(sensitivity // self.ledger.unit.group, 1))
+def free_choices(original, self, scores, epsilon):
+    exact, of_row = opened(scores, self.ledger), scores.sensitivity // self.ledger.unit.group
+    return original(self, PrivateScores(exact, self.ledger, max(of_row, 1)), epsilon)
 
 
 @replaced(Unit, "priced", "values of a person found as if they were of a row", replayed_persons)
@@ -130,18 +132,22 @@ def free_replacement():
         yield
 
 
-@replaced(measure, "_diameter", "opposite rows taken for rows apart", replaced_rows)
+@replaced(estimates, "_diameter", "opposite rows taken for rows apart", replaced_rows)
 def nearer(original, domain, residual):
     return max(original(domain, residual) / 2, Fraction(1))
 
 
-@replaced(persons.FewRows, "_read", "rows of a person that are not left out", replayed_persons)
+@replaced(
+    persons.ContributionBound, "_read", "rows of a person that are not left out", replayed_persons
+)
 def all_rows(original, self, whole, wanted):
     kept = replace(self.kept, quotas=self.kept.quotas + 10**6)
     return original(replace(self, kept=kept), whole, wanted)
 
 
-@replaced(persons.FewRows, "_read", "a row of a person repeated too often", weighed_persons)
+@replaced(
+    persons.ContributionBound, "_read", "a row of a person repeated too often", weighed_persons
+)
 def once_more(original, self, whole, wanted):
     return original(
         replace(self, kept=replace(self.kept, times=self.kept.times + 1)), whole, wanted
@@ -178,7 +184,9 @@ def vague(_, cells):
     return as_text(normal) if normal is not None else cells, ""
 
 
-@replaced(persons.Whose, "of", "rows of nobody as those of one person", rows_of_nobody)
+@replaced(
+    persons.PersonIndex, "from_cells", "rows of nobody as those of one person", rows_of_nobody
+)
 def nobody(original, cls, name, cells, label):
     with wrapped(persons.pc, "equal", lambda _, texts, other: persons.pc.is_null(texts)):
         return original(cls, name, cells, label)

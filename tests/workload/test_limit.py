@@ -17,8 +17,8 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, InputError
-from adaptive_qs.loop.forecast import ScoringForecast, keep_what_fits
 from adaptive_qs.release.release import Release
+from adaptive_qs.run.memory import ScoringForecast, keep_what_fits
 from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import looked_at, scoring_forecast, tables_job
 from adaptive_qs.synthesizer import Synthesizer
@@ -198,7 +198,9 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
         assert f"warning: {scoring['left_out']}" in said
         assert f"{scoring['candidates']} candidates of {scoring['cells']} cells" in said
         assert Release.load("r.zip").manifest.settings["left_out"] == scoring["left_out"]
-    monkeypatch.setattr("adaptive_qs.loop.loop.measure_total", None)  # told before the first draw
+    monkeypatch.setattr(
+        "adaptive_qs.loop.loop.measure_residuals", None
+    )  # told before the first draw
     assert main([*run, "--release", "r.zip"]) != 0
     assert scoring["left_out"] in capsys.readouterr().err
 

@@ -1,38 +1,36 @@
-"""Private choice of the next marginal to measure.
+"""How far public estimates are off the private rows: the scores of a choice.
 
 Score of candidate γ: w_γ (‖μ_γ − μ̂_γ‖₁ − expected L1 error once measured), Fuentes et al.,
-Appendix F.1, both of estimates projected onto the simplex (:mod:`adaptive_qs.loop.estimates`). μ̂_γ
-is public, so adding or removing one row moves the score by at most w_γ and the sensitivity is the
-largest w_γ on offer. Estimates are rounded to a power-of-two grid and summed in integers, which
-makes that bound exact.
+Appendix F.1, both of estimates projected onto the simplex. μ̂_γ is public, so adding or removing
+one row moves the score by at most w_γ and the sensitivity is the largest w_γ on offer. Estimates
+are rounded to a power-of-two grid and summed in integers, which makes that bound exact.
 
 Proof: docs/proofs.md, section 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import batches
-from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import over_items
-from adaptive_qs.loop.estimates import (
+from adaptive_qs.cliques import (
     AXES,
     BATCH_CELLS,
     BATCH_CLIQUES,
     MOST_FORMED,
     Parts,
-    ProjectedEstimates,
-    formed,
+    batches,
+    form_cells,
 )
-from adaptive_qs.machine import njit
-from adaptive_qs.privacy.events import Purpose, SelectionEvent
-from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.domain import Clique
+from adaptive_qs.machine import njit, over_items
+from adaptive_qs.privacy.counts import Closed, Counter, PrivateScores, PrivateTable, opened
 from adaptive_qs.residual import ReferenceModel
-from adaptive_qs.table.coded import Counter
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 CELL_BITS = 16
 """Estimates are rounded to 2**-16 rows."""
@@ -45,127 +43,85 @@ CELL_LIMIT = 2.0**40
 """Estimates saturate at this many rows, the most a table may have."""
 
 
-class Selector:
-    """AIM's rule: the largest error that a measurement would take away, by its weight.
-
-    Keeps the private L1 error of every candidate, recomputing those on offer whose estimate changed
-    since it was computed.
+class PrivateErrors(Closed):
+    """L1 errors of the public estimates of candidates, kept until an estimate changes.
 
     Args:
-        counter: the private counts.
-        candidates: the cliques on offer.
-        weights: w_γ > 0 for each of them.
-        workers: threads that score candidates; the scores do not depend on it.
+        table: the private rows, at the levels of the candidates.
+        cliques: the candidates, none empty.
+        weights: w_γ > 0 of each.
+        workers: threads that compare; the errors do not depend on it.
     """
+
+    __slots__ = ("_cells", "_cliques", "_listable_cells", "_stale", "_weights", "_workers")
 
     def __init__(
         self,
-        counter: Counter,
-        candidates: Sequence[Clique],
-        weights: Sequence[float],
+        table: PrivateTable,
+        cliques: Sequence[Clique],
+        weights: Array,
         workers: int = 1,
     ) -> None:
-        self.candidates = tuple(candidates)
-        scaled = np.ceil(np.asarray(weights) / max(weights) * 2**WEIGHT_BITS)
+        counter, errors = opened(table, table.owner), np.zeros(len(cliques), dtype=np.int64)
+        super().__init__((counter, errors), table.owner)
+        scaled = np.ceil(weights / weights.max() * 2**WEIGHT_BITS)
+        self._cliques = cliques
         self._weights = scaled.astype(np.int64)
-        self._counter = counter
         self._workers = workers
-        self._errors = np.zeros(len(self.candidates), dtype=np.int64)
-        self._stale = np.ones(len(self.candidates), dtype=np.bool_)
-        self._members = Members(counter.domain, self.candidates)
-        self._cells = [*map(counter.domain.size, self.candidates)]
-        short = [len(clique) <= AXES for clique in self.candidates]
+        self._stale = np.ones(len(cliques), dtype=np.bool_)
+        self._cells = [*map(table.domain.size, cliques)]
+        short = [len(clique) <= AXES for clique in cliques]
         self._listable_cells = np.where(short, np.array(self._cells, dtype=np.float64), 0.0)
 
-    def refresh(
-        self,
-        estimates: ProjectedEstimates,
-        changed: Iterable[Clique] | None,
-        offered: NDArray[np.bool_],
-    ) -> int:
-        """Rescore those on offer whose estimate depends on a residual changed since their last."""
-        self._stale |= self._members.containing([()] if changed is None else changed)
+    def outdate(self, changed: Flags) -> None:
+        """Have the errors of candidates computed again once they are on offer."""
+        self._stale |= changed
+
+    def refresh(self, model: ReferenceModel, thresholds: Array, offered: Flags) -> int:
+        """Compare estimates with the rows, of those on offer whose estimates changed.
+
+        Args:
+            model: the public estimates.
+            thresholds: of the projection of each candidate (rows).
+            offered: which candidates may be chosen.
+
+        Returns:
+            How many were compared.
+        """
         rows = np.flatnonzero(self._stale & offered)
         self._stale[rows] = False
-        listed = self._are_listed(rows, estimates.model.total)
-        self._counter.prepare(self.candidates[row] for row in rows[~listed])
-        self._rescore(rows[~listed], estimates, grid_l1, BATCH_CELLS)
-        self._rescore(rows[listed], estimates, grid_l1_of_occupied, LISTED_CELLS)
+        few = min(max(model.total / ROWS_LISTED, LEAST_LISTED), MOST_FORMED)
+        listed = self._listable_cells[rows] > few
+        counter, errors = opened(self, self.owner)
+        counter.prepare(self._cliques[row] for row in rows[~listed])
+        for some, compare, most_cells in (
+            (rows[~listed], grid_l1, BATCH_CELLS),
+            (rows[listed], grid_l1_of_occupied, LISTED_CELLS),
+        ):
+            cliques = [self._cliques[row] for row in some]
+
+            def renew(run: slice, some=some, compare=compare, cliques=cliques) -> None:  # type: ignore[no-untyped-def]
+                errors[some[run]] = compare(counter, model, cliques[run], thresholds[some[run]])
+
+            runs = list(batches([self._cells[row] for row in some], most_cells, BATCH_CLIQUES))
+            over_items(min(self._workers, max(len(runs), 1)), renew, runs)
         return rows.size
 
-    def _are_listed(self, rows: NDArray[np.int64], total: float) -> NDArray[np.bool_]:
-        """Which candidates are compared by their occupied cells; sizes and released rows decide."""
-        few = min(max(total / ROWS_LISTED, LEAST_LISTED), MOST_FORMED)
-        return self._listable_cells[rows] > few
+    def scores(self, expected_errors: Array, offered: Flags) -> PrivateScores:
+        """Return the scores w_γ (error − expected error) of the candidates on offer.
 
-    def _rescore(
-        self, rows: NDArray[np.int64], estimates: ProjectedEstimates, score: Score, most_cells: int
-    ) -> None:
-        cliques = [self.candidates[row] for row in rows]
-
-        def rescore(run: slice) -> None:
-            thresholds = estimates.thresholds[rows[run]]
-            self._errors[rows[run]] = score(
-                self._counter, estimates.model, cliques[run], thresholds
-            )
-
-        sizes = [self._cells[row] for row in rows]
-        runs = list(batches(sizes, most_cells, BATCH_CLIQUES))
-        over_items(min(self._workers, max(len(runs), 1)), rescore, runs)
-
-    def select(
-        self,
-        mechanisms: Mechanisms,
-        expected_error: NDArray[np.float64],
-        epsilon: float,
-        offered: NDArray[np.bool_],
-    ) -> Clique:
-        """Choose a candidate by the exponential mechanism; costs ε²/8."""
+        Their sensitivity is the largest w_γ on offer: a row moves an error by one at most.
+        """
         if self._stale[offered].any():
-            raise RuntimeError("a candidate on offer was not rescored")
-        limited = np.minimum(expected_error, ERROR_LIMIT / 2**CELL_BITS)
+            raise RuntimeError("a candidate on offer was not compared")
+        _, errors = opened(self, self.owner)
+        limited = np.minimum(expected_errors, ERROR_LIMIT / 2**CELL_BITS)
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
-        scores = self._weights * (self._errors - offset)
+        scores = self._weights * (errors - offset)
         sensitivity = int(self._weights[offered].max()) << CELL_BITS
-        event = SelectionEvent(Purpose.SELECTION, (), epsilon)
-        row = mechanisms.select(event, scores[offered], sensitivity)
-        return self.candidates[np.flatnonzero(offered)[row]]
+        return PrivateScores(scores[offered], self.owner, sensitivity)
 
 
-class Members:
-    """Which residuals are in which cliques."""
-
-    def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
-        self._size = len(cliques)
-        around: list[list[int]] = [[] for _ in range(domain.positions)]
-        for row, clique in enumerate(cliques):
-            for position in clique:
-                for coarser in domain.chain(position):
-                    around[coarser].append(row)
-        self._around = [np.array(rows, dtype=np.int64) for rows in around]
-        self._coarsest = [domain.chain(i)[-1] for i in range(len(domain))]
-
-    def containing(self, residuals: Iterable[Clique]) -> NDArray[np.bool_]:
-        """In which cliques one of the residuals is, shape (cliques,)."""
-        hit = np.zeros(self._size, dtype=np.bool_)
-        for residual in residuals:
-            if not residual:
-                hit[:] = True
-                break
-            if len(residual) == 1:  # over codes, and in marginals at every level
-                hit[self._around[self._coarsest[residual[0]]]] = True
-                continue
-            rows, *others = sorted((self._around[i] for i in residual), key=len)
-            for other in others:
-                rows = np.intersect1d(rows, other, assume_unique=True)
-            hit[rows] = True
-        return hit
-
-
-Score = Callable[
-    [Counter, ReferenceModel, Sequence[Clique], NDArray[np.float64]], NDArray[np.int64]
-]
-"""The errors of some cliques, called as :func:`grid_l1`."""
 ROWS_LISTED, LEAST_LISTED = 8, 2**10
 """Occupied cells are listed, and kept in place of all, where there is more than one cell for so
 many rows, but never in marginals of so few cells."""
@@ -189,7 +145,7 @@ def grid_l1(
     errors = np.empty(len(cliques), dtype=np.int64)
     counts = [count.reshape(-1) for count in counter.count_all(cliques)]
     flat = counts[0] if len(counts) == 1 else np.concatenate(counts)
-    cells, ends = formed(model, cliques)
+    cells, ends = form_cells(model, cliques)
     _add_distances(cells, flat, ends, thresholds, errors)
     return errors
 
