@@ -72,7 +72,6 @@ def forget() -> None:
 # Results on stdout; all else on stderr.
 
 Row = tuple[str, str]
-
 PLAIN_WIDTH = 160
 """Columns of text where stdout is no terminal."""
 
@@ -83,8 +82,7 @@ def figure(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """About three digits, such as "12.3 %", and "under 0.001 %" for less: never 0 for what is
-    not."""
+    """Format a share to about three digits, such as "12.3 %", or "under 0.001 %" if not 0."""
     return part_in_words(share).replace("\u00a0", " ")
 
 
