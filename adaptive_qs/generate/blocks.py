@@ -526,88 +526,105 @@ def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
 def _move_blocks(rows, begin, end, phases, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
     old, new = np.empty(rows.shape[1], np.int32), np.empty(rows.shape[1], np.int32)
-    alone, promised = np.empty(hopes.size), np.empty(hopes.size)
+    alone = np.empty((_ROWS_AT_ONCE, hopes.size))
+    promised = np.empty((_ROWS_AT_ONCE, hopes.size))
+    possible = np.empty(_ROWS_AT_ONCE, np.bool_)
     p, cells = np.empty(factors[0].max()), np.empty(adjacency[1].size, np.int64)
-    for r in range(begin, end):
-        for i in range(rows.shape[1]):
-            old[i] = new[i] = rows[r, i]
+    for group in range(begin // _ROWS_AT_ONCE, -(-end // _ROWS_AT_ONCE)):
+        first, last = max(group * _ROWS_AT_ONCE, begin), min((group + 1) * _ROWS_AT_ONCE, end)
         for b in range(trees.start.size - 1):
-            if (r // _ROWS_AT_ONCE) % trees.parts[b] != phases[b]:
+            if group % trees.parts[b] != phases[b]:
                 continue
             lo, hi = trees.start[b], trees.start[b + 1]
             promised[:] = hopes
-            if not _send_messages(
-                rows, r, lo, hi, trees, factors, adjacency, alone, promised, p, cells
-            ):
-                continue
-            ratio = _walk_tree(
-                new, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, True, key
-            )
-            same = True
-            for k in range(lo, hi):
-                i = trees.attribute[k]
-                same = same and old[i] == new[i]
-            if same:
-                continue
-            if ratio > -np.inf:
-                ratio -= _walk_tree(
-                    old, r, b, lo, hi, trees, adjacency, factors[4], alone, promised, p, False, key
-                )
-            taken = np.log(max(uniform(key, r, hi + b), 1e-300)) < ratio < np.inf
-            for k in range(lo, hi):
-                i = trees.attribute[k]
-                if taken:
-                    old[i] = rows[r, i] = new[i]
-                else:
-                    new[i] = old[i]
+            possible[:] = True
+            _send_messages(
+                rows, first, last, lo, hi, trees, factors, adjacency, alone, promised, possible,
+                p, cells,
+            )  # fmt: skip
+            for r in range(first, last):
+                n = r - first
+                if not possible[n]:
+                    continue
+                for k in range(rows.shape[1]):
+                    old[k] = new[k] = rows[r, k]
+                ratio = _walk_tree(
+                    new, r, b, lo, hi, trees, adjacency, factors[4], alone[n], promised[n], p,
+                    True, key,
+                )  # fmt: skip
+                same = True
+                for k in range(lo, hi):
+                    i = trees.attribute[k]
+                    same = same and old[i] == new[i]
+                if same:
+                    continue
+                if ratio > -np.inf:
+                    ratio -= _walk_tree(
+                        old, r, b, lo, hi, trees, adjacency, factors[4], alone[n], promised[n], p,
+                        False, key,
+                    )  # fmt: skip
+                if np.log(max(uniform(key, r, hi + b), 1e-300)) < ratio < np.inf:
+                    for k in range(lo, hi):
+                        i = trees.attribute[k]
+                        rows[r, i] = new[i]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _send_messages(rows, r, lo, hi, trees, factors, adjacency, alone, promised, p, cells):  # type: ignore[no-untyped-def]
+def _send_messages(  # type: ignore[no-untyped-def]
+    rows, begin, end, lo, hi, trees, factors, adjacency, alone, promised, possible, p, cells
+):
     """Write the weights of each value given the attributes outside, times the messages from below.
 
-    ``promised`` starts with the hopes and ends with the products of the messages. Return whether
-    any state of the block has weight.
+    ``promised`` starts with the hopes and ends with the products of the messages. Rows of whose
+    block no state has weight are no longer ``possible``. Each node is visited for all rows, one
+    after the other, while its weights are near.
     """
     sizes, singles, single_start, _, packed = factors
-    row = rows[r]
     for k in range(hi - 1, lo - 1, -1):
         i, at, parent = trees.attribute[k], trees.place[k], trees.parent[k]
         size = sizes[i]
-        g = alone[at : at + size]
-        for v in range(size):
-            g[v] = singles[single_start[i] + v]
         outside = trees.outside[trees.outside_start[k] : trees.outside_start[k + 1]]
-        weigh(g, size, rows, r, adjacency, packed, outside, outside.size)
-        for v in range(size):
-            g[v] *= promised[at + v]
-        if _scale(g, size) == -np.inf:
-            return False
-        if parent < 0:
-            continue
         first, last = trees.tree_start[k], trees.tree_start[k + 1]
-        for t in range(first, last):
-            above = row[trees.attribute[parent]]
-            cells[t - first] = _cell(row, trees.tree[t], adjacency) - above * trees.stride[t]
-        number, up = sizes[trees.attribute[parent]], trees.place[parent]
-        for u in range(number):
-            total = 0.0
-            for q in range(
-                trees.list_start[trees.lists[k] + u], trees.list_start[trees.lists[k] + u + 1]
-            ):
-                v = trees.values[q]
-                weight = g[v] * trees.hint[q]
+        for r in range(begin, end):
+            row, promise = rows[r], promised[r - begin]
+            g = alone[r - begin, at : at + size]
+            for v in range(size):
+                g[v] = singles[single_start[i] + v]
+            weigh(g, size, rows, r, adjacency, packed, outside, outside.size)
+            for v in range(size):
+                g[v] *= promise[at + v]
+            if _scale(g, size) == -np.inf:
+                possible[r - begin] = False
+            if parent < 0 or not possible[r - begin]:
+                continue
+            for t in range(first, last):
+                above = row[trees.attribute[parent]]
+                cells[t - first] = _cell(row, trees.tree[t], adjacency) - above * trees.stride[t]
+            number, up = sizes[trees.attribute[parent]], trees.place[parent]
+            for u in range(number):
+                total, listed = 0.0, trees.lists[k] + u
+                q0, q1 = trees.list_start[listed], trees.list_start[listed + 1]
+                lowest = trees.values[q0] if q0 < q1 else 0
+                if last - first == 1 and trees.values[q1 - 1] - lowest == q1 - q0 - 1:
+                    own, hint = np.uint64(lowest), np.uint64(q0)  # consecutive: summed in lanes
+                    cell = np.uint64(cells[0] + lowest)
+                    for m in range(np.uint64(q1 - q0)):
+                        total += g[own + m] * trees.hint[hint + m] * packed[cell + m]
+                else:
+                    for q in range(q0, q1):
+                        v = trees.values[q]
+                        weight = g[v] * trees.hint[q]
+                        for t in range(last - first):
+                            weight *= packed[cells[t] + v]
+                        total += weight
+                p[u] = total
                 for t in range(last - first):
-                    weight *= packed[cells[t] + v]
-                total += weight
-            p[u] = total
-            for t in range(last - first):
-                cells[t] += trees.stride[first + t]
-        if _scale(p, number) == -np.inf:
-            return False
-        for u in range(number):
-            promised[up + u] *= p[u]
-    return True
+                    cells[t] += trees.stride[first + t]
+            if _scale(p, number) == -np.inf:
+                possible[r - begin] = False
+                continue
+            for u in range(number):
+                promise[up + u] *= p[u]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})

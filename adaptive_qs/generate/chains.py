@@ -83,6 +83,7 @@ class Chains:
             change(self.rows, int(self.rng.integers(2**63)))
         if self._blocks is not None:
             self._blocks(self.rows, int(self.rng.integers(2**63)), thorough)
+        self.model.carried.fill(self.rows)
 
     def advance(self, times: int = 1) -> Rows:
         """So many next states as rows of codes, one below the other, in an array of their own."""
@@ -245,7 +246,7 @@ class Follower:
         self._workers = workers
         self._alike: dict[Clique, list[Target]] = {}
         for target in targets:
-            self._alike.setdefault(model.domain.columns(target.clique), []).append(target)
+            self._alike.setdefault(model.carrier(target.clique), []).append(target)
         self._misfits = {
             target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
         }
@@ -267,12 +268,15 @@ class Follower:
         products, squares = np.zeros((2, len(every)))
 
         def follow(k: int) -> None:
-            columns, settings, domain = every[k], self._settings, self._model.domain
-            codes = count_rows(rows, domain, columns)
+            settings, domain = self._settings, self._model.domain
+            codes: dict[Clique, NDArray[np.float64]] = {}
             ratios = {}
-            for target in self._alike[columns]:
+            for target in self._alike[every[k]]:
                 damping = settings.damping_rows + settings.damping_noise * target.noise_std
-                counts = domain.summed(codes, columns, target.clique)
+                columns = domain.columns(target.clique)
+                if columns not in codes:
+                    codes[columns] = count_rows(rows, domain, columns)
+                counts = domain.summed(codes[columns], columns, target.clique)
                 wanted, counted = share * (target.counts + damping), counts + share * damping
                 ratios[target.clique] = ratio_of_step(
                     target.clique, wanted, counted, eta, self._shared
@@ -281,7 +285,7 @@ class Follower:
                 products[k] += (last * misfit / counted).sum()
                 squares[k] += (last * last / counted).sum()
                 last[...] = misfit
-            self._model.scale_all(columns, ratios)
+            self._model.scale_all(ratios)
 
         over_items(self._workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
@@ -342,9 +346,7 @@ def fit_weights(
     return means
 
 
-def settle_weights(
-    chains: Chains, singles: Sequence[Target], settings: FitSettings, workers: int = 1
-) -> None:
+def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSettings) -> None:
     """Move the weights of single attributes until the rows have their counts.
 
     Zeros take rows from some codes and give them to others, however well these were measured. What
@@ -354,13 +356,11 @@ def settle_weights(
     chains.rows = every[: min(settings.early_rows, SETTLED_ROWS)]
     share = len(chains.rows) / len(every)
 
-    def follow(target: Target) -> None:
-        counts = count_rows(chains.rows, domain, target.clique)
-        wanted, counted = share * target.counts + 1, counts + 1
-        ratio = ratio_of_step(target.clique, wanted, counted, SETTLING, chains.shared)
-        chains.model.scale(target.clique, ratio)
-
     for _ in range(SETTLED):
         chains.move(thorough=True)
-        over_items(workers, follow, singles)
+        for target in singles:
+            counts = count_rows(chains.rows, domain, target.clique)
+            wanted, counted = share * target.counts + 1, counts + 1
+            ratio = ratio_of_step(target.clique, wanted, counted, SETTLING, chains.shared)
+            chains.model.scale(target.clique, ratio)
     chains.rows = every

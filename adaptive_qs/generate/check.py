@@ -114,7 +114,7 @@ class Check:
     def repaired(self, rows: Rows, page: int, seed: int) -> tuple[Rows, list[Gap]]:
         """Repair counts that deviate more than chance allows; return the rows and what remains.
 
-        Rows whose attributes are selected or given are not repaired.
+        Each row keeps its selected and given attributes.
 
         Args:
             rows: codes of a page of a table, shape (rows, attributes).
@@ -122,7 +122,8 @@ class Check:
             seed: of the order in which rows are left out and repeated.
         """
         gaps, weights, found = self.gaps(rows, page), np.ones(len(rows)), rows
-        for _ in range(0 if self._fixed else REPAIRS):
+        fixed = rows[:, sorted(self._fixed)]
+        for _ in range(REPAIRS):
             if not gaps:
                 break
             for gap in gaps:
@@ -130,7 +131,7 @@ class Check:
                 ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=drawn > 0)
                 weights *= ratios.ravel()[self._cells(rows, gap.clique)]
             np.clip(weights, 0.0, MOST_COPIES, out=weights)
-            better = rows[_pick(weights, np.random.default_rng((seed, page)))]
+            better = rows[_pick_alike(fixed, weights, np.random.default_rng((seed, page)))]
             left = self.gaps(better, page)
             if left and _sum_errors(left) >= _sum_errors(gaps):
                 break
@@ -229,6 +230,20 @@ def _pick(weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
     return rng.permutation(np.repeat(order, copies))
 
 
+def _pick_alike(fixed: Rows, weights: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return a row for each row that has the same fixed attributes; see :func:`_pick`."""
+    if not fixed.shape[1]:
+        return _pick(weights, rng)
+    kinds = np.unique(fixed, axis=0, return_inverse=True)[1].ravel()
+    order = np.argsort(kinds, kind="stable")
+    found = np.arange(len(weights))
+    for alike in np.split(order, np.cumsum(np.bincount(kinds))[:-1]):
+        own = weights[alike]
+        if own.sum() > 0 and np.ptp(own) > 0:
+            found[alike] = alike[_pick(own, rng)]
+    return found
+
+
 class CheckedPages:
     """Pages of a table that are checked and repaired as they are drawn.
 
@@ -250,7 +265,14 @@ class CheckedPages:
     def __iter__(self) -> Iterator[Rows]:
         for number, page in enumerate(self._pages, 1):
             rows, gaps = self.check.repaired(page, number, self._seed)
-            for gap in gaps:
-                worst = self.gaps.get(gap.clique, gap)
-                self.gaps[gap.clique] = max(gap, worst, key=lambda each: each.errors)
+            self._note(gaps)
             yield rows
+
+    def check_written(self, rows: Rows, number: int) -> None:
+        """Check a page of which some codes were replaced after it was drawn."""
+        self._note(self.check.gaps(rows, number))
+
+    def _note(self, gaps: Iterable[Gap]) -> None:
+        for gap in gaps:
+            worst = self.gaps.get(gap.clique, gap)
+            self.gaps[gap.clique] = max(gap, worst, key=lambda each: each.errors)

@@ -1,4 +1,5 @@
-"""A smaller domain to fit: codes that no marginal tells apart are one until rows are made."""
+"""A smaller model to fit: codes that no marginal tells apart are one until rows are made, and
+attributes that another one determines are carried by it."""
 
 from __future__ import annotations
 
@@ -8,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Attribute, Clique, Domain
-from adaptive_qs.generate.loglinear import Rows, Target
+from adaptive_qs.generate.loglinear import MOST_SWEPT, CarriedAttributes, Rows, Target
+from adaptive_qs.generate.zeros import Zero, Zeros, allowed_cells
 from adaptive_qs.levels import Grouping, Groups
+
+MOST_CARRIED = 2**22
+"""Maximum number of cells of all tables of attributes that carry others."""
 
 # In the log-linear model, codes of one group at the finest level at which an attribute was measured
 # together with others have the same weights everywhere: given its group, a code is independent of
@@ -108,3 +113,47 @@ class _Inside:
         at = np.searchsorted(self._up_to, chosen + rng.random(chosen.size), side="right")
         first = self._last[chosen] - self.groups.sizes[chosen] + 1
         return self._order[np.clip(at, first, self._last[chosen])].astype(np.int32)
+
+
+def find_carried(
+    domain: Domain, cliques: Iterable[Clique], zeros: Zeros, given: Clique = ()
+) -> CarriedAttributes:
+    """Find the attributes that another one determines by zeros, and which one carries each.
+
+    Args:
+        domain: the attributes.
+        cliques: of attributes, whose tables the model has. Where they would have more than
+            ``MOST_CARRIED`` cells, an attribute is not carried.
+        zeros: structural zeros.
+        given: attributes whose values are given; they are not carried.
+    """
+    every = [*cliques, *(zero.clique for zero in zeros)]
+    found = CarriedAttributes(domain, {})
+    for pair in dict.fromkeys(zero.clique for zero in zeros if len(zero.clique) == 2):
+        allowed = np.asarray(allowed_cells(zeros, domain, pair))
+        if allowed.shape != domain.shape(pair):
+            continue
+        for (above, below), table in ((pair, allowed), (pair[::-1], allowed.T)):
+            root = found.root(above)
+            if below in (*given, *found.values, root) or domain.sizes[root] > MOST_SWEPT:
+                continue
+            if (table.sum(axis=1) != 1).any():
+                continue
+            values = found.spread(table.argmax(axis=1), (above,))
+            wider = found.with_carried(below, root, values)
+            tables = {wider.clique(clique) for clique in every}
+            if sum(map(domain.size, tables)) <= MOST_CARRIED:
+                found = wider
+                break
+    return found
+
+
+def carried_zeros(zeros: Zeros, carried: CarriedAttributes) -> list[Zero]:
+    """Return zeros over the attributes that carry others, without those that forbid nothing."""
+    if not carried.values:
+        return [*zeros]
+    found = [
+        Zero(carried.clique(zero.clique), carried.spread(zero.allowed, zero.clique))
+        for zero in zeros
+    ]
+    return [zero for zero in found if not zero.allowed.all()]

@@ -121,7 +121,8 @@ class _Linked:
         rows = np.empty((len(given), len(self.domain)), dtype=np.int32)
         rows[:, self.given] = given
         key, tree = int(rng.integers(2**63)), self.chains.proposals.nodes
-        fill_rows(rows, tree, self.singles, self.zeros, rng, key, self.given)
+        carried = self.chains.model.carried
+        fill_rows(rows, tree, self.singles, self.zeros, rng, key, self.given, carried)
         chains = self.chains.with_rows(rows)
         for _ in range(MIXING):
             chains.move(thorough=True)

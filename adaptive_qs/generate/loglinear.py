@@ -303,6 +303,65 @@ class Factors(NamedTuple):
     packed: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class CarriedAttributes:
+    """Attributes that others determine. The others carry them: a row has the value that follows.
+
+    A model has no tables of carried attributes. Their weights are factors of the weights of the
+    attributes that carry them, so that both change together in every move.
+
+    Attributes:
+        domain: all attributes.
+        values: by carried attribute, the one that carries it and the value for each of its codes.
+    """
+
+    domain: Domain
+    values: Mapping[int, tuple[int, NDArray[np.int64]]]
+
+    def with_carried(self, below: int, root: int, values: NDArray[np.int64]) -> CarriedAttributes:
+        """Return the same with one more attribute, and those that it carries, carried by a root."""
+        moved = {
+            i: (root, codes[values]) if carrier == below else (carrier, codes)
+            for i, (carrier, codes) in self.values.items()
+        }
+        return CarriedAttributes(self.domain, {**moved, below: (root, values)})
+
+    def root(self, attribute: int) -> int:
+        """Return the attribute that carries an attribute; itself if none does."""
+        return self.values[attribute][0] if attribute in self.values else attribute
+
+    def clique(self, columns: Clique) -> Clique:
+        """Return the attributes that carry those of a clique."""
+        return tuple(sorted({self.root(i) for i in columns})) if self.values else columns
+
+    def spread(self, array: NDArray[Any], columns: Clique) -> NDArray[Any]:
+        """Return an array over columns as one over the attributes that carry them."""
+        if not self.values.keys() & set(columns):
+            return array
+        roots = self.clique(columns)
+        index = []
+        for i in columns:
+            root = self.root(i)
+            shape = [1] * len(roots)
+            shape[roots.index(root)] = size = self.domain.sizes[root]
+            values = self.values[i][1] if i in self.values else np.arange(size)
+            index.append(values.reshape(shape))
+        return array[tuple(index)]
+
+    def fill(self, rows: Rows) -> None:
+        """Write the carried attributes of rows, in place."""
+        for i, (root, values) in self.values.items():
+            rows[:, i] = values[rows[:, root]]
+
+    def chances(self, chances: Mapping[int, Array]) -> dict[int, Array]:
+        """Return chances of values as chances of the values of the attributes that carry them."""
+        found: dict[int, Array] = {}
+        for i, chance in chances.items():
+            root = self.root(i)
+            found[root] = self.spread(chance, (i,)) * found.get(root, 1.0)
+        return found
+
+
 class LogLinearModel:
     """Weights on single attributes and on cliques, initially the product of ``singles``.
 
@@ -315,9 +374,12 @@ class LogLinearModel:
         allowed: by clique, cells that may have weight; the others have none.
         given: attributes that rows have already, which sweeps leave as they are: the model is one
             of the others, given these.
+        carried: attributes that others determine; by them, cells are ``allowed`` over those that
+            carry them.
 
     Attributes:
         factors: the weights.
+        carried: as given.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
         wide: attributes of more than ``MOST_SWEPT`` values that others depend on, which sweeps
             leave as they are.
@@ -331,18 +393,21 @@ class LogLinearModel:
         workers: int,
         allowed: Mapping[Clique, NDArray[np.bool_]] | None = None,
         given: Clique = (),
+        carried: CarriedAttributes | None = None,
     ) -> None:
         self.domain = domain
+        self.carried = carried or CarriedAttributes(domain, {})
         self._allowed = allowed or {}
         self._given = given
         self.cliques = tuple(cliques)
         self._workers = workers
         self._weights: dict[Clique, dict[Clique, NDArray[np.float32]]] = {}
         for clique in self.cliques:
-            levels = self._weights.setdefault(domain.columns(clique), {})
+            levels = self._weights.setdefault(self.carrier(clique), {})
             levels[clique] = np.ones(domain.shape(clique), dtype=np.float32)
-        self.adjacency = build_adjacency(domain, list(self._weights), copy_per_axis=True)
-        self._position = dict(zip(self._weights, self.adjacency.position.tolist()))
+        joint = [columns for columns in self._weights if len(columns) > 1]
+        self.adjacency = build_adjacency(domain, joint, copy_per_axis=True)
+        self._position = dict(zip(joint, self.adjacency.position.tolist()))
         sizes = np.array(domain.sizes)
         self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
         start = np.cumsum([0, *map(filled_up, domain.sizes)])
@@ -353,36 +418,42 @@ class LogLinearModel:
             cumulative=np.zeros(start[-1]),
             packed=np.zeros(self.adjacency.cells, dtype=np.float32),
         )
-        for i, single in enumerate(singles):
-            self._write_single(i, np.maximum(single / single.sum(), 1e-9))
-        for columns in self._weights:
+        self._singles = [np.maximum(single / single.sum(), 1e-9) for single in singles]
+        for i in self.carried.values:
+            self._singles[i] = np.ones(len(singles[i]))
+        for i in range(len(domain)):
+            if i not in self.carried.values:
+                self._write((i,))
+        for columns in joint:
             self._write(columns)
 
+    def carrier(self, clique: Clique) -> Clique:
+        """Return the attributes over which the weights of a clique at any levels are used."""
+        return self.carried.clique(self.domain.columns(clique))
+
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
-        """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place).
+        """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place)."""
+        self.scale_all({clique: ratio})
 
-        Threads may scale different attributes at the same time.
-        """
-        self.scale_all(self.domain.columns(clique), {clique: ratio})
+    def scale_all(self, ratios: Mapping[Clique, NDArray[np.floating]]) -> None:
+        """Multiply weights of cliques that one carrier has in common (in place).
 
-    def scale_all(self, columns: Clique, ratios: Mapping[Clique, NDArray[np.floating]]) -> None:
-        """The same at several levels of the same attributes.
+        Threads may scale those of different carriers at the same time.
 
         Args:
-            columns: one attribute, or those of some cliques.
-            ratios: what the weights at levels of them are multiplied by.
+            ratios: what the weights of each clique are multiplied by.
         """
-        if len(columns) == 1:
-            ratio = ratios[columns]
-            start = self.factors.single_start[columns[0]]
-            single = self.factors.singles[start : start + ratio.size]
-            self._write_single(columns[0], np.clip(single * ratio, 1e-12, 1e12))
-            return
+        carrier: Clique = ()
         for clique, ratio in ratios.items():
-            weights = self._weights[columns][clique]
+            carrier = self.carrier(clique)
+            if len(clique) == 1 and clique == self.domain.columns(clique):
+                (i,) = clique
+                self._singles[i] = np.clip(self._singles[i] * ratio, 1e-12, 1e12)
+                continue
+            weights = self._weights[carrier][clique]
             weights *= ratio
             np.clip(weights, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=weights)
-        self._write(columns)
+        self._write(carrier)
 
     def _write_single(self, attribute: int, single: Array) -> None:
         factors, start = self.factors, self.factors.single_start
@@ -392,29 +463,43 @@ class LogLinearModel:
         span = slice(start[attribute], start[attribute + 1])
         factors.cumulative[span] = np.cumsum(factors.singles[span])
 
-    def _write(self, columns: Clique) -> None:
+    def _write(self, carrier: Clique) -> None:
         """Copy the weights of codes to where the kernels read them, once per axis.
 
-        Those of a code are the product of the weights of its groups at all levels; cells without
-        weight keep none.
+        Those of a code are the product of the weights of its groups at all levels, and of what it
+        carries; cells without weight keep none.
         """
-        weights, position = self._of_codes(columns), self._position[columns]
-        if columns in self._allowed:
-            weights = weights * self._allowed[columns]
-        for axis in range(len(columns)):
-            moved = np.moveaxis(weights, axis, -1)
-            stop = position + weights.size
-            self.factors.packed[position:stop].reshape(moved.shape)[...] = moved
-            position = stop
-
-    def _of_codes(self, columns: Clique) -> NDArray[np.float32]:
-        levels = self._weights[columns].items()
-        first, *others = (self.domain.repeated(w, clique, columns) for clique, w in levels)
+        if len(carrier) == 1:
+            single = self._singles[carrier[0]]
+            for i, (root, values) in self.carried.values.items():
+                if root == carrier[0]:
+                    single = single * self._singles[i][values]
+            for weights in self._spread_weights(carrier):
+                single = single * weights
+            self._write_single(carrier[0], single)
+            return
+        first, *others = self._spread_weights(carrier)
         for other in others:
             first = first * other
         if others:
             np.clip(first, 1 / WEIGHT_LIMIT, WEIGHT_LIMIT, out=first)
-        return first
+        if carrier in self._allowed:
+            first = first * self._allowed[carrier]
+        position = self._position[carrier]
+        for axis in range(len(carrier)):
+            moved = np.moveaxis(first, axis, -1)
+            stop = position + first.size
+            self.factors.packed[position:stop].reshape(moved.shape)[...] = moved
+            position = stop
+
+    def _spread_weights(self, carrier: Clique) -> list[NDArray[np.float32]]:
+        """Return the weights of all cliques of a carrier, each over the codes of the carrier."""
+        found = []
+        for clique, weights in self._weights.get(carrier, {}).items():
+            columns = self.domain.columns(clique)
+            codes = self.domain.repeated(weights, clique, columns)
+            found.append(self.carried.spread(codes, columns))
+        return found
 
     def within(self, chances: Mapping[int, Array]) -> LogLinearModel:
         """The model of those rows that are taken: each with the product of its values' chances.
@@ -427,7 +512,7 @@ class LogLinearModel:
         found.factors = factors._replace(
             singles=factors.singles.copy(), cumulative=factors.cumulative.copy()
         )
-        for attribute, chance in chances.items():
+        for attribute, chance in self.carried.chances(chances).items():
             found._write_single(attribute, self._single(attribute) * chance)
         return found
 
@@ -460,6 +545,7 @@ class LogLinearModel:
         Returns:
             The rows, shape (count, attributes), and the mean weight.
         """
+        ((attribute, chance),) = self.carried.chances({attribute: chance}).items()
         size = self.domain.sizes[attribute]
         entries = self.adjacency.start[attribute + 1] - self.adjacency.start[attribute] + 1
         most = max(MOST_WEIGHED // int(size * entries), LEAST_WEIGHED)
@@ -477,6 +563,7 @@ class LogLinearModel:
             up_to_value = np.cumsum(self.conditional(part, attribute) * chance, axis=1)
             points = rng.random(len(part)) * up_to_value[:, -1]
             part[:, attribute] = (up_to_value <= points[:, None]).sum(axis=1)
+        self.carried.fill(chosen)
         return chosen, float(weights.mean())
 
     def _single(self, attribute: int) -> Array:
@@ -487,7 +574,7 @@ class LogLinearModel:
         """Redraw all but given and wide attributes of every row in place, in an order drawn from
         ``key``."""
         order = np.random.default_rng(key).permutation(len(self.domain))
-        order = order[~np.isin(order, [*self.wide, *self._given])]
+        order = order[~np.isin(order, [*self.wide, *self._given, *self.carried.values])]
 
         def block(start: int, stop: int) -> None:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))

@@ -22,9 +22,10 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
 from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
-from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.coarse import CoarseDomain, carried_zeros, find_carried
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.loglinear import (
+    CarriedAttributes,
     LogLinearModel,
     Rows,
     Target,
@@ -243,27 +244,30 @@ def begin_chains(
         given: attributes that stay as they are.
     """
     domain, counts = coarse.domain, [single.counts for single in singles]
-    combined = list(dict.fromkeys(domain.columns(target.clique) for target in targets))
-    apart = [z for z in zeros if len(z.clique) > 1 and not any(inside([z], c) for c in combined)]
-    linked = [independent_target(zero, counts) for zero in apart]
-    tree = dependence_tree(domain, [*targets, *linked], counts, given)
-    held = [*(target.clique for target in targets), *dict.fromkeys(z.clique for z in apart)]
-    masks = masks_of(zeros, domain, [*combined, *(zero.clique for zero in zeros)])
-    model = LogLinearModel(domain, held, counts, workers, masks, given)
+    held = [target.clique for target in targets]
+    combined = list(dict.fromkeys(map(domain.columns, held)))
+    carried = find_carried(domain, combined, zeros, given)
+    left, carriers = carried_zeros(zeros, carried), [carried.clique(c) for c in combined]
+    apart = [z for z in left if len(z.clique) > 1 and not any(inside([z], c) for c in carriers)]
+    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
+    tree = dependence_tree(domain, linked, counts, given, carried)
+    held += dict.fromkeys(zero.clique for zero in apart)
+    masks = masks_of(left, domain, [*carriers, *(zero.clique for zero in left)])
+    model = LogLinearModel(domain, held, counts, workers, masks, given, carried)
     write_tree(model, tree, settings.fit.damping_rows)
-    fill_rows(rows, tree, counts, zeros, rng, seed, given)
-    components = find_components(zeros)
-    blocks = [component for component in components if component.is_block]
-    others = [z for z in zeros if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
+    blocks = [component for component in find_components(left) if component.is_block]
+    others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
     pairs = PairMoves(model, others, workers) if others else None
-    redraws, shared = None, SharedSteps(components) if components else None
+    redraws, components = None, find_components(zeros)
     if blocks:
-        joints = pair_marginals(domain, [*targets, *linked], counts)
-        redraws = BlockMoves(model, blocks, joints, zeros, workers)
+        joints = pair_marginals(domain, linked, counts, carried)
+        redraws = BlockMoves(model, blocks, joints, left, workers)
     proposals = TreeMoves(model, tree, counts, workers)
+    shared = SharedSteps(components) if components else None
     chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
     if zeros:
-        settle_weights(chains, singles, settings.fit, workers)
+        settle_weights(chains, singles, settings.fit)
     return chains
 
 
@@ -274,12 +278,14 @@ def fill_rows(
     zeros: Zeros,
     rng: np.random.Generator,
     seed: int,
-    given: Clique = (),
+    given: Clique,
+    carried: CarriedAttributes,
 ) -> None:
     """Draw what a tree has of rows, in place, none of which then lies in zeros; the given
     attributes, of which zeros tell nothing, stay as they are."""
     kept = rows[:, given].copy()
     fill_from_tree(rows, tree, counts, rng)
+    carried.fill(rows)
     settle(rows, zeros, counts, seed)
     rows[:, given] = kept
 
@@ -336,12 +342,10 @@ def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> N
         if node.source is None or node.parent is None:
             continue
         clique, counts = node.source.clique, node.source.counts
-        columns = model.domain.columns(clique)
-        pair = (node.parent, node.attribute)
-        joint = counts.sum(
-            axis=tuple(axis for axis, i in enumerate(columns) if i not in pair), keepdims=True
-        )
-        first, second = (axis for axis, i in enumerate(columns) if i in pair)
+        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
+        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
+        joint = counts.sum(axis=others, keepdims=True)
         sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
         independent = sums[0] * sums[1] / joint.sum()
         model.scale(clique, (joint + damping) / (independent + damping))

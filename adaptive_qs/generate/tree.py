@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
+    CarriedAttributes,
     LogLinearModel,
     Rows,
     Target,
@@ -54,6 +55,7 @@ def dependence_tree(
     targets: Sequence[Target],
     singles: Sequence[Array],
     given: Collection[int] = (),
+    carried: CarriedAttributes | None = None,
 ) -> tuple[Node, ...]:
     """The maximum spanning forest of the measured pairs, every branch contiguous.
 
@@ -62,10 +64,12 @@ def dependence_tree(
         targets: measured cliques of two or more attributes.
         singles: counts of each attribute (rows).
         given: attributes that rows have already: they are no nodes, and branches hang on them.
+        carried: attributes that are no nodes either.
     """
-    pairs = pair_marginals(domain, targets, singles)
+    pairs = pair_marginals(domain, targets, singles, carried)
     graph = nx.Graph()
     graph.add_nodes_from(range(len(domain)))
+    graph.remove_nodes_from(carried.values if carried else ())
     for (a, b), (_, joint) in pairs.items():
         graph.add_edge(a, b, weight=mutual_information(joint))
     for a, b in pairwise(sorted(given)):  # together they are one root, as none depends on others
@@ -90,21 +94,32 @@ def dependence_tree(
 
 
 def pair_marginals(
-    domain: Domain, targets: Sequence[Target], singles: Sequence[Array]
+    domain: Domain,
+    targets: Sequence[Target],
+    singles: Sequence[Array],
+    carried: CarriedAttributes | None = None,
 ) -> dict[Clique, tuple[Target, Array]]:
-    """Every pair inside a target, with its least noisy source and its counts over codes (rows).
+    """Return every pair inside a target, with its least noisy source and its counts over codes.
 
-    Inside groups of codes the counts are divided as those of the single attributes.
+    Inside groups of codes the counts are divided as those of the single attributes. Pairs of
+    ``carried`` attributes are those of the attributes that carry them, where no others are.
     """
+    carried = carried or CarriedAttributes(domain, {})
     sources: dict[Clique, tuple[Target, tuple[int, int]]] = {}
-    for target in sorted(targets, key=lambda t: t.noise_std):
-        columns = domain.columns(target.clique)
-        for first, second in combinations(range(len(columns)), 2):
-            sources.setdefault((columns[first], columns[second]), (target, (first, second)))
+    for direct in (True, False) if carried.values else (True,):
+        for target in sorted(targets, key=lambda t: t.noise_std):
+            columns = domain.columns(target.clique)
+            for axes in combinations(range(len(columns)), 2):
+                pair = columns[axes[0]], columns[axes[1]]
+                roots = carried.clique(pair)
+                if len(roots) == 2 and (not direct or roots == pair):
+                    sources.setdefault(roots, (target, axes))
     pairs: dict[Clique, tuple[Target, Array]] = {}
-    for pair, (target, axes) in sources.items():
+    for roots, (target, axes) in sources.items():
         rest = tuple(k for k in range(len(target.clique)) if k not in axes)
         levels = (target.clique[axes[0]], target.clique[axes[1]])
+        first, second = domain.columns(levels)
+        pair = first, second
         joint = domain.repeated(target.counts.sum(axis=rest), levels, pair)
         for axis, (code, level) in enumerate(zip(pair, levels)):
             if code != level:
@@ -112,7 +127,14 @@ def pair_marginals(
                 whole = domain.summed(single, (code,), (level,))
                 within = single / domain.repeated(whole, (level,), (code,))
                 joint = joint * np.expand_dims(within, 1 - axis)
-        pairs[pair] = (target, joint)
+        if roots != pair:
+            joint = carried.spread(joint, pair)
+            for i in set(pair) & carried.values.keys():
+                root, values = carried.values[i]
+                single = np.maximum(singles[root], 1e-9)
+                within = single / np.bincount(values, single, domain.sizes[i])[values]
+                joint = joint * np.expand_dims(within, 1 - roots.index(root))
+        pairs[roots] = (target, joint)
     return pairs
 
 
@@ -124,23 +146,13 @@ def mutual_information(joint: Array) -> float:
     return float((p[seen] * np.log(p[seen] / independent[seen])).sum())
 
 
-def draw_from_tree(
-    nodes: Sequence[Node], singles: Sequence[Array], num_rows: int, rng: np.random.Generator
-) -> Rows:
-    """Independent rows from the tree's distribution.
-
-    ``singles``, counts of each attribute (rows), are used where a parent's value has no counts.
-    """
-    rows = np.empty((num_rows, len(nodes)), dtype=np.int32)
-    fill_from_tree(rows, nodes, singles, rng)
-    return rows
-
-
 def fill_from_tree(
     rows: Rows, nodes: Sequence[Node], singles: Sequence[Array], rng: np.random.Generator
 ) -> None:
-    """Draw the attributes of the tree for rows that have the others, in place; as
-    :func:`draw_from_tree`."""
+    """Draw the attributes of the tree for rows that have the others, in place.
+
+    ``singles``, counts of each attribute (rows), are used where a parent's value has no counts.
+    """
     nobody = np.zeros(len(rows), dtype=np.int32)
     for node in nodes:
         parent = nobody if node.parent is None else rows[:, node.parent]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.generate.conditional import Kinds
+    from adaptive_qs.generate.loglinear import Rows
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.where import Mask, Where
 
@@ -254,51 +256,61 @@ class Drawing:
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows with values of the declared types, page by page."""
-        stamp = {STAMP_KEY: self.stamp}
-        slices = (
-            rows[first : first + DECODED_ROWS]
-            for rows in self.parts
-            for first in range(0, len(rows), DECODED_ROWS)
-        )
-        for number, rows in enumerate(slices):
-            codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
-            rng = np.random.default_rng((self.seed, 1, number))
-            values = self._values(codes, rng)
-            yield values.replace_schema_metadata(stamp)
+        stamp, slices = {STAMP_KEY: self.stamp}, count()
+        for number, page in enumerate(self.parts, 1):
+            written = page.copy() if self.schema.rules else page
+            for first in range(0, len(page), DECODED_ROWS):
+                rng = np.random.default_rng((self.seed, 1, next(slices)))
+                rows = slice(first, first + DECODED_ROWS)
+                values = self._values(page[rows], rng, written[rows])
+                yield values.replace_schema_metadata(stamp)
+            if (written != page).any():
+                self.parts.check_written(written, number)
 
-    def _values(self, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
-        """Draw values for codes, which meet the condition and the rules of the schema."""
+    def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
+        """Return values for codes, which meet the condition and the rules of the schema.
+
+        Rules can replace codes: those of the values are put into ``written``.
+        """
         if self.where is None:
-            return decode(codes, self.schema, rng, self.drawers)
+            return self._draw(rows, rng, self.drawers, written, slice(None))
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         boxes = self.where.choose_boxes(codes, rng)
         parts, order = [], []
         for box in np.unique(boxes).tolist():
-            rows = np.flatnonzero(boxes == box)
+            inside = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.schema, self.drawers)
-            columns = [np.ascontiguousarray(column[rows]) for column in codes.columns]
-            parts.append(self._values_in_box(columns, rng, drawers))
-            order.append(rows)
+            parts.append(self._draw(rows, rng, drawers, written, inside))
+            order.append(inside)
         if len(parts) == 1:
             return parts[0]
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
-    def _values_in_box(
+    def _draw(
         self,
-        columns: Sequence[NDArray[np.unsignedinteger[Any]]],
+        rows: Rows,
         rng: np.random.Generator,
         drawers: Mapping[str, Drawer],
+        written: Rows,
+        some: NDArray[np.intp] | slice,
     ) -> pa.Table:
-        if self.where is None or self.schema.ruleset is None:
-            codes = CodedTable(self.schema.domain(), tuple(columns))
+        """Return values for ``some`` rows, which lie in one box of the condition."""
+        codes = CodedTable.from_parts(self.schema.domain(), [rows[some]], len(rows[some]))
+        if (ruleset := self.schema.ruleset) is None:
             return decode(codes, self.schema, rng, drawers)
         from adaptive_qs.table.obey import drawn_under_rules
 
-        both = self.schema.ruleset.along_with(self.where.condition)
-        named = dict(zip(self.schema.names, columns))
+        columns = dict(zip(self.schema.names, codes.columns))
+        if self.where is not None:
+            ruleset = ruleset.along_with(self.where.condition)
         try:
-            return pa.table(drawn_under_rules(named, both, rng, drawers))
+            drawn, final = drawn_under_rules(columns, ruleset, rng, drawers)
         except SchemaError:
+            if self.where is None:
+                raise
             raise InputError(
                 "no row was found that meets the condition and the rules of the schema: ask for "
                 "another one"
             ) from None
+        written[some] = np.stack([final[name] for name in self.schema.names], axis=1)
+        return pa.table(drawn)

@@ -21,7 +21,7 @@ from adaptive_qs.generate.check import Check, CheckedPages
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
 from adaptive_qs.generate.targets import single_target
-from adaptive_qs.generate.zeros import Zero, learnt_values, settle
+from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.privacy.accounting import mu_of
@@ -446,23 +446,10 @@ class Release(Bundle):
         self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
     ) -> Iterator[Rows]:
         """What the generator makes."""
-        threads = plan_workers(workers)
-        model = self.model()
-        singles = [np.maximum(model.marginal((i,)), 0.0) for i in range(len(model.domain))]
-        pages = synthesize_rows(
-            model,
-            self._measured_cliques,
-            self.workload.cliques,
-            num_rows,
-            seed,
-            self._synthesis,
-            threads,
-            progress,
-            self.zeros,
-        )
-        for number, rows in enumerate(pages):
-            settle(rows, self.zeros, singles, seed + number)  # whatever the generator makes of them
-            yield rows
+        yield from synthesize_rows(
+            self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
+            self._synthesis, plan_workers(workers), progress, self.zeros,
+        )  # fmt: skip
 
 
 MOST_CELLS = 2**24

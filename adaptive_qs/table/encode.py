@@ -420,7 +420,7 @@ def decode(
         from adaptive_qs.table.obey import drawn_under_rules
 
         codes = dict(zip(schema.names, table.columns))
-        return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers))
+        return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers)[0])
     columns = [
         column.decode(codes, rng, (drawers or {}).get(column.name))
         for column, codes in zip(schema.columns, table.columns)

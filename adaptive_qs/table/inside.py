@@ -302,12 +302,10 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
         if left and right:
             slopes[kept[code]] = (between[code] - between[code - 1]) / widths[code]
         elif left or right:
-            beside, beyond = (code - 1, code - 2) if left else (code + 1, code + 2)
-            fall, outwards = 0.0, ends[code] if left else -ends[code, ::-1]
-            if 0 <= beyond < kept.size:
-                apart = max(abs(centres[beside] - centres[beyond]), LEAST_WIDTH)
-                fall = min((logs[beside] - logs[beyond]) / apart, 0.0)
-            start = logs[beside] + fall * widths[beside] / 2
+            step = -1 if left else 1
+            outwards = ends[code] if left else -ends[code, ::-1]
+            line = slice(code + step, code + 4 * step if code + 4 * step >= 0 else None, step)
+            start, fall = _begin_tail(logs[line], centres[line], widths[code + step])
             sign = 1.0 if left else -1.0
             if fall:
                 slopes[kept[code]] = sign * _decline(outwards, logs[code] - start)
@@ -315,6 +313,27 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
                 slopes[kept[code]] = -sign * TAIL
                 scales[kept[code]] = sign * _scale(outwards[1] - outwards[0], logs[code] - start)
     return slopes, scales
+
+
+def _begin_tail(logs: Array, centres: Array, width: float) -> tuple[float, float]:
+    """Return the log-density where a tail begins, and its slope if it falls outwards; else 0.
+
+    Where the density rises towards the tail, some rows next to it may lie on a single value inside
+    a bin, such as an account's zero. So it begins no higher than the codes beyond continue.
+
+    Args:
+        logs, centres: of up to three codes, the one next to the tail first.
+        width: of that code.
+    """
+    if len(logs) < 2:
+        return float(logs[0]), 0.0
+    apart = np.maximum(np.abs(np.diff(centres)), LEAST_WIDTH)
+    rises = -np.diff(logs) / apart
+    if rises[0] < 0:
+        return float(logs[0] + rises[0] * width / 2), float(rises[0])
+    if len(logs) < 3:
+        return float(logs[0]), 0.0
+    return float(min(logs[0], logs[1] + max(rises[1], 0.0) * (apart[0] + width / 2))), 0.0
 
 
 def _spikes(logs: Array, single: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -131,14 +131,18 @@ def drawn_under_rules(
     ruleset: Ruleset,
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
-) -> dict[str, pa.Array]:
-    """Values of all columns of a schema with rules, every row meeting each.
+) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
+    """Return values of all columns of a schema with rules, every row meeting each, and their codes.
 
     Args:
         codes: of the columns, by name.
         ruleset: the rules.
         rng: draws column by column, then again where rules are broken.
         drawers: by column, how values inside bins are drawn; evenly where there is none.
+
+    Returns:
+        Values and codes by column. Codes are others than given in rows that no values bring to
+        meet the rules.
 
     Raises:
         SchemaError: no row was found that meets the rules.
@@ -151,7 +155,8 @@ def drawn_under_rules(
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):
         _Mender({name: drawn[name] for name in drawn if name in part}, ruleset, rng).mend()
-    return {name: each.array() for name, each in drawn.items()}
+    values = {name: each.array() for name, each in drawn.items()}
+    return values, {name: each.codes for name, each in drawn.items()}
 
 
 def check_values(ruleset: Ruleset) -> None:

@@ -11,6 +11,7 @@ from scipy.stats import chi2
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.loglinear import LogLinearModel, make_target
+from adaptive_qs.generate.tree import fill_from_tree
 from adaptive_qs.residual import ReferenceModel, decompose
 
 FALSE_ALARM = 1e-6
@@ -42,6 +43,13 @@ def drawn_rows(joint, count, seed=0):
     """Rows drawn from a distribution over all cells."""
     cells = np.random.default_rng(seed).choice(joint.size, size=count, p=joint.ravel())
     return np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+
+
+def draw_from_tree(nodes, singles, num_rows, rng):
+    """Independent rows from a tree's distribution."""
+    rows = np.empty((num_rows, len(nodes)), dtype=np.int32)
+    fill_from_tree(rows, nodes, singles, rng)
+    return rows
 
 
 def margin(joint, clique):

@@ -7,13 +7,16 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
+from adaptive_qs.generate import conditional
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
+from adaptive_qs.table import obey as rule_sampling
 
 MESSAGE = "contradicts the release"
 
@@ -45,11 +48,11 @@ def fitted(epsilon: float, schema=SCHEMA, seed: int = 1, **options) -> Synthesiz
         return found.fit(made(), schema=schema)
 
 
-def shift(part: float, column: int = 0):
+def shift(part: float, column: int = 0, draw=synthesize_rows):
     """A generator of which a part of the rows have 0 in one column."""
 
     def generate(*args, **options):
-        for rows in synthesize_rows(*args, **options):
+        for rows in draw(*args, **options):
             rows = rows.copy()
             rows[: int(part * len(rows)), column] = 0
             yield rows
@@ -92,6 +95,49 @@ def test_conditional_samples_are_compared_with_what_was_measured_of_them(where, 
     assert not drawing.contradictions
     wrong = np.tile(np.array([1, 0, 0, 3, 0], np.int32), (2_000, 1))
     assert epsilon < 1 or drawing.parts.check.gaps(wrong)
+
+
+@pytest.mark.parametrize(("where", "balance"), [("a >= 3", None), (None, "b"), ("a >= 1", "a")])
+def test_conditional_samples_are_repaired(where, balance, monkeypatch):
+    """A quarter of the rows is moved; rows that were selected stay in the numbers they have."""
+    release = fitted(10.0, workload=2).release_
+    monkeypatch.setattr(conditional, "draw_pages", shift(0.25, 3, conditional.draw_pages))
+    drawing = release.draw(2_000, 3, where=where, balance=balance)
+    table = pa.concat_tables(drawing.pages()).to_pandas()
+    assert not drawing.contradictions
+    likely = made().query(where) if where else made()
+    assert (table.d == 0).mean() == pytest.approx((likely.d == 0).mean(), abs=0.06)
+    assert not where or len(table.query(where)) == 2_000
+    assert not balance or np.ptp(table[balance].value_counts()) <= 1
+
+
+def test_rows_of_given_attributes_are_repaired_in_their_order():
+    release = fitted(5.0).release_
+    check, rows = release.check(given=(0, 1)), _codes(release)
+    rows[:700, 3] = 0
+    before = rows.copy()
+    assert check.gaps(rows)
+    repaired, left = check.repaired(rows, 1, 3)
+    assert not left
+    np.testing.assert_array_equal(repaired[:, :2], before[:, :2])
+
+
+def test_rows_that_values_under_rules_replace_are_checked(monkeypatch):
+    """Rules that no values meet take rows away after the check of the codes; it looks again."""
+    release = fitted(5.0, RULED).release_
+    draw = rule_sampling.drawn_under_rules
+
+    def replace(codes, *args):
+        codes = {name: column.copy() for name, column in codes.items()}
+        codes["d"][: len(codes["d"]) // 2] = 19
+        return draw(codes, *args)
+
+    monkeypatch.setattr(rule_sampling, "drawn_under_rules", replace)
+    for where in (None, "a <= 2"):
+        drawing = release.draw(3_000, 3, where=where)
+        for page in drawing.pages():
+            assert len(page) == 3_000
+        assert "d" in {name for found in drawing.contradictions for name in found.columns}
 
 
 def test_persons_with_several_rows():

@@ -65,7 +65,7 @@ def test_weights_of_groups_are_those_of_all_their_codes_and_levels_multiply():
     )
     fine, coarse = np.exp(np.random.default_rng(0).normal(size=(6, 4))), np.array([[1, 2], [3, 4]])
     model.scale((COARSE_A, COARSE_B), coarse)
-    model.scale_all((0, 1), {(0, 1): fine, (COARSE_A, COARSE_B): 2 * np.ones((2, 2))})
+    model.scale_all({(0, 1): fine, (COARSE_A, COARSE_B): 2 * np.ones((2, 2))})
     wanted = 2 * fine * coarse[np.ix_((0, 0, 0, 1, 1, 1), (0, 1, 1, 1))]
     packed = model.factors.packed
     np.testing.assert_allclose(packed[:24].reshape(4, 6), wanted.T, rtol=1e-6)

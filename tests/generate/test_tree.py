@@ -14,7 +14,6 @@ from adaptive_qs.generate.tree import (
     TreeMoves,
     conditionals,
     dependence_tree,
-    draw_from_tree,
     mutual_information,
     pair_marginals,
 )
@@ -23,6 +22,7 @@ from .helpers import (
     assert_depends_on_the_key_only,
     assert_drawn_from,
     domain_of,
+    draw_from_tree,
     drawn_rows,
     histogram,
     margin,

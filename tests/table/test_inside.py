@@ -157,6 +157,9 @@ BEYOND_ZERO = {
     "integer": {"type": "integer", "min": -350_000, "max": 999_999, "bin_starts": TAIL},
     "decimals": {"type": "numeric", "decimals": 0, "edges": [*TAIL, 1e6]},
     "no decimals": {"type": "numeric", "edges": [*TAIL[:2], 5e-324, *TAIL[3:], 1e6]},
+    "inside a bin": {
+        "type": "integer", "min": -350_000, "max": 999_999, "bin_starts": [TAIL[0], 0, *TAIL[3:]],
+    },
     "several values": {
         "type": "integer", "min": -350_000, "max": 999_999,
         "bin_starts": [*TAIL[:3], 900, 901, *TAIL[3:5], 10_001, *TAIL[5:]],
@@ -181,12 +184,21 @@ def test_a_tail_follows_the_density_beyond_a_single_value(content):
     assert drawn.std() == pytest.approx(table.std(), rel=0.03)
 
 
-def test_a_tail_above_a_single_value_is_the_mirror_image():
-    starts = [-999_999, *sorted(1 - start for start in TAIL[3:]), 0, 1]
+@pytest.mark.parametrize("ends", [[0, 1], [1]], ids=["a bin of its own", "inside a bin"])
+def test_a_tail_above_a_single_value_is_the_mirror_image(ends):
+    starts = [-999_999, *sorted(1 - start for start in TAIL[3:]), *ends]
     column = column_of(type="integer", min=-999_999, max=350_000, bin_starts=starts)
     table = -money()
     drawn = values(column, np.bincount(column.encode(pa.array(table))), 5_000_000)
     assert drawn[drawn > 0].mean() == pytest.approx(table[table > 0].mean(), rel=0.2)
+
+
+@pytest.mark.parametrize("zeros", [0, 500, 8_000])
+def test_rows_on_a_single_value_inside_a_bin_do_not_shorten_the_tail(zeros):
+    column, table = column_of(**BEYOND_ZERO["inside a bin"]), money()
+    table = np.r_[table[table != 0], np.zeros(zeros)]
+    drawn = values(column, np.bincount(column.encode(pa.array(table))), 5_000_000)
+    assert drawn[drawn < 0].mean() == pytest.approx(table[table < 0].mean(), rel=0.2)
 
 
 def test_the_mean_of_the_left_tail_comes_back_from_a_release():
