@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adaptive_qs.arguments import check_path
 from adaptive_qs.errors import InputError, reason
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
         InputError: of the kind ``refusal``: the file cannot be read or is not such JSON. Whatever
             ``claim`` raises ends the reading.
     """
+    check_path("the file", path, refusal)
     try:
         if claim is None:
             text = Path(path).read_text(encoding="utf-8-sig")

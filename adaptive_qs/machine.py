@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
@@ -77,7 +77,7 @@ def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
     return claim
 
 
-def plan_workers(workers: int | None, name: str = "workers") -> int:
+def plan_workers(workers: int | None) -> int:
     """Threads to use: all cores by default.
 
     Raises:
@@ -86,9 +86,9 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
         return len(usable(0)) if usable else os.cpu_count() or 1
-    threads = positive_integer(name, workers)
+    threads = positive_integer("workers", workers)
     if threads > MOST_WORKERS:
-        raise InputError(f"{name} is {threads:,}: give at most {MOST_WORKERS:,}")
+        raise InputError(f"workers is {threads:,}: give at most {MOST_WORKERS:,}")
     return threads
 
 
@@ -176,7 +176,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         import numba
 
         config: Any = numba.config
-        dispatcher = numba.njit(**{**options, "cache": False})(function)
+        dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **options, "cache": False})(function)
         if options.get("cache"):
             try:
                 dispatcher._cache = _code_cache()(function)
@@ -335,3 +335,21 @@ class PhaseClock:
         if self._phase is not None:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
         self._since = now
+
+
+def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
+    """Call ``task(item)`` for every item; the items are dealt out to the threads in turn."""
+
+    def share(first: int) -> None:
+        for item in items[first::workers]:
+            task(item)
+
+    workers = max(min(workers, len(items)), 1)
+    if workers == 1:
+        share(0)
+        return
+    with ThreadPool(workers - 1) as pool:
+        futures = [pool.submit(share, first) for first in range(1, workers)]
+        share(0)
+        for future in futures:
+            future.result()

@@ -223,48 +223,24 @@ class ReferenceModel:
             self._own[residual] = found
         return found
 
-    def last_axis_form(self, clique: Clique) -> tuple[Array, Array, Array | None]:
-        """The marginal over a clique as A ⊗ q_last + (⊗q) ⊗ c_last + C, without forming it.
-
-        Everything but the returned C is smaller than the marginal by the size of an axis.
-
-        Returns:
-            A and ⊗q over the clique without its last attribute, along a first axis of 2; q_last
-            and c_last, shape (2, n); and C over the whole clique, or None where no measured
-            residual contains the last attribute and another one.
-        """
-        *rest, last = clique
-        front = tuple(rest)
-        product: Array = np.ones(())
-        for axis, position in enumerate(front):
-            product = _outer(product, axis, self.shares(position))
-        q = self.shares(last)
-        single = self.component((last,))
-        others = self._combine(front, (last,), skipped=(last,))
-        lasts = np.stack([q, np.zeros(q.size) if single is None else single])
-        return np.stack([self.marginal(front), product]), lasts, others
-
     def marginal(self, clique: Clique) -> Array:
         """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
         array = self._combine(clique, ())
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
-    def _combine(
-        self, front: Clique, tail: Clique, skipped: Clique | None = None, own: bool = True
-    ) -> Array | None:
+    def _combine(self, front: Clique, tail: Clique, own: bool = True) -> Array | None:
         """Σ over τ with the attributes of the tail, and some of those of the front, of its spread.
 
         Args:
             front, tail: a clique in two parts.
-            skipped: attributes whose components are left out, if these are all.
             own: whether the component of the whole clique at its very levels counts.
         """
         if not front:
-            component = None if tail == skipped else self._component(tail, own)
+            component = self._component(tail, own)
             return None if component is None else component.copy()
         *rest, last = front
-        without = self._combine(tuple(rest), tail, skipped)
-        within = self._combine(tuple(rest), (last, *tail), skipped, own)
+        without = self._combine(tuple(rest), tail)
+        within = self._combine(tuple(rest), (last, *tail), own)
         if without is None:
             return within
         spread = _outer(without, len(rest), self.shares(last))

@@ -1,7 +1,6 @@
 """Sampled tables are kept as the fitted one was, and tell nothing of its rows by that."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,8 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.synthesizer import Synthesizer
+
+pytestmark = pytest.mark.usefixtures("quick_tables")
 
 SCHEMA = {
     "version": 1,
@@ -44,13 +44,6 @@ def made(rows=240):
             "flag": rng.integers(0, 2, rows) == 1,
             "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 9, rows), "D"),
         }
-    )
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=200)
     )
 
 

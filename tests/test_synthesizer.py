@@ -23,10 +23,10 @@ import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.generate.rows import SynthesisSettings
-from adaptive_qs.loop.forecast import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.job import Limits
+from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.run.tables import check_sample_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, read
@@ -34,6 +34,8 @@ from adaptive_qs.table.coded import MAX_ROWS, CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
+
+pytestmark = pytest.mark.usefixtures("quick_tables")
 
 SCHEMA = {
     "version": 1,
@@ -57,14 +59,6 @@ KINDS = {
     "polars": (pl.from_pandas(FRAME), pl.DataFrame),
     "pyarrow": (pa.Table.from_pandas(FRAME), pa.Table),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -381,10 +375,10 @@ def test_a_warning_that_is_an_error_comes_after_what_was_paid_for_is_there():
 
 @pytest.mark.parametrize("name", ["resume", "unreviewed_schema", "beyond_limits"])
 def test_consent_is_true_or_false(name):
-    table = pd.DataFrame({"a": [0, 1] * 10})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    table, said = pd.DataFrame({"a": [0, 1] * 10}), f"{name.replace('_', '-')} is 'no': give True"
+    with pytest.raises(InputError, match=said):
         adaptive_qs.answer(table, {"a": 2}, 1, rho=1, **{name: "no"})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    with pytest.raises(InputError, match=said):
         Synthesizer(rho=1, **{name: "no"}).fit(table, schema={"a": 2})
 
 
@@ -414,7 +408,7 @@ def test_a_file_that_changes_between_its_two_readings_is_refused_whatever_its_ti
 
     runs = {
         "fit": lambda: Synthesizer(rho=1, workers=1, progress=rewrite).fit(path, schema=schema),
-        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, jobs=1, progress=rewrite),
+        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, workers=1, progress=rewrite),
     }
     with pytest.raises(DataError, match="changed while it was read"):
         runs[job]()

@@ -8,8 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
-from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.strategy.integer import integer_answers, squared_sensitivity, table_estimate
+from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateTable
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Purpose
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.query import IntegerMap, LinearQuery
+from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
-from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -58,7 +57,8 @@ def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
 
 
 def measure(
-    counter: MarginalCounter,
+    domain: Domain,
+    counts: Sequence[PrivateCounts],
     mechanisms: Mechanisms,
     measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
@@ -66,7 +66,8 @@ def measure(
     """Release some measurements of a plan, charged all or none.
 
     Args:
-        counter: the private counts, of at most ``MAX_ROWS`` rows.
+        domain: the columns.
+        counts: of the cells of each measurement, in at most ``MAX_ROWS`` rows.
         mechanisms: charges ``units`` · 2**-60 ρ, then draws.
         measurements: their strategies must be on the grid.
         units: the exact cost of each.
@@ -74,38 +75,17 @@ def measure(
     Returns:
         Noisy answers to each integer strategy, one axis for each of its factors.
     """
-    counter.prepare(measurement.clique for measurement in measurements)
-    made = list(map(partial(_request, counter), measurements, units))
-    released = mechanisms.release_together([request for request, _ in made])
-    return [noisy / 2.0**shift for noisy, (_, shift) in zip(released, made)]
+    queries = [_query(domain, each) for each in measurements]
+    made = map(Measurement.costing, queries, counts, units)
+    return mechanisms.measure([each.finely(MAX_ROWS) for each in made])
 
 
-def _request(
-    counter: MarginalCounter, measurement: StrategyMeasurement, units: int
-) -> tuple[CountsRequest, int]:
-    """What to release at a cost of exactly ``units``, and by how many bits it is shifted."""
-    counts = counter.count(measurement.clique)
-    factors = measurement.strategy.factors
-    squared = squared_sensitivity(factors)
-    values = integer_answers(factors, counts)
-    variance = Fraction(squared * UNITS_PER_RHO, 2 * units)
-    shift = 0
-    while variance * 4**shift < FINE_NOISE**2:
-        shift += 1
-    subject = _subject(counter.domain, measurement)
-    event = GaussianEvent(*subject, squared * 4**shift, variance * 4**shift)
-    return CountsRequest(event, values << shift, _definition(measurement)), shift
-
-
-def _definition(measurement: StrategyMeasurement) -> str:
-    """Return the digest of the integers that are measured."""
+def _query(domain: Domain, measurement: StrategyMeasurement) -> LinearQuery:
     factors = measurement.strategy.factors
     parts = [factor.digest for factor in factors]
-    return hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
-
-
-def _subject(domain: Domain, measurement: StrategyMeasurement) -> tuple[Purpose, tuple[str, ...]]:
-    return Purpose.STRATEGY, domain.clique_names(measurement.clique)
+    definition = hashlib.sha256(repr((measurement.clique, parts)).encode()).hexdigest()
+    names, maps = domain.clique_names(measurement.clique), cast(Sequence[IntegerMap], factors)
+    return LinearQuery(Purpose.STRATEGY, names, maps, definition=definition)
 
 
 # From a plan and private counts to answers, one attribute set at a time.
@@ -153,7 +133,7 @@ class SetAnswers:
 
 
 def answer_sets(
-    mechanism: Mechanism, counter: MarginalCounter, mechanisms: Mechanisms, units: int
+    mechanism: Mechanism, table: PrivateTable, mechanisms: Mechanisms, units: int
 ) -> Iterator[SetAnswers]:
     """Spend the budget and answer every attribute set of every part, in order.
 
@@ -161,7 +141,7 @@ def answer_sets(
 
     Args:
         mechanism: the plan; its strategies must be on the grid.
-        counter: the private counts.
+        table: the private rows.
         mechanisms: charges before each draw.
         units: the whole budget in units of 2**-60 ρ; all of it is spent.
 
@@ -205,7 +185,9 @@ def answer_sets(
         for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]
-            noisy = measure(counter, mechanisms, measurements, [costs[k] for k in numbers])
+            counts = table.marginals([each.clique for each in measurements])
+            units_of = [costs[k] for k in numbers]
+            noisy = measure(table.domain, counts, mechanisms, measurements, units_of)
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
+from adaptive_qs.evaluation.associations import PairCounts, count_pairs
 from adaptive_qs.evaluation.rules import (
     Determination,
     Predicate,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.machine import ThreadPool, njit
+from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel, variance_weight
 
 Array = NDArray[np.float64]
@@ -125,13 +125,14 @@ def count_rows(rows: Rows, domain: Domain, clique: Clique) -> NDArray[np.float64
     return out
 
 
-def add_counts(out: NDArray[np.floating], rows: Rows, domain: Domain, clique: Clique) -> None:
+def add_counts(out: NDArray[np.float64], rows: Rows, domain: Domain, clique: Clique) -> None:
     """Add the marginal of rows over a clique to ``out``, a contiguous array shaped like it.
 
-    It takes least time where columns are contiguous (Fortran order). In 32-bit floats a cell stops
-    counting at 2**24.
+    It takes least time where columns are contiguous (Fortran order); others are copied.
     """
-    _add_counts(rows.T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1))
+    _add_counts(
+        np.asfortranarray(rows).T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1)
+    )
 
 
 _COUNTED = 2**12
@@ -251,24 +252,6 @@ def over_rows(workers: int, num_rows: int, kernel: Callable[[int, int], None]) -
     """Call ``kernel(start, stop)`` on contiguous blocks that cover 0 .. num_rows."""
     bounds = [num_rows * k // workers for k in range(workers + 1)]
     over_items(workers, lambda block: kernel(*block), list(pairwise(bounds)))
-
-
-def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Call ``task(item)`` for every item; the items are dealt out to the threads in turn."""
-
-    def share(first: int) -> None:
-        for item in items[first::workers]:
-            task(item)
-
-    workers = max(min(workers, len(items)), 1)
-    if workers == 1:
-        share(0)
-        return
-    with ThreadPool(workers - 1) as pool:
-        futures = [pool.submit(share, first) for first in range(1, workers)]
-        share(0)
-        for future in futures:
-            future.result()
 
 
 # Factors are kept as multiplicative weights, so a conditional is a product of short rows of memory:

@@ -34,7 +34,6 @@ from adaptive_qs.generate.loglinear import (
     make_target,
     maximal_cliques,
     outermost_cliques,
-    over_items,
 )
 from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import (
@@ -56,7 +55,7 @@ from adaptive_qs.generate.zeros import (
     ruled_model,
     settle,
 )
-from adaptive_qs.machine import PhaseProgress, StepProgress, njit
+from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
 from adaptive_qs.residual import ReferenceModel
 
 ENTRY_STEPS = 16

@@ -11,17 +11,18 @@ would move the mean of the column. What is found follows from the noisy counts a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.learn.gather import Numbers
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.counts import Measurement, PrivateValues
+from adaptive_qs.privacy.events import Cost, Purpose
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.table.columns.binned import MOST_HEAPS, Counted, Ending, RangeColumn, find_kinds
 
 Counts = NDArray[np.int64]
@@ -62,27 +63,35 @@ class _Histograms:
             counted, moduli = len(column.heaps), ()
         return cls(column, int(first), counted, moduli)
 
-    @property
-    def squared_sensitivity(self) -> int:
-        """One for each histogram."""
-        return bool(self.points) + bool(self.moduli or self.column.patterns)
-
-    def counts(self, points: Counts) -> Counts:
-        """Exact counts of the private points, one histogram after the other."""
+    def cells(self) -> list[tuple[Callable[[Counts], Counts], int]]:
+        """Return for each histogram the cell of a point (below 0: none) and its number of cells."""
         column = self.column
+        found: list[tuple[Callable[[Counts], Counts], int]] = []
         if column.private_heaps is not None:
-            found = [np.bincount(points - self.first, minlength=self.points)] * bool(self.points)
-            marks = column.marks(points)
-            found += [np.bincount(marks % m, minlength=m) for m in self.moduli[-1:]]
-            return np.concatenate(found)
-        heaps = column.heap_points
+            if self.points:
+                found.append((lambda points: points - self.first, self.points))
+            if self.moduli:
+                period = self.moduli[-1]
+                found.append((lambda points: column.marks(points) % period, period))
+            return found
+        if self.points:
+            found.append((self._heap_of, self.points))
+        if number := len(column.patterns):
+            found.append((self._pattern_of, number))
+        return found
+
+    def _heap_of(self, points: Counts) -> Counts:
+        """Return the declared heap on which each point is."""
+        heaps = self.column.heap_points
         order = np.argsort(heaps)
         place = np.searchsorted(heaps, points, sorter=order)
         on_heap = points == np.append(heaps[order], self.first - 1)[place]
-        rows = np.zeros(heaps.size, np.int64)
-        rows[order] = np.bincount(place[on_heap], minlength=heaps.size)
-        kinds = find_kinds(column.marks(points), column.patterns)
-        return np.concatenate([rows, np.bincount(kinds, minlength=len(column.patterns) + 1)[:-1]])
+        return np.where(on_heap, np.append(order, -1)[place], -1)
+
+    def _pattern_of(self, points: Counts) -> Counts:
+        """Return the declared ending on which each point is."""
+        kinds = find_kinds(self.column.marks(points), self.column.patterns)
+        return np.where(kinds < len(self.column.patterns), kinds, -1)
 
     def counted(self, noisy: NDArray[np.float64], noise_std: float) -> RangeColumn:
         """The column with what the noisy counts say (rows of what is published)."""
@@ -176,18 +185,16 @@ def learn_heaps(
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.
     """
     histograms = [_Histograms.of(column) for column in columns]
-    requests = []
+    measurements = []
     for each in histograms:
-        name = each.column.name
-        variance = Fraction(each.squared_sensitivity * UNITS_PER_RHO, 2 * costs[name].rho_units)
-        event = GaussianEvent(Purpose.HEAPS, (name,), each.squared_sensitivity, variance)
-        counts = each.counts(each.column.to_points(numbers[name]))
-        requests.append(CountsRequest(event, counts))
-    released = mechanisms.release_together(requests) if requests else []
+        name, cells = each.column.name, each.cells()
+        points = PrivateValues(each.column.to_points(numbers[name]), mechanisms.ledger)
+        counts = Identity(sum(size for _, size in cells), len(cells))
+        query = LinearQuery(Purpose.HEAPS, (name,), (counts,))
+        units = costs[name].rho_units
+        measurements.append(Measurement.costing(query, points.histograms(*cells), units))
     copies = mechanisms.ledger.unit.copies
     return {
-        each.column.name: each.counted(
-            noisy / copies, math.sqrt(request.event.noise_variance) / copies
-        )
-        for each, request, noisy in zip(histograms, requests, released)
+        each.column.name: each.counted(noisy / copies, math.sqrt(made.noise_variance) / copies)
+        for each, made, noisy in zip(histograms, measurements, mechanisms.measure(measurements))
     }

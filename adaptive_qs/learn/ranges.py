@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
+from adaptive_qs.generate.denoise import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.counts import Measurement, PrivateValues
+from adaptive_qs.privacy.events import Cost, Purpose
+from adaptive_qs.privacy.mechanisms import Mechanisms
+from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.table.columns.binned import NumberColumn
 
 # Private bounds of a column: between which magnitudes its values lie. The public grid holds 0 and
@@ -79,16 +82,14 @@ class Magnitudes:
         """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
         return range(self._cell(self.low), self._cell(self.high) + 1)
 
-    def counts(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
-        """Values in each of the cells; all of them lie between the declared ends."""
+    def cell_of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the cell of each value; all of them lie between the declared ends."""
         steps = np.array(self.steps, dtype=values.dtype)
         places = np.minimum(np.searchsorted(steps, np.abs(values)), len(steps) - 1) + 1
         cells = np.sign(values).astype(np.int64) * places
-        return np.bincount(cells - self.cells.start, minlength=len(self.cells))
+        return cells - self.cells.start
 
-    def bounds(
-        self, noisy: NDArray[np.int64], noise_variance: Fraction | int
-    ) -> tuple[Number, Number]:
+    def bounds(self, noisy: NDArray[Any], noise_variance: Fraction | int) -> tuple[Number, Number]:
         """Ends of the cells with more rows than noise, between the declared ends."""
         sigma = math.sqrt(noise_variance)
         gain = np.asarray(noisy - PENALTY * sigma, dtype=np.float64)
@@ -274,7 +275,7 @@ def quantile_edges(
         Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
         are no more rows than noise.
     """
-    sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
+    sums = np.maximum(nearest_monotone(np.cumsum(counts)), 0.0)
     if sums[-1] <= prefix_std:
         return np.array([0, counts.size])
     fixed = fixed if most_bins - len(fixed) >= 2 else ()
@@ -378,7 +379,7 @@ class Tree:
         ]
         return np.concatenate(levels)
 
-    def consistent(self, noisy: Counts) -> Floats:
+    def consistent(self, noisy: NDArray[Any]) -> Floats:
         """Least-squares estimates of the leaves from noisy counts of all nodes."""
         b, h = self.branching, self.height
         levels: list[Floats] = []
@@ -428,7 +429,6 @@ def _height(branching: int, cells: int) -> int:
 
 BOUNDS_SHARE = Fraction(1, 4)
 """Part of a column's ρ for the bounds, where an end is not declared."""
-_BLOCK = 1 << 20
 
 
 def learn_ranges(
@@ -448,31 +448,56 @@ def learn_ranges(
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.
     """
+    values = {name: PrivateValues(numbers[name], mechanisms.ledger) for name in numbers}
     bounds = {column.name: column.span for column in columns}
     units = {column.name: costs[column.name].rho_units for column in columns}
     magnitudes = {c.name: Magnitudes.of(c) for c in columns if c.min is None or c.max is None}
-    requests = []
+    measurements = []
     for name, found in magnitudes.items():
         share = math.floor(units[name] * BOUNDS_SHARE)
         units[name] -= share
-        counts = _counted(found.counts, numbers[name])
-        requests.append(CountsRequest(_event(name, 1, share), counts))
-    for request, noisy in zip(requests, _released(mechanisms, requests)):
-        (name,) = request.event.columns
-        bounds[name] = magnitudes[name].bounds(noisy, request.event.noise_variance)
+        counts = values[name].histograms((found.cell_of, len(found.cells)))
+        query = LinearQuery(Purpose.BINS, (name,), (Identity(len(found.cells)),))
+        measurements.append(Measurement.costing(query, counts, share))
+    for each, noisy in zip(measurements, mechanisms.measure(measurements)):
+        (name,) = each.query.columns
+        bounds[name] = magnitudes[name].bounds(noisy, each.noise_variance)
     grids = [_Grid.of(column, *bounds[column.name]) for column in columns]
-    requests = [
-        CountsRequest(
-            _event(grid.column.name, grid.tree.height, units[grid.column.name]),
-            grid.tree.counts(_counted(grid.cell_counts, numbers[grid.column.name])),
+    measurements = [
+        Measurement.costing(
+            LinearQuery(Purpose.BINS, (grid.column.name,), (TreeMap(grid.tree, grid.cells),)),
+            values[grid.column.name].histograms((grid.cell_of, grid.cells)),
+            units[grid.column.name],
         )
         for grid in grids
     ]
-    trees = zip(grids, requests, _released(mechanisms, requests))
+    trees = zip(grids, measurements, mechanisms.measure(measurements))
     return {
-        grid.column.name: grid.binned(noisy, request.event.noise_variance)
-        for grid, request, noisy in trees
+        grid.column.name: grid.binned(noisy, each.noise_variance) for grid, each, noisy in trees
     }
+
+
+@dataclass(frozen=True)
+class TreeMap:
+    """The counts of all nodes of a tree over cells; a cell is in one node of each level."""
+
+    tree: Tree
+    size: int
+    largest = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The one axis."""
+        return (self.size,)
+
+    @property
+    def squared_norm(self) -> int:
+        """One for each level."""
+        return self.tree.height
+
+    def answers(self, table: Counts) -> Counts:
+        """Return the counts of the nodes, level by level."""
+        return self.tree.counts(table.reshape(-1)).reshape(-1, 1)
 
 
 @dataclass(frozen=True)
@@ -498,15 +523,21 @@ class _Grid:
         fixed = tuple(np.searchsorted(points, far).tolist())
         return cls(column, points, Tree.best(points.size - 1), fixed)
 
-    def cell_counts(self, values: Numbers) -> Counts:
-        first, last = self.points[0], self.points[-1] - int(self.column.whole)
-        if self.column.outside == "missing":
-            values = values[(first <= values) & (values <= last)]
-        cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
-        return np.bincount(cells, minlength=self.points.size - 1)
+    @property
+    def cells(self) -> int:
+        """How many there are."""
+        return self.points.size - 1
 
-    def binned(self, noisy: Counts, noise_variance: Fraction | int) -> NumberColumn:
-        column, cells = self.column, self.points.size - 1
+    def cell_of(self, values: Numbers) -> Counts:
+        """Return the cell of each value; −1 where it counts as missing."""
+        first, last = self.points[0], self.points[-1] - int(self.column.whole)
+        cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
+        if self.column.outside == "missing":
+            cells[(values < first) | (last < values)] = -1
+        return cells
+
+    def binned(self, noisy: Floats, noise_variance: Fraction | int) -> NumberColumn:
+        column, cells = self.column, self.cells
         unit = self.tree.prefix_variances(cells).mean() / self.tree.height
         edges = quantile_edges(
             self.tree.consistent(noisy)[:cells],
@@ -516,21 +547,3 @@ class _Grid:
             self.fixed,
         )
         return column.resolved(self.points[edges].tolist())
-
-
-def _counted(count: Callable[[Numbers], Counts], values: Numbers) -> Counts:
-    """Counts of all values, with temporary arrays of a block only."""
-    total = count(values[:_BLOCK])
-    for start in range(_BLOCK, values.size, _BLOCK):
-        total += count(values[start : start + _BLOCK])
-    return total
-
-
-def _released(mechanisms: Mechanisms, requests: list[CountsRequest]) -> list[Counts]:
-    return mechanisms.release_together(requests) if requests else []
-
-
-def _event(name: str, squared_sensitivity: int, rho_units: int) -> GaussianEvent:
-    """Noisy counts of this sensitivity that cost exactly so many units."""
-    variance = Fraction(squared_sensitivity * UNITS_PER_RHO, 2 * rho_units)
-    return GaussianEvent(Purpose.BINS, (name,), squared_sensitivity, variance)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.privacy.counts import PrivateTexts
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
@@ -184,4 +185,5 @@ def _learn_values(
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
     least = least_threshold(variance, cost.delta)
     event = PartitionEvent(Purpose.VALUES, (column.name,), variance, least, cost.delta)
-    return column.resolved(mechanisms.discover_values(event, texts, counts, column.num_values))
+    private = PrivateTexts(texts, counts, mechanisms.ledger)
+    return column.resolved(mechanisms.discover_values(event, private, column.num_values))

@@ -1,43 +1,41 @@
-"""What is known of a run beforehand: memory, ceilings, columns it will leave unconnected."""
+"""What a loop will likely measure, and which columns it will leave unconnected."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.loglinear import maximal_cliques
-from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
-from adaptive_qs.loop.estimates import MOST_FORMED, ErrorCurves, Sizes
-from adaptive_qs.loop.levels import at_levels, closure_at_levels, mean_error, with_levels
-from adaptive_qs.loop.loop import (
+from adaptive_qs.loop.budget import (
     TOTAL_SHARE,
-    Array,
+    LoopBudget,
     LoopSettings,
+    Opening,
+    RoundPlan,
     assumed_shares,
     initial_share,
-    measurable_cliques,
     one_way_plan,
-    planned_opening,
+    plan_opening,
 )
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
-from adaptive_qs.loop.opening import DEPENDENCE, Opening
-from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, Schedule
-from adaptive_qs.loop.select import Members
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
+from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_levels
+from adaptive_qs.loop.estimates import Estimates, measurement_cost
+from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
+from adaptive_qs.loop.loop import choose_rounds
+from adaptive_qs.loop.planner import Errors
 from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
-from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
 from adaptive_qs.workload.workload import Workload
+
+Array = NDArray[np.float64]
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
 # run without a table. Every noise level, every share of the budget and every rule is that of
@@ -118,10 +116,11 @@ class LoopForecast:
         if opened := maximal_cliques(self._opening(rows).precisions):
             domain = self.workload.domain
             return tuple(Foreseen(domain.clique_names(c), *2 * (domain.shape(c),)) for c in opened)
-        domain = self._choices(rows).domain
+        start = self._start(rows)
+        domain = start.choices.domain
         found: dict[Clique, Counter[Clique]] = {}
         for seed in range(RUNS):
-            finest = {domain.columns(c): c for c in self._measured(rows, seed) if len(c) > 1}
+            finest = {domain.columns(c): c for c in self._measured(start, seed) if len(c) > 1}
             for columns, clique in finest.items():
                 found.setdefault(columns, Counter())[clique] += 1
         often = [(columns, some) for columns, some in found.items() if 2 * some.total() > RUNS]
@@ -203,27 +202,29 @@ class LoopForecast:
     def _known_choices(self) -> dict[bool, _Choices]:
         return {}
 
-    def _choices(self, rows: int) -> _Choices:
-        """What the loop chooses from in a table of about so many rows."""
+    def _start(self, rows: int) -> _Start:
+        """Return what all loops over a table of this many rows begin with."""
         domain = self.workload.domain
+        first, initial = _initial_precisions(self.workload, self.rho, rows)
+        left = self.rho * (1 - initial)
         if self.settings.levels == "auto" and self.settings.reference == "product":
             shares = assumed_shares(domain)
             total = ResidualEstimate(np.array(float(rows)), 1.0)
             model = ReferenceModel(domain, shares, {(): total})
-            left = self.rho * (1 - _initial_precisions(self.workload, self.rho, rows)[1])
             candidates = measurable_cliques(self.workload)
             error = mean_error(shares, rows, candidates, left)
             domain = with_levels(domain, model, candidates, error)
         leveled = bool(domain.groupings)
         if leveled not in self._known_choices:
             self._known_choices[leveled] = _Choices(self.workload, domain)
-        return self._known_choices[leveled]
+        return _Start(rows, self._known_choices[leveled], first, left)
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         """Attributes that most of so many loops leave unconnected."""
         if opened := self._opening(rows).precisions:
             return self._asked.difference(*opened)
-        missed = [self._asked - self._connected(rows, seed) for seed in range(runs)]
+        start = self._start(rows)
+        missed = [self._asked - self._connected(start, seed) for seed in range(runs)]
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
@@ -235,53 +236,60 @@ class LoopForecast:
             for tau, precision in first.items()
         }
         model = ReferenceModel(domain, assumed_shares(domain), estimates)
-        left, cost = self.rho * (1 - initial), partial(measurement_cost, domain)
-        return planned_opening(model, self.workload, left, self.settings, cost)
+        left = self.rho * (1 - initial)
+        return plan_opening(Estimates(model), self.workload, left, self.settings)
 
-    def _connected(self, rows: int, seed: int) -> set[int]:
+    def _connected(self, start: _Start, seed: int) -> set[int]:
         """Attributes that one loop measures in some combination."""
-        domain, connected = self._choices(rows).domain, set[int]()
-        for clique in self._measured(rows, seed):
+        domain, connected = start.choices.domain, set[int]()
+        for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())
             if connected == self._asked:
                 break
         return connected
 
-    def _measured(self, rows: int, seed: int) -> Iterator[Clique]:
-        """What one loop without a table measures, round by round."""
-        rng = np.random.default_rng(seed)
-        choices = self._choices(rows)
-        first, initial = _initial_precisions(self.workload, self.rho, rows)
-        precision = np.zeros(len(choices.closure))
-        for residual, value in first.items():
-            if residual in choices.position:
-                precision[choices.position[residual]] = value
-        error = choices.first_errors(rows, precision)
-        left = self.rho * (1 - initial)
-        offer = Offer(choices.domain, choices.candidates, self.settings.measured_cells)
-        prices = PriceList(choices.planner, choices.weights, left)
-        schedule = Schedule(offer, prices, left, self.settings.selecting_share, 0.0)
-        stale = np.ones(len(error), dtype=bool)
-        for _ in range(MOST_ROUNDS):
-            left = schedule.left
-            if left <= SAFETY * self.rho or not offer.open.any():
-                break
-            prices.refresh(partial(choices.errors, rows), precision, stale)
-            choice = schedule.choice(rows)
-            noise = rng.gumbel(scale=2 / choice.epsilon, size=len(error))
-            score = choices.weights * (error - choice.least_error) + noise
-            row = int(np.argmax(np.where(choice.offered, score, -np.inf)))
-            clique = choices.candidates[row]
-            budget = schedule.take(clique, choice)
-            measured = choices.planner.allocate(clique, precision, 2 * budget.measuring)
-            for residual, value in measured.items():
-                precision[choices.position[residual]] += value
-            stale = choices.members.containing(measured)
-            yield clique
-            expected = float(choice.prospects.expected[row])
-            schedule.judge(float(error[row]), expected)
-            for other, unseen in choices.unseen_after(clique):
-                error[other] = min(error[other], expected + unseen * DEPENDENCE * rows)
+    def _measured(self, start: _Start, seed: int) -> Iterator[Clique]:
+        """Yield what one loop without a table measures, round by round."""
+        budget = LoopBudget(self.rho, self.settings)
+        budget.left = start.left
+        rounds = choose_rounds(_AssumedWorld(start, seed), start.choices.every, budget)
+        return (past.clique for past in islice(rounds, MOST_ROUNDS))
+
+
+class _AssumedWorld:
+    """A table of which sizes and :data:`DEPENDENCE` are all that is known."""
+
+    def __init__(self, start: _Start, seed: int) -> None:
+        self._start, self._noise = start, np.random.default_rng(seed)
+        self.total, choices = start.rows, start.choices
+        self.precisions = start.first
+        held = [start.first.get(residual, 0.0) for residual in choices.every.closure]
+        self._errors = choices.first_errors(start.rows, np.array(held))
+        self._chosen = 0, 0.0
+
+    def rounding(self, residuals: int) -> float:
+        return 0.0
+
+    def expect(self, outdated: NDArray[np.bool_]) -> Errors:
+        return partial(self._start.choices.errors, self._start.rows)
+
+    def select(self, plan: RoundPlan) -> tuple[int, int]:
+        noise = self._noise.gumbel(scale=2 / plan.epsilon, size=len(self._errors))
+        weights = self._start.choices.every.weights
+        score = weights * (self._errors - plan.least_error) + noise
+        row = int(np.argmax(np.where(plan.offered, score, -np.inf)))
+        self._chosen = row, float(plan.gains.expected[row])
+        return row, 0
+
+    def measure(
+        self, clique: Clique, precisions: Mapping[Clique, float]
+    ) -> tuple[dict[Clique, float], float]:
+        row, expected = self._chosen
+        moved = float(self._errors[row])
+        for other, unseen in self._start.choices.unseen_after(clique):
+            most = expected + unseen * DEPENDENCE * self._start.rows
+            self._errors[other] = min(self._errors[other], most)
+        return {}, moved
 
 
 class _Choices:
@@ -292,42 +300,32 @@ class _Choices:
         domain: its domain, with the levels on offer.
 
     Attributes:
-        candidates, closure: marginals and their residuals, at all levels.
-        position: of each residual in the closure.
-        weights: of the candidates, the largest 1.
-        members, planner: of the candidates.
+        every: the candidates.
     """
 
     def __init__(self, workload: Workload, domain: Domain) -> None:
         self.domain = domain
-        self.candidates = at_levels(domain, measurable_cliques(workload))
-        self.closure = closure_at_levels(domain, workload.closure)
-        self.position = {residual: k for k, residual in enumerate(self.closure)}
-        weights = workload.priorities([domain.columns(c) for c in self.candidates])
-        self.weights = weights / weights.max()
-        self.members = Members(domain, self.candidates)
-        costs = [measurement_cost(domain, residual) for residual in self.closure]
-        self.planner = ConditionalPlanner(domain, self.closure, self.candidates, costs)
+        self.every = CandidateSet(workload, domain, partial(measurement_cost, domain))
         self._curves = self._tabulated(assumed_shares(domain))
         self._same: dict[Clique, list[int]] = {}
-        for row, clique in enumerate(self.candidates):
+        for row, clique in enumerate(self.every.cliques):
             self._same.setdefault(domain.columns(clique), []).append(row)
 
     def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
         """Errors expected of the candidates in a table of ``CURVE_ROWS`` with such columns."""
-        sizes: dict[tuple[float, ...], Sizes] = {}
+        sizes: dict[tuple[float, ...], CellSizeHistogram] = {}
         alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
         kinds = []
         for position in range(self.domain.positions):
             (attribute,) = self.domain.columns((position,))
             held = self.domain.summed(shares[attribute], (attribute,), (position,))
             kinds.append(tuple(held.tolist()))
-            sizes.setdefault(kinds[-1], Sizes.of(held))
-        for row, clique in enumerate(self.candidates):
+            sizes.setdefault(kinds[-1], CellSizeHistogram.of(held))
+        for row, clique in enumerate(self.every.cliques):
             alike.setdefault(tuple(sorted(kinds[i] for i in clique)), []).append(row)
-        curves = ErrorCurves(len(self.candidates), CURVE_ROWS)
+        curves = ErrorCurves(len(self.every.cliques), CURVE_ROWS)
         for kind, same in alike.items():
-            found = reduce(Sizes.times, (sizes[k] for k in kind))
+            found = reduce(CellSizeHistogram.times, (sizes[k] for k in kind))
             curves.take(np.array(same), found.errors(CURVE_ROWS, curves.stds))
         return curves
 
@@ -338,9 +336,9 @@ class _Choices:
 
     def first_errors(self, rows: int, precision: Array) -> Array:
         """L1 error (rows) of all candidates before the first round, with these precisions."""
-        error = np.full(len(self.candidates), DEPENDENCE * rows)
-        single = np.flatnonzero([len(c) == 1 for c in self.candidates])
-        (stds,) = self.planner.expected_stds(precision, np.zeros(1), single)
+        error = np.full(len(self.every.cliques), DEPENDENCE * rows)
+        single = np.flatnonzero([len(c) == 1 for c in self.every.cliques])
+        (stds,) = self.every.planner.expected_stds(precision, np.zeros(1), single)
         error[single] = self.errors(rows, stds, single)
         return error
 
@@ -349,8 +347,24 @@ class _Choices:
         its groups hide from each: 1/g for every attribute that it tells apart more finely."""
         shape = self.domain.shape(clique)
         for row in self._same[self.domain.columns(clique)]:
-            finer = (i not in self.domain.chain(k) for i, k in zip(self.candidates[row], clique))
+            finer = (i not in self.domain.chain(k) for i, k in zip(self.every.cliques[row], clique))
             yield row, math.fsum(1 / g for g, hidden in zip(shape, finer) if hidden)
+
+
+class _Start(NamedTuple):
+    """What all loops over a table of ``rows`` begin with.
+
+    Attributes:
+        rows: of the table.
+        choices: what the loops choose from.
+        first: precision (1 / rows²) of the residuals measured first.
+        left: rho after them.
+    """
+
+    rows: int
+    choices: _Choices
+    first: dict[Clique, float]
+    left: float
 
 
 def _initial_precisions(
@@ -363,248 +377,3 @@ def _initial_precisions(
     precisions = one_way_plan(workload, rho * (share - TOTAL_SHARE))
     precisions[()] += 2 * rho * TOTAL_SHARE / measurement_cost(domain, ())
     return precisions, share
-
-
-CLIQUE_BYTES = 4096
-"""Bookkeeping of one clique of the workload's closure, at the most."""
-SCORED_CELL_BYTES = 40
-"""Counts, estimate and intermediate arrays of one cell of a marginal while it is scored."""
-MEASURED_CELL_BYTES = 72
-"""Estimate, component, target, weights and their copies for one cell of a measured clique."""
-WATCHED_CELL_BYTES = 12
-"""Mean, difference and one temporary for one cell of a watched marginal."""
-SYNTHETIC_CODE_BYTES = 16
-"""One value of a synthetic table that is held as a whole: its code, and the value decoded."""
-FITTED_CODE_BYTES = 24
-"""One value of the chains: their state, its proposals and a page with its decoded values."""
-
-
-SCORING_THREADS = 4
-"""Threads that the memory is planned for: what is measured and left out is the same for any number
-of them. More of them score where there is room."""
-KEPT_CELL_BYTES = 12
-"""One cell of a counted marginal that is kept, with the count from which it was taken over."""
-MOST_KEPT_CELLS = 2**26
-"""More counts are not kept: they are sparse, and to count them again is as quick."""
-
-# A scoring pass looks at every candidate once: it projects its estimate, and compares it with the
-# rows. Processor seconds, measured on two cores of a server of 2024 (the script
-# ``scripts/speed/benchmark_columns.py``); other machines differ by a factor, not by their order.
-
-CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 2.5e-9, 1e-9
-"""Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
-SEEN_CELLS = MOST_FORMED
-"""Cells of a candidate beyond which more take no more time."""
-DEFAULT_CANDIDATES = 250_000
-"""Candidates of several columns, if not said otherwise: over a table of a million rows they are
-scored in about five minutes of one core."""
-DEFAULT_CELLS = 2**39
-"""Cells of all candidates, if not said otherwise: two million for each of the others."""
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """The marginals of a workload that may be measured, and the memory that looking at them takes.
-
-    Attributes:
-        attributes: columns of the table.
-        closure: marginals of the workload and all inside them, of which something is kept.
-        number: of candidates, single columns among them.
-        cells: of all of them together.
-        largest: the one with most cells, empty if there are none.
-        largest_cells: its cells.
-        seen_cells: as ``cells``, of each at most ``SEEN_CELLS``.
-    """
-
-    attributes: int
-    closure: int
-    number: int
-    cells: int
-    largest: Clique
-    largest_cells: int
-    seen_cells: int
-
-    @classmethod
-    def of(cls, workload: Workload) -> _Candidates:
-        domain, cliques = workload.domain, measurable_cliques(workload)
-        sizes = [domain.size(clique) for clique in cliques]
-        most = max(sizes, default=1)
-        largest = cliques[sizes.index(most)] if sizes else ()
-        seen = sum(min(size, SEEN_CELLS) for size in sizes)
-        return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
-
-    def bytes(self, kept_cells: int) -> int:
-        """Memory beside the process and the rows, with so many cells of counts kept."""
-        return (
-            self.closure * _clique_bytes(self.attributes)
-            + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
-            + min(self.cells, kept_cells) * KEPT_CELL_BYTES
-        )
-
-
-def _clique_bytes(attributes: int) -> int:
-    """Bookkeeping of one clique of a table of so many columns."""
-    return CLIQUE_BYTES + attributes
-
-
-@dataclass(frozen=True)
-class ScoringForecast:
-    """What a scoring pass of the loop looks at, and how long it takes.
-
-    Attributes:
-        candidates: marginals that may be measured, single columns among them.
-        cells: of all of them together.
-        seconds: processor seconds, without what rows take where their number is not public.
-        memory_bytes: of the process and the candidates, without rows and what is measured.
-        rows: about how many rows there are; None where that is not public.
-    """
-
-    candidates: int
-    cells: int
-    seconds: float
-    memory_bytes: int
-    rows: int | None
-
-    @classmethod
-    def of(
-        cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
-    ) -> ScoringForecast:
-        """The forecast for the candidates of a workload, with so many counts kept."""
-        found = _Candidates.of(workload)
-        seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
-        seconds += found.seen_cells * CELL_SECONDS
-        memory = PROCESS_BYTES + found.bytes(kept_cells)
-        return cls(found.number, found.cells, seconds, memory, rows)
-
-    def __str__(self) -> str:
-        """One line: how many, how large, how long, and with how much memory."""
-        some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
-        more = ""
-        if self.rows is None:
-            each = self.candidates * ROW_SECONDS * 1e6
-            more = f", {each:.1f} more for every million rows"
-        memory = f"{self.memory_bytes / 2**20:,.0f} MB"
-        return (
-            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.1f} processor "
-            f"seconds{more}, and {memory} without the rows"
-        )
-
-
-def keep_what_fits(
-    workload: Workload,
-    num_rows: int,
-    max_memory_bytes: int,
-    max_candidates: int | None = None,
-    max_cells: int | None = None,
-) -> tuple[Workload, LeftOut | None]:
-    """What of a workload is looked at within the ceilings, by :func:`limited`.
-
-    Args:
-        workload: what was asked for.
-        num_rows, max_memory_bytes: as for :func:`plan_memory`; where it refuses, less is looked at.
-        max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
-        max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
-    """
-    domain = workload.domain
-    ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
-    kept, left = limited(workload, ceilings)
-    try:
-        plan_memory(kept, num_rows, max_memory_bytes)
-    except ResourceExceeded:
-        each = _clique_bytes(len(domain))
-        spare = max_memory_bytes - _table_bytes(domain, num_rows)
-        spare -= (1 + len(domain)) * each + KEPT_CELLS * KEPT_CELL_BYTES
-        fitting = min(ceilings.candidates, spare // 2 // each)
-        cell_bytes = MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES
-        largest = (spare - fitting * each) // cell_bytes
-        if fitting > 0 and largest > 0:
-            by = "max-candidates" if fitting == ceilings.candidates else "max-memory"
-            return limited(workload, Ceilings(fitting, ceilings.cells, largest, by))
-    return kept, left
-
-
-def fit_bytes(attributes: int) -> int:
-    """Memory of fitting the model and of the pages that are drawn at the same time."""
-    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + PAGE_CODES * 24
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """Planned peak memory and the ceilings that hold a run to it.
-
-    Attributes:
-        fixed_bytes: what every run on this table needs.
-        total_bytes: planned peak at most.
-        measured_cells: for :class:`LoopSettings`.
-        watched_cells: for :class:`SynthesisSettings`.
-        kept_cells: for :meth:`MarginalCounter.keep_up_to`.
-        scoring_threads: most threads that there is room for.
-    """
-
-    fixed_bytes: int
-    total_bytes: int
-    measured_cells: int
-    watched_cells: int
-    kept_cells: int
-    scoring_threads: int
-
-
-def _table_bytes(domain: Domain, num_rows: int) -> int:
-    """What every run needs for the process and the rows."""
-    rows = num_rows * len(domain) * CODE_BYTES
-    return PROCESS_BYTES + rows + fit_bytes(len(domain))
-
-
-def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:
-    """Divide the memory ceiling, or refuse.
-
-    Args:
-        workload: the marginals wanted.
-        num_rows: most rows of the private table. This number must be public: the ceilings it
-            leaves steer what is measured.
-        max_memory_bytes: the ceiling.
-
-    Raises:
-        ResourceExceeded: the ceiling is too low; the message names the largest marginal.
-    """
-    domain, candidates = workload.domain, _Candidates.of(workload)
-    cells = candidates.largest_cells
-    table = _table_bytes(domain, num_rows)
-    fixed = table + candidates.bytes(KEPT_CELLS)
-    if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
-        needed = fixed + cells * MEASURED_CELL_BYTES
-        others = needed - num_rows * len(domain) * CODE_BYTES
-        needed = max(needed, math.ceil(others / (1 - ROWS_SHARE)))  # as rows get a share of it
-        raise ResourceExceeded(_refusal(domain, candidates.largest, needed, max_memory_bytes))
-    spare = max_memory_bytes - fixed
-    room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
-    kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
-    fixed = table + candidates.bytes(kept)
-    spare = max_memory_bytes - fixed
-    watched = min(SynthesisSettings().watched_cells, spare // 4 // WATCHED_CELL_BYTES)
-    measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
-    # More cells than every candidate measured once are never needed.
-    measured = min(measured, candidates.cells)
-    total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
-    more = max(0, max_memory_bytes - total) // (cells * SCORED_CELL_BYTES)
-    total = min(total, max_memory_bytes)
-    return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
-
-
-def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int) -> str:
-    def megabytes(size: int) -> str:
-        return f"{-(-size // 2**20):,} MB"
-
-    cells = domain.size(largest)
-    marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
-    message = (
-        f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
-        "raise --max-memory"
-    )
-    if 2 * marginal < needed:
-        return message
-    return (
-        f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
-        f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
-        f"{megabytes(marginal)} of it"
-    )

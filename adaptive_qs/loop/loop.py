@@ -3,237 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import one_of
-from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.targets import positive_shares, single_targets
-from adaptive_qs.loop import LEVELS
-from adaptive_qs.loop.estimates import ProjectedEstimates, projected_distance
-from adaptive_qs.loop.levels import (
-    LEAST_ERROR,
-    at_levels,
-    closure_at_levels,
-    mean_error,
-    with_levels,
+from adaptive_qs.domain import Clique
+from adaptive_qs.loop.budget import (
+    LoopBudget,
+    LoopSettings,
+    Opening,
+    RoundBudget,
+    RoundPlan,
+    plan_opening,
 )
-from adaptive_qs.loop.measure import (
+from adaptive_qs.loop.candidates import Candidates, CandidateSet, measurable_cliques, with_levels
+from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
-    ConditionalPlanner,
+    Estimates,
     Strategies,
-    measure_residuals,
-    measurement_cost,
+    compared_with,
+    product_reference,
 )
-from adaptive_qs.loop.opening import DEPENDENCE, Opening, plan_opening
-from adaptive_qs.loop.pricing import SAFETY, Offer, PriceList, RoundBudget, Schedule
-from adaptive_qs.loop.select import Members, Selector
+from adaptive_qs.loop.expected import ProjectedEstimates, mean_error
+from adaptive_qs.loop.planner import Errors
+from adaptive_qs.privacy.counts import PrivateTable
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.residual import ReferenceModel, uniform_reference
-from adaptive_qs.strategy.columns import noise_of
-from adaptive_qs.table.coded import Counter, LevelCounter, MarginalCounter
+from adaptive_qs.privacy.scores import PrivateErrors
+from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
-Array = NDArray[np.float64]
-
-TOTAL_SHARE = 0.01
-"""Part of ρ spent on the number of rows before anything else."""
-
-
-def one_way_precisions(workload: Workload, rho: float) -> Array:
-    """Precision (1 / rows²) with which to measure each attribute's marginal for ``rho`` in all.
-
-    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
-    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
-    """
-    weight = (workload.column_weights * workload.domain.sizes) ** (2 / 3)
-    return 2 * rho * weight / math.fsum(weight)
-
-
-def assumed_shares(domain: Domain) -> tuple[Array, ...]:
-    """Zipf's law, before anything is counted: codes as frequent as 1, 1/2, 1/3, ..."""
-    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
-    return tuple(weights / weights.sum() for weights in zipf)
-
-
-def initial_share(
-    workload: Workload, candidates: Sequence[Clique], rho: float, total: float
-) -> float:
-    """Part of the budget for the one-way marginals, from public and released quantities alone.
-
-    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
-    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
-    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
-    combinations. That is least
-    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
-    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
-    The share is kept between 0.1 and 0.9.
-
-    Args:
-        workload: what matters.
-        candidates: its marginals.
-        rho: of the whole run.
-        total: the noisy number of rows.
-    """
-    several = [clique for clique in candidates if len(clique) > 1]
-    if not several:
-        return 0.9
-    domain = workload.domain
-    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho))
-    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
-    columns = math.fsum(map(len, several)) / len(several)
-    a = columns * float(np.average(single, weights=workload.column_weights))
-    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
-    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
-
-
-def measure_total(
-    counter: MarginalCounter,
-    mechanisms: Mechanisms,
-    rho: float,
-    strategies: Strategies = CELLS_ALONE,
-) -> ReferenceModel:
-    """Measure the number of rows with ``rho``; the model has a uniform reference, and the noise of
-    these strategies."""
-    reference = uniform_reference(counter.domain)
-    model = ReferenceModel(counter.domain, reference, column_noise=noise_of(strategies))
-    precision = 2 * rho / measurement_cost(counter.domain, ())
-    _measure(model, counter, mechanisms, {(): precision}, strategies)
-    return model
-
-
-def measure_one_way(
-    counter: MarginalCounter,
-    mechanisms: Mechanisms,
-    model: ReferenceModel,
-    workload: Workload,
-    rho: float,
-    strategies: Strategies = CELLS_ALONE,
-) -> None:
-    """Measure every one-way residual, and the total as part of them, with ``rho`` in all.
-
-    A marginal measured with variance σ_i² gives its residual with variance σ_i² and the total
-    with variance n_i σ_i²; the totals are drawn as one measurement (Fuentes et al., Algorithm 6).
-    """
-    plan = one_way_plan(workload, rho, strategies, mechanisms.ledger.unit.replaced)
-    _measure(model, counter, mechanisms, plan, strategies)
-
-
-def one_way_plan(
-    workload: Workload,
-    rho: float,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
-) -> dict[Clique, float]:
-    """Precision (1 / rows²) with which :func:`measure_one_way` measures each residual; costs are
-    as for :func:`measurement_cost`.
-
-    A column with a strategy gets the ρ that it would get for its cells.
-    """
-    domain, precision = workload.domain, one_way_precisions(workload, rho)
-    total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
-    cost = measurement_cost(domain, ()) * total_precision
-    costs = (
-        measurement_cost(domain, (i,), replaced=replaced)
-        for i, n in enumerate(domain.sizes)
-        if n > 1
-    )
-    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
-    cost += math.fsum(p * x for p, x in zip(costs, several))
-    unit = 2 * rho / cost
-    precisions: dict[Clique, float] = {(): unit * total_precision}
-    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
-    for i in strategies:
-        by_cells = measurement_cost(domain, (i,), replaced=replaced)
-        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
-    return precisions
-
-
-def _measure(
-    model: ReferenceModel,
-    counter: Counter,
-    mechanisms: Mechanisms,
-    precisions: Mapping[Clique, float],
-    strategies: Strategies,
-) -> dict[Clique, float]:
-    """Measure residuals with these precisions, all or none; their noise variances."""
-    variances = {residual: 1 / precision for residual, precision in precisions.items()}
-    found = measure_residuals(counter, mechanisms, variances, strategies)
-    for residual, values in found.items():
-        model.update(residual, values, precisions[residual])
-    return variances
-
-
-def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
-    """A strictly positive distribution per attribute from its noisy one-way marginal.
-
-    The marginal is denoised and floored at half a row: post-processing.
-    """
-    return positive_shares(single_targets(model))
-
-
-MOST_UNIFORM = 0.5
-"""Part of the uniform reference in what candidates are compared with, without any noise."""
-
-
-def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
-    """The reference that unmeasured combinations are filled with while the loop chooses.
-
-    The larger the budget, the more of the uniform one is in it. Combinations that were not measured
-    then are further off the truth than independent columns are, so that all of them are measured
-    once the budget suffices for all, those of columns that depend weakly after the others.
-
-    Args:
-        reference: that of the release.
-        error: :func:`~adaptive_qs.loop.levels.mean_error` of the candidates.
-    """
-    part = MOST_UNIFORM * max(0.0, 1 - error / LEAST_ERROR)
-    return tuple((1 - part) * q + part / q.size for q in reference)
-
-
-MOST_SELECTING = 0.2
-"""Largest part of a round for its selection, below the largest that exact accounting grants."""
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """How the loop spends its budget; all of it is public.
-
-    Attributes:
-        reference: "product" fills unmeasured interactions with independence (while it chooses, as
-            :func:`compared_with` says), "uniform" with zero residuals (AIM+GReM as published).
-        initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
-        selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
-            spent on a selection.
-        measured_cells: most cells over codes of all measured cliques together; candidates that
-            would exceed it are not offered.
-        levels: "auto" offers marginals over groups of codes too, where that may pay, "off" never.
-        opening: whether marginals are measured together before the first choice, where that pays
-            (with the product reference).
-    """
-
-    reference: Literal["product", "uniform"] = "product"
-    initial_share: float | None = None
-    selecting_share: float = 0.1
-    measured_cells: int = 2**28
-    levels: str = LEVELS[0]
-    opening: bool = True
-
-    def __post_init__(self) -> None:
-        if self.reference not in ("product", "uniform"):
-            raise ValueError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
-        if self.initial_share is not None and not 0 < self.initial_share <= 1:
-            raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
-        if not 0 < self.selecting_share <= MOST_SELECTING:
-            most = f"a part in (0, {MOST_SELECTING:g}]"
-            raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
-        one_of("levels", self.levels, LEVELS)
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -268,156 +71,225 @@ class LoopResult:
     strategies: Strategies
 
 
+OnRound = Callable[[Round, float], None]
+"""Called after each round with the round and the part of ρ that is spent."""
+
+
 def run_loop(
-    counter: MarginalCounter,
+    table: PrivateTable,
     workload: Workload,
     mechanisms: Mechanisms,
     rho: float,
     settings: LoopSettings | None = None,
     workers: int = 1,
-    on_round: Callable[[Round, float], None] | None = None,
+    on_round: OnRound = lambda _, spent: None,
     strategies: Strategies = CELLS_ALONE,
 ) -> LoopResult:
-    """Spend ``rho`` on the marginals that most improve the workload.
+    """Spend ``rho`` on the marginals that most improve the workload (Fuentes et al., Algorithm 4).
 
     Args:
-        counter: the private counts.
+        table: the private rows.
         workload: what matters.
-        mechanisms: every private value passes through it, charged before it is drawn.
+        mechanisms: charge the budget that owns the table before anything is drawn.
         rho: zCDP to spend; never exceeded.
-        settings: see there.
+        settings: how it is spent.
         workers: threads that score candidates; the result does not depend on it.
-        on_round: called after each round with the round and the part of ``rho`` spent.
+        on_round: called after each round.
         strategies: how single columns are measured, from public quantities.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``rho``.
     """
-    settings = settings or LoopSettings()
-    domain, replaced = counter.domain, mechanisms.ledger.unit.replaced
-    candidates = measurable_cliques(workload)
-    model = measure_total(counter, mechanisms, rho * TOTAL_SHARE, strategies)
-    share = settings.initial_share or initial_share(workload, candidates, rho, model.total)
-    # The ledger rounds every charge up by less than a unit.
-    initial_rounding = (len(domain) + 2) / UNITS_PER_RHO
-    initial_rho = rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0) * (1 - SAFETY)
-    initial_rho -= initial_rounding
-    columns_rho = initial_rho - rho * TOTAL_SHARE
-    measure_one_way(counter, mechanisms, model, workload, columns_rho, strategies)
-    if settings.reference == "product":
-        model = ReferenceModel(
-            domain, product_reference(model), model.estimates, model.column_noise
-        )
-    reference = model.reference
+    budget = LoopBudget(rho, settings or LoopSettings())
+    estimates = Estimates.uniform(table.domain, strategies, mechanisms.ledger.unit.replaced)
+    # Lines 4-7: the number of rows, then every column; the columns become the reference.
+    measure_residuals(table, mechanisms, estimates, budget.for_total(estimates))
+    measure_residuals(table, mechanisms, estimates, budget.for_columns(workload, estimates))
+    estimates = with_columns_as_reference(estimates, budget.settings)
     rounds: list[Round] = []
-    if not candidates:
-        return LoopResult(model, (), initial_rho, strategies)
-
-    left = (rho - initial_rho - initial_rounding) * (1 - SAFETY)
-    if settings.reference == "product":
-        cost = partial(measurement_cost, domain, strategies=strategies, replaced=replaced)
-        opening = planned_opening(model, workload, left, settings, cost)
-        for past in _measure_together(model, counter, mechanisms, opening, strategies):
-            left -= past.budget.total * (1 + SAFETY) + len(past.measured) / UNITS_PER_RHO
+    if measurable_cliques(workload):
+        # Marginals that are measured together, where choosing would cost more than it gains.
+        opening = plan_opening(estimates, workload, budget.left, budget.settings)
+        for past in measure_opening(table, mechanisms, estimates, opening, budget):
             rounds.append(past)
-            if on_round:
-                on_round(past, 1 - max(left, 0.0) / rho)
-        if opening.all_spent:
-            return LoopResult(model, tuple(rounds), initial_rho, strategies)
-        error = mean_error(model.reference, model.total, candidates, left)
-        if settings.levels == "auto" and not rounds:  # their residuals are others than over codes
-            domain = with_levels(domain, model, candidates, error)
-        candidates = at_levels(domain, candidates)
-        compared = compared_with(model.reference, error)
-        model = ReferenceModel(domain, compared, model.estimates, model.column_noise)
-    counted = LevelCounter(counter, domain)
-    closure = closure_at_levels(domain, workload.closure)
-    costs = [measurement_cost(domain, residual, strategies, replaced) for residual in closure]
-    planner = ConditionalPlanner(domain, closure, candidates, costs)
-    priorities = workload.priorities([domain.columns(clique) for clique in candidates])
-    selector = Selector(counted, candidates, priorities.tolist(), workers)
-    rounding = (planner.most_residuals + 4) / UNITS_PER_RHO
-    offer = Offer(domain, candidates, settings.measured_cells)
-    for past in rounds:
-        offer.take(past.clique)
-    prices = PriceList(planner, priorities / priorities.max(), left)
-    schedule = Schedule(offer, prices, left, settings.selecting_share, rounding)
-    position = {residual: k for k, residual in enumerate(closure)}
-    precision = np.array([model.precision(residual) for residual in closure])
-    members = Members(domain, candidates)
-    estimates = ProjectedEstimates(domain, candidates, workers)
-    stale = np.ones(len(candidates), dtype=bool)
-    changed: dict[Clique, float] | None = None
-    # Everything that is offered, and at what, is public before the choice. A round that brought
-    # only noise lowers the price of the budget (in the place of Fuentes et al., Algorithm 7, whose
-    # pseudo-code compares the estimate with the true marginal: with that the schedule would depend
-    # on private counts).
-    while schedule.left > SAFETY * rho + 2 * rounding and offer.open.any():
-        estimates.refresh(model, stale)
-        prices.refresh(estimates.curves.at, precision, stale)
-        choice = schedule.choice(max(model.total, 1.0))
-        rescored = selector.refresh(estimates, changed, choice.offered)
-        clique = selector.select(mechanisms, choice.least_error, choice.epsilon, choice.offered)
-        budget = schedule.take(clique, choice)
-        changed = planner.allocate(clique, precision, 2 * budget.measuring)
-        stale = members.containing(changed)
-        before = model.marginal(clique)
-        variances = _measure(model, counted, mechanisms, changed, strategies)
-        for residual in changed:
-            precision[position[residual]] = model.precision(residual)
-        moved = projected_distance(model.marginal(clique), before, model.total)
-        expected = float(choice.prospects.expected[offer.row[clique]])
-        schedule.judge(moved, expected)
-        rounds.append(Round(clique, variances, budget, moved, expected, rescored))
-        if on_round:
-            on_round(rounds[-1], 1 - max(schedule.left, 0.0) / rho)
-    model = ReferenceModel(domain, reference, model.estimates, model.column_noise)
-    return LoopResult(model, tuple(rounds), initial_rho, strategies)
+            on_round(past, budget.spent_share)
+        if not opening.all_spent:
+            # While the loop selects, another reference may stand in, and levels be on offer.
+            selecting = for_selection(estimates, workload, budget, opened=bool(rounds))
+            every = CandidateSet(workload, selecting.model.domain, selecting.cost)
+            world = _PrivateWorld(table, mechanisms, selecting, every, workers)
+            for past in choose_rounds(world, every, budget, opening.precisions):
+                rounds.append(past)
+                on_round(past, budget.spent_share)
+            estimates = selecting.with_reference(estimates.model.reference)
+    return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
 
 
-def planned_opening(
-    model: ReferenceModel,
-    workload: Workload,
-    rho: float,
-    settings: LoopSettings,
-    cost: Callable[[Clique], float],
-) -> Opening:
-    """What a loop measures together before the first choice, of what was released of columns."""
-    if not settings.opening or settings.reference != "product" or rho <= 0:
-        return Opening()
-    candidates = measurable_cliques(workload)
-    priorities = workload.priorities(candidates)
-    most_cells = settings.measured_cells
-    leveled = settings.levels == "auto"
-    return plan_opening(model, candidates, priorities, rho, most_cells, cost, leveled)
+class World(Protocol):
+    """What a loop acts on: private rows, or assumptions about them in a forecast."""
+
+    @property
+    def total(self) -> float:
+        """About how many rows there are."""
+
+    @property
+    def precisions(self) -> Mapping[Clique, float]:
+        """Precision held for each residual (1 / rows²)."""
+
+    def rounding(self, residuals: int) -> float:
+        """Return the ρ by which charges of so many residuals and a choice may be rounded up."""
+
+    def expect(self, outdated: Flags) -> Errors:
+        """Return the errors expected of candidates, some of which changed."""
+
+    def select(self, plan: RoundPlan) -> tuple[int, int]:
+        """Choose a candidate on offer; return its position, and how many were scored again."""
+
+    def measure(
+        self, clique: Clique, precisions: Mapping[Clique, float]
+    ) -> tuple[dict[Clique, float], float]:
+        """Measure residuals; return their noise variances, and by how much the clique moved."""
 
 
-def _measure_together(
-    model: ReferenceModel,
-    counter: Counter,
+def choose_rounds(
+    world: World, every: CandidateSet, budget: LoopBudget, opened: Iterable[Clique] = ()
+) -> Iterator[Round]:
+    """Select, measure and reconstruct while there is budget (lines 8 to 19).
+
+    Everything that is offered, and at what, is public before the choice.
+
+    Args:
+        world: what the loop acts on.
+        every: the candidates.
+        budget: for all rounds.
+        opened: candidates that are measured already.
+    """
+    most_cells = budget.settings.measured_cells
+    candidates = Candidates(every, world.precisions, budget.left, most_cells)
+    candidates.limit.take(*opened)
+    budget.begin_rounds(world.rounding(candidates.most_residuals))
+    while budget.affords(candidates):  # line 8
+        candidates.refresh(world.expect(candidates.outdated))
+        plan = budget.plan(candidates, world.total)
+        row, rescored = world.select(plan)  # line 10
+        spent = budget.spend(plan, row, candidates)
+        clique, expected = candidates.cliques[row], float(plan.gains.expected[row])
+        precisions = candidates.allocate(clique, spent.measuring)  # line 12
+        variances, moved = world.measure(clique, precisions)  # lines 13 to 17
+        candidates.add(precisions)
+        budget.anneal(moved, expected)  # line 19
+        yield Round(clique, variances, spent, moved, expected, rescored)
+
+
+class _PrivateWorld:
+    """The rows of a table, and the public estimates of it, to which measurements are added."""
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        mechanisms: Mechanisms,
+        estimates: Estimates,
+        every: CandidateSet,
+        workers: int,
+    ) -> None:
+        self._table, self._mechanisms = table.at_levels(every.domain), mechanisms
+        self._estimates = estimates
+        self._errors = PrivateErrors(self._table, every.cliques, every.weights, workers)
+        self._projected = ProjectedEstimates(every.domain, every.cliques, workers)
+
+    @property
+    def total(self) -> float:
+        return self._estimates.total
+
+    @property
+    def precisions(self) -> Mapping[Clique, float]:
+        return {tau: each.precision for tau, each in self._estimates.model.estimates.items()}
+
+    def rounding(self, residuals: int) -> float:
+        return (residuals + 4) / UNITS_PER_RHO
+
+    def expect(self, outdated: Flags) -> Errors:
+        self._errors.outdate(outdated)
+        self._projected.refresh(self._estimates.model, outdated)
+        return self._projected.curves.at
+
+    def select(self, plan: RoundPlan) -> tuple[int, int]:
+        """Choose by the exponential mechanism.
+
+        Its sensitivity is the largest weight on offer: a row moves the L1 error of a public
+        estimate by one at most.
+        """
+        model, thresholds = self._estimates.model, self._projected.thresholds
+        rescored = self._errors.refresh(model, thresholds, plan.offered)
+        scores = self._errors.scores(plan.least_error, plan.offered)
+        chosen = self._mechanisms.select(scores, plan.epsilon)
+        return int(np.flatnonzero(plan.offered)[chosen]), rescored
+
+    def measure(
+        self, clique: Clique, precisions: Mapping[Clique, float]
+    ) -> tuple[dict[Clique, float], float]:
+        estimates, before = self._estimates, self._estimates.model.marginal(clique)
+        variances = measure_residuals(self._table, self._mechanisms, estimates, precisions)
+        return variances, estimates.moved(clique, before)
+
+
+def measure_residuals(
+    table: PrivateTable,
     mechanisms: Mechanisms,
+    estimates: Estimates,
+    precisions: Mapping[Clique, float],
+) -> dict[Clique, float]:
+    """Measure residuals in one transaction, and average them in; return their noise variances."""
+    variances = {residual: 1 / precision for residual, precision in precisions.items()}
+    for residual, values in estimates.measured(table, mechanisms, variances).items():
+        estimates.model.update(residual, values, precisions[residual])
+    return variances
+
+
+def with_columns_as_reference(estimates: Estimates, settings: LoopSettings) -> Estimates:
+    """Return the estimates with the noisy columns as reference, unless it is to stay uniform."""
+    if settings.reference != "product":
+        return estimates
+    return estimates.with_reference(product_reference(estimates.model))
+
+
+def for_selection(
+    estimates: Estimates, workload: Workload, budget: LoopBudget, opened: bool
+) -> Estimates:
+    """Return the estimates that candidates are compared with, at the levels on offer.
+
+    Args:
+        estimates: what was measured.
+        workload: what matters.
+        budget: of the loop.
+        opened: whether marginals over codes were measured: residuals over groups are others.
+    """
+    model, settings = estimates.model, budget.settings
+    if settings.reference != "product":
+        return estimates
+    domain, candidates = model.domain, measurable_cliques(workload)
+    error = mean_error(model.reference, model.total, candidates, budget.left)
+    if settings.levels == "auto" and not opened:
+        domain = with_levels(domain, model, candidates, error)
+    return estimates.with_reference(compared_with(model.reference, error), domain)
+
+
+def measure_opening(
+    table: PrivateTable,
+    mechanisms: Mechanisms,
+    estimates: Estimates,
     opening: Opening,
-    strategies: Strategies,
-) -> list[Round]:
-    """Measure all marginals of an opening, as so many rounds without a choice."""
+    budget: LoopBudget,
+) -> Iterator[Round]:
+    """Measure all marginals of an opening together, and yield a round without a choice for each."""
     if not opening.precisions:
-        return []
-    held = dict(model.estimates)
-    before = ReferenceModel(model.domain, model.reference, held, model.column_noise)
+        return
+    before = estimates.with_reference(estimates.model.reference).model
     precisions = {tau: x for inside in opening.precisions.values() for tau, x in inside.items()}
-    variances = _measure(model, counter, mechanisms, precisions, strategies)
-    replaced = mechanisms.ledger.unit.replaced
-    cost = partial(measurement_cost, model.domain, strategies=strategies, replaced=replaced)
-    rounds = []
+    variances = measure_residuals(table, mechanisms, estimates, precisions)
     for clique, inside in opening.precisions.items():
-        spent = math.fsum(cost(tau) * x / 2 for tau, x in inside.items())
-        moved = projected_distance(model.marginal(clique), before.marginal(clique), model.total)
+        spent = math.fsum(estimates.cost(tau) * x / 2 for tau, x in inside.items())
+        moved = estimates.moved(clique, before.marginal(clique))
         measured, expected = {tau: variances[tau] for tau in inside}, opening.expected[clique]
-        rounds.append(Round(clique, measured, RoundBudget(0.0, spent), moved, expected, 0))
-    return rounds
-
-
-def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
-    """Candidates: subsets of workload cliques in which every attribute has several values."""
-    sizes = workload.domain.sizes
-    return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
+        budget.pay(spent, len(measured))
+        yield Round(clique, measured, RoundBudget(0.0, spent), moved, expected, 0)

@@ -7,15 +7,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Budget, Ledger, Output
-from adaptive_qs.privacy.events import Event, GaussianEvent, PartitionEvent, SelectionEvent
+from adaptive_qs.privacy.counts import (
+    Counter,
+    Measurement,
+    PrivateScores,
+    PrivateTable,
+    PrivateTexts,
+    opened,
+)
+from adaptive_qs.privacy.events import (
+    Event,
+    GaussianEvent,
+    PartitionEvent,
+    Purpose,
+    SelectionEvent,
+)
 from adaptive_qs.privacy.noise import (
-    NOISE_LIMIT,
     EntropySource,
     checked_variance,
     discrete_gaussian,
@@ -49,25 +63,6 @@ class PrimitiveCall:
     score_sensitivity: int | None
     output: Output
     values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CountsRequest:
-    """Values to release with noise.
-
-    Attributes:
-        event: what is charged: purpose, sensitivity of the values to one row and variance of the
-            noise.
-        values: exact integers of any shape, private.
-        definition: digest of how the values come from the counts, where the event does not tell.
-        squared_diameter: most that one row in another's place changes the values by (L2, squared),
-            where that is known to be less than twice the sensitivity.
-    """
-
-    event: GaussianEvent
-    values: Counts
-    definition: str = ""
-    squared_diameter: int | None = None
 
 
 MISMATCH = InputError(
@@ -113,77 +108,80 @@ class Mechanisms:
         finally:
             self.ledger = whole
 
-    def release_counts(self, event: GaussianEvent, values: Counts) -> Counts:
-        """One release; see :meth:`release_together`."""
-        return self.release_together([CountsRequest(event, values)])[0]
+    def table(self, counter: Counter) -> PrivateTable:
+        """Return the rows of a table, closed to all but the budget that is charged now."""
+        return PrivateTable(counter, self.ledger)
 
-    def release_together(self, requests: Sequence[CountsRequest]) -> list[Counts]:
-        """Values plus discrete Gaussian noise, several charged all or none.
+    def measure(self, measurements: Sequence[Measurement]) -> list[NDArray[np.float64]]:
+        """Return noisy answers; see :meth:`release`, whose integers are in units of the factors."""
+        return [
+            np.asarray(noisy / measured.factor)
+            for noisy, measured in zip(self.release(measurements), measurements)
+        ]
 
-        None of them may wait for another's outcome.
+    def release(self, measurements: Sequence[Measurement]) -> list[Counts]:
+        """Add discrete Gaussian noise to exact answers; several are charged all or none.
+
+        None of them may wait for another's outcome. Without any nothing is charged.
 
         Returns:
-            Noisy integers for each request, of the shape of its values.
+            Noisy integers for each measurement, one axis for each map of its query.
         """
-        values = [_checked_counts(request.values) for request in requests]
+        if not measurements:
+            return []
+        values = [each.exact_answers(self.ledger) for each in measurements]
         unit = self.ledger.unit
-        events = [unit.priced_counts(each.event, each.squared_diameter) for each in requests]
+        events = [unit.priced_counts(each.event, each.squared_diameter) for each in measurements]
         for event in events:
             checked_variance(event.noise_variance)
         outputs = self._release(
             events,
             lambda: [self._draw_counts(event, exact) for event, exact in zip(events, values)],
-            _definition(requests),
+            _definition(measurements),
         )
         noisy = [self._checked_output(output, exact) for output, exact in zip(outputs, values)]
         for event, exact, output in zip(events, values, noisy):
             self._tell(PrimitiveCall(event, exact, None, output))
         return noisy
 
-    def select(
-        self,
-        event: SelectionEvent,
-        scores: Sequence[int] | NDArray[np.integer],
-        sensitivity: int,
-    ) -> int:
-        """A candidate by the exponential mechanism.
+    def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
+        """Choose a candidate by the exponential mechanism.
 
         Args:
-            event: what is charged: purpose and ε, for one row.
-            scores: shape (candidates,), exact integers in any common unit.
-            sensitivity: most that one row changes any score, in that unit.
+            scores: of the candidates on offer, with what one row changes any of them by.
+            epsilon: ε for one row.
 
         Returns:
             The position of the candidate drawn.
         """
-        scores = checked_scores(scores)
-        checked_rate(sensitivity, event.epsilon)
+        exact = checked_scores(opened(scores, self.ledger))
+        event = SelectionEvent(Purpose.SELECTION, (), epsilon)
+        checked_rate(scores.sensitivity, event.epsilon)
         event = self.ledger.unit.priced(event)
-        sensitivity *= self.ledger.unit.group
+        sensitivity = scores.sensitivity * self.ledger.unit.group
         (output,) = self._release(
-            [event], lambda: [self._draw_selection(event, scores, sensitivity)]
+            [event], lambda: [self._draw_selection(event, exact, sensitivity)]
         )
-        if not isinstance(output, int) or not 0 <= output < scores.size:
+        if not isinstance(output, int) or not 0 <= output < exact.size:
             raise MISMATCH
-        self._tell(PrimitiveCall(event, scores, sensitivity, output))
+        self._tell(PrimitiveCall(event, exact, sensitivity, output))
         return output
 
     def discover_values(
-        self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
+        self, event: PartitionEvent, texts: PrivateTexts, at_most: int
     ) -> tuple[str, ...]:
-        """Which values occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
+        """Find values that occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
         Args:
             event: what is charged: purpose, noise, threshold and share of δ, for one row.
-            values: every value that occurs, distinct and ascending, private; a row has one of
-                them at most.
-            counts: shape (len(values),), rows with each value.
+            texts: every value that occurs.
             at_most: how many values are released, those of the largest noisy counts.
 
         Returns:
             Values whose noisy count passes the threshold, in ascending order.
         """
-        counts = _checked_counts(counts)
+        values, counts = opened(texts, self.ledger)
+        counts = opened(counts, self.ledger).astype(np.int64)
         checked_variance(event.noise_variance)
         event = self.ledger.unit.priced(event)
         check_values(values, counts, at_most)
@@ -257,17 +255,7 @@ def audited(ledger: Ledger) -> Mechanisms | None:
     return found
 
 
-def _definition(requests: Sequence[CountsRequest]) -> str:
-    """One digest of several definitions; none where there are none."""
-    parts = [request.definition for request in requests]
+def _definition(measurements: Sequence[Measurement]) -> str:
+    """Return one digest of several definitions; none where there are none."""
+    parts = [each.query.definition for each in measurements]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest() if any(parts) else ""
-
-
-def _checked_counts(values: Counts) -> Counts:
-    """The values as 64-bit integers that stay so after noise of magnitude below 2**62."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":
-        raise InputError(f"values to release have type {array.dtype}: give integers")
-    if array.size and (np.max(array) > NOISE_LIMIT or np.min(array) < -NOISE_LIMIT):
-        raise InputError("a value to release exceeds 2**62: use a smaller scale")
-    return array.astype(np.int64)

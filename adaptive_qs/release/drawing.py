@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
@@ -99,7 +98,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class SampleRequest:
     """Rows that are asked for.
 
     Attributes:
@@ -119,7 +118,7 @@ class Wish:
         column: str | None,
         schema: Schema,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
-    ) -> Wish:
+    ) -> SampleRequest:
         """What a condition and a column ask for.
 
         Args:
@@ -273,29 +272,25 @@ class Drawing:
         Rules can replace codes: those of the values are put into ``written``.
         """
         if self.where is None:
-            return self._draw(rows, rng, self.drawers, written, slice(None))
+            return self._values_in_box(rows, rng, written, self.drawers)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         boxes = self.where.choose_boxes(codes, rng)
         parts, order = [], []
         for box in np.unique(boxes).tolist():
-            inside = np.flatnonzero(boxes == box)
+            chosen = np.flatnonzero(boxes == box)
             drawers = self.where.narrow(box, self.schema, self.drawers)
-            parts.append(self._draw(rows, rng, drawers, written, inside))
-            order.append(inside)
+            final = written[chosen]
+            parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
+            written[chosen] = final
+            order.append(chosen)
         if len(parts) == 1:
             return parts[0]
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
-    def _draw(
-        self,
-        rows: Rows,
-        rng: np.random.Generator,
-        drawers: Mapping[str, Drawer],
-        written: Rows,
-        some: NDArray[np.intp] | slice,
+    def _values_in_box(
+        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer]
     ) -> pa.Table:
-        """Return values for ``some`` rows, which lie in one box of the condition."""
-        codes = CodedTable.from_parts(self.schema.domain(), [rows[some]], len(rows[some]))
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
             return decode(codes, self.schema, rng, drawers)
         from adaptive_qs.table.obey import drawn_under_rules
@@ -304,7 +299,7 @@ class Drawing:
         if self.where is not None:
             ruleset = ruleset.along_with(self.where.condition)
         try:
-            drawn, final = drawn_under_rules(columns, ruleset, rng, drawers)
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers)
         except SchemaError:
             if self.where is None:
                 raise
@@ -312,5 +307,6 @@ class Drawing:
                 "no row was found that meets the condition and the rules of the schema: ask for "
                 "another one"
             ) from None
-        written[some] = np.stack([final[name] for name in self.schema.names], axis=1)
+        for place, name in enumerate(self.schema.names):
+            written[:, place] = final_codes[name]
         return pa.table(drawn)

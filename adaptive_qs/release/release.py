@@ -28,7 +28,7 @@ from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
-from adaptive_qs.release.drawing import Drawing, Wish
+from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
@@ -287,7 +287,7 @@ class Release(Bundle):
 
         domain = self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
-        wish = Wish.of(where, balance, schema, ruled)
+        wish = SampleRequest.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or MOST_EXPECTED

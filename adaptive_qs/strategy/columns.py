@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.integer import GridFactor, integer_answers, on_grid, table_estimate
+from adaptive_qs.strategy.integer import GridFactor, on_grid, table_estimate
 from adaptive_qs.strategy.optimal import solve
 from adaptive_qs.strategy.solution import CenteringFactor
 from adaptive_qs.workload.axes import Marginal
@@ -111,10 +111,6 @@ class ColumnStrategy:
     def digest(self) -> str:
         """SHA-256 of M, in hexadecimal digits."""
         return self.factor.digest
-
-    def answers(self, counts: Integers) -> Integers:
-        """Mv, exactly."""
-        return integer_answers((self.factor,), counts)
 
     def estimate(self, answers: Array) -> Array:
         """The residual in centered form from noisy answers: M⁺a, unbiased."""

@@ -322,29 +322,6 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
         bits -= 1
 
 
-def squared_sensitivity(factors: Sequence[Factor]) -> int:
-    """Largest squared L2 change of the integer answers of a strategy on the grid by one row.
-
-    The columns of a Kronecker product are products of columns, so their largest norms multiply.
-    """
-    return math.prod(int(factor.squared_norm) for factor in factors)
-
-
-def integer_answers(factors: Sequence[Factor], table: Integers) -> Integers:
-    """Exact answers M v of a strategy on the grid to a table of counts, one axis for each factor.
-
-    Args:
-        factors: covering the table's axes in order; of CenteringFactor the integers nI − 11ᵀ.
-        table: counts of so few rows that the answers stay below 2⁶².
-    """
-    array = table
-    for factor in factors:
-        block = factor.answers(array.reshape(math.prod(factor.shape), -1))
-        remaining = array.shape[len(factor.shape) :]
-        array = np.moveaxis(block.reshape(-1, *remaining), 0, -1)
-    return array
-
-
 def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
     """The least-squares table M⁺a of (noisy) integer answers, one axis per attribute."""
     array = answers

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -318,6 +317,8 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     too large for one, and None, NaN, NaT and NA are
     missing. Anything else becomes an array of type binary, which no column takes.
     """
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
     if pd.api.types.infer_dtype(objects, skipna=True) in ("string", "empty"):
         try:  # the same as below, faster, where all cells that there are happen to be text
             return pa.array(objects, pa.string(), from_pandas=True)
@@ -391,7 +392,7 @@ def _nearest(cell: Any) -> float:
 def _moments(cells: Objects) -> Parted:
     """Yield times of day by time zone: the wall clock and UTC are both needed later."""
     plain = np.array(
-        [c.to_pydatetime(warn=False) if isinstance(c, pd.Timestamp) else c for c in cells],
+        [c.to_pydatetime(warn=False) if hasattr(c, "to_pydatetime") else c for c in cells],
         dtype=object,
     )
     zones = np.array([_zone(cell) for cell in plain], dtype=object)
@@ -446,9 +447,7 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
         column = series.to_pandas()
         if column.dtype == object:
             return object_cells(column.to_numpy())
-        if isinstance(column.dtype, pd.CategoricalDtype) and (
-            column.dtype.categories.dtype == object
-        ):
+        if column.dtype == "category" and column.dtype.categories.dtype == object:
             codes = column.cat.codes.to_numpy()
             used, places = np.unique(codes[codes >= 0], return_inverse=True)
             rows = np.full(len(codes), -1)

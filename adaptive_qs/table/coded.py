@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import Any, Self
 from weakref import finalize
 
 import numpy as np
@@ -129,24 +129,6 @@ KEPT_CELLS = 2**22
 """Cells of all counted marginals that are kept, by default."""
 
 
-class Counter(Protocol):
-    """Exact marginals of one private table; never released without noise."""
-
-    domain: Domain
-
-    def count(self, clique: Clique) -> NDArray[np.int64]:
-        """Return the exact marginal over a clique (rows), one axis per attribute."""
-
-    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques that are not empty."""
-
-    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques that are not empty."""
-
-    def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass the marginals that will be requested and can be kept."""
-
-
 class MarginalCounter:
     """Exact marginals of one private table, kept where they fit; never released without noise.
 
@@ -264,77 +246,3 @@ class MarginalCounter:
                 self._listed[clique] = Occupied(
                     occupied.cells.astype(cells), occupied.counts.astype(self._dtype)
                 )
-
-
-class LevelCounter:
-    """Exact marginals at levels of the attributes: those over codes, summed over groups.
-
-    Args:
-        counter: counts the rows.
-        domain: its domain, with levels.
-        most_cells: cells of all marginals over groups that are kept.
-    """
-
-    def __init__(
-        self, counter: MarginalCounter, domain: Domain, most_cells: int = KEPT_CELLS
-    ) -> None:
-        self.domain = domain
-        self._counter = counter
-        self._left = most_cells
-        self._kept: dict[Clique, NDArray[np.int64]] = {}
-        self._lock = Lock()
-
-    def count(self, clique: Clique) -> NDArray[np.int64]:
-        """Return the exact marginal over a clique (rows), one axis per attribute."""
-        return self.count_all([clique])[0] if clique else self._counter.count(())
-
-    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques that are not empty.
-
-        One pass counts the missing.
-        """
-        found = {clique: self._kept[clique] for clique in cliques if clique in self._kept}
-        missing = [clique for clique in cliques if clique not in found]
-        codes = list(dict.fromkeys(map(self.domain.columns, missing)))
-        counted = dict(zip(codes, self._counter.count_all(codes) if codes else ()))
-        for clique in missing:
-            columns = self.domain.columns(clique)
-            found[clique] = self.domain.summed(counted[columns], columns, clique)
-            if clique != columns:
-                self._keep(clique, found[clique])
-        return [found[clique] for clique in cliques]
-
-    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques that are not empty.
-
-        Not kept.
-        """
-        columns = [self.domain.columns(clique) for clique in cliques]
-        return [
-            found if clique == codes else self._grouped(found, clique, codes)
-            for clique, codes, found in zip(cliques, columns, self._counter.occupied(columns))
-        ]
-
-    def _grouped(self, found: Occupied, clique: Clique, codes: Clique) -> Occupied:
-        cells, counts = found
-        indices = np.unravel_index(cells, self.domain.shape(codes))
-        grouped = [
-            index if level == column else self.domain.groups(column, level).of[index]
-            for index, level, column in zip(indices, clique, codes)
-        ]
-        held, place = np.unique(
-            np.ravel_multi_index(grouped, self.domain.shape(clique)), return_inverse=True
-        )
-        sums = np.zeros(held.size, dtype=np.int64)
-        np.add.at(sums, place, counts)
-        return Occupied(held, sums)
-
-    def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass the marginals that will be requested and can be kept."""
-        self._counter.prepare(self.domain.columns(c) for c in cliques if c not in self._kept)
-
-    def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:
-        with self._lock:
-            if counts.size <= self._left and clique not in self._kept:
-                self._left -= counts.size
-                self._kept[clique] = counts

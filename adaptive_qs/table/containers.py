@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import string
 import tempfile
 import warnings
 import zipfile
@@ -41,6 +42,8 @@ from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
 """Of a block of rows that are held as Python objects."""
+_HIDDEN = 1
+"""Kind of a column that SQLite's ``SELECT *`` leaves out; generated columns are of other kinds."""
 _ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
 """Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
 Row = Sequence[Any]
@@ -146,8 +149,9 @@ def openpyxl() -> Any:
 def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a sheet as a source: names in its first row; rows without any value are none.
 
-    Formulas count by the values that were computed last, dates and numbers by the kind of each
-    cell. Times of day and durations are of no type that columns take.
+    Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
+    read: the value of one can depend on all rows, as those of a view. Times of day and durations
+    are of no type that columns take.
 
     Raises:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.
@@ -174,7 +178,9 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         names = check_header(path, *first)
 
         def read(requested: Sequence[str]) -> Iterator[Chunk]:
-            rows = fill_rows(path, islice(book.rows(part, most_bytes), 1, None), len(names))
+            values_only = {names.index(name): name for name in requested}
+            cells = islice(book.rows(part, most_bytes, values_only), 1, None)
+            rows = fill_rows(path, cells, len(names))
             yield from _guarded(_chunks(names, rows, 0, requested), damaged)
 
         yield Source(str(path), names, read)
@@ -240,7 +246,8 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         }
         tables = [row[0] for row in listed if _is_stored(row)]
         table = _chosen(path, tables, name, "table", refused)
-        names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
+        described = ask(f"PRAGMA table_xinfo({_identifier(table)})")
+        names = tuple(str(row[1]) for row in described if row[6] != _HIDDEN)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
@@ -310,6 +317,7 @@ _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
 _MOST_ROWS = MOST_SHEET_ROWS - 1
 """Rows of a sheet without its header."""
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _FIRST_DAY = dt.datetime(1900, 3, 1)
 """Excel counts a day before it that never was."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -376,6 +384,8 @@ class Excel(Container):
     """A workbook with one sheet; texts are texts, and formulas escaped as in CSV."""
 
     is_text = True
+    most_columns = 2**14
+    most_rows = _MOST_ROWS
 
     @staticmethod
     def library() -> object:
@@ -445,6 +455,12 @@ class Sqlite(Container):
     """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
 
     is_text = False
+    most_columns = 2_000
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name with ASCII letters in lower case."""
+        return name.translate(_LOWER)
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         return _texts(values, as_text) if pa.types.is_temporal(values.type) else values
@@ -476,6 +492,11 @@ class DuckDb(Container):
     """A DuckDB database with one table."""
 
     is_text = False
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name in lower case."""
+        return name.lower()
 
     @staticmethod
     def library() -> object:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -90,6 +89,8 @@ def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray
         return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
     def hashed() -> NDArray[np.uint64]:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
         parts, rows = distinct_cells(name, values, label)
         texts = pa.concat_arrays([cells.as_text(part) for part in parts])
         found = pd.util.hash_array(

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from adaptive_qs.arguments import Registry
-from adaptive_qs.errors import InputError, reason
+from adaptive_qs.arguments import Registry, check_path
+from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, is_private, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
@@ -443,7 +443,12 @@ _INSIDE = "::"
 
 
 def inside(path: str | Path) -> tuple[Path, str | None]:
-    """The file, and the name of the table inside it where one is given."""
+    """Return the file, and the name of the table inside it if there is one.
+
+    Raises:
+        DataError: it is no path; it is not quoted.
+    """
+    check_path("the table", path, DataError)
     file, found, name = str(path).rpartition(_INSIDE)
     if not found or not file or os.path.exists(path):
         return Path(path), None

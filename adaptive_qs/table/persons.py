@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -24,6 +23,9 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 # Which rows of a person are kept.
 #
@@ -340,6 +342,8 @@ class RowSelection:
             places: whose each row is of those.
             marks: of the cells of each.
         """
+        import pandas as pd  # slow to import
+
         order = np.lexsort((marks, places))
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
@@ -362,6 +366,8 @@ class RowSelection:
         Raises:
             DataError: there was no such row before.
         """
+        import pandas as pd
+
         which = self.equal.get_indexer(pd.MultiIndex.from_arrays([places, marks]))
         if (which < 0).any():
             raise DataError(f"{label}: changed while it was read: repeat the command")

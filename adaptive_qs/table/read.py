@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from adaptive_qs.arguments import check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table.archive import open_archive, rows_at_once
@@ -129,6 +130,14 @@ _DUCKDB_MAGIC = b"DUCK"
 _DUCKDB_PLACE = 8
 """Where it stands, behind a checksum."""
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
+_UNREADABLE_MAGIC = {
+    "an archive of xz": b"\xfd7zXZ",
+    "an archive of bzip2": b"BZh",
+    "an archive of zstd": b"\x28\xb5\x2f\xfd",
+    "a Feather or Arrow file": b"ARROW1",
+    "an ORC file": b"ORC",
+    "a pickle of Python": b"\x80\x04",
+}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
 
@@ -214,6 +223,9 @@ def open_file(
         )
     if magic == _ZIP_MAGIC and suffix == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
+    for form, start_of in _UNREADABLE_MAGIC.items():
+        if first.startswith(start_of):
+            raise DataError(f"{path}: is {form}: save it as CSV or Parquet")
     if magic == _OLD_EXCEL_MAGIC:
         raise DataError(f"{path}: is an Excel file of an old kind: save it as .xlsx, or as CSV")
     if book := _kind_of_book(first):
@@ -292,16 +304,19 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
+_GZ = ".gz"
 _ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """The files of a table: all CSV and Parquet files in a folder or under a pattern such as
+    """Return the files of a table: all CSV and Parquet files in a folder or under a pattern such as
     data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
 
     Raises:
-        DataError: there are none, the folder cannot be listed, or has folders in it.
+        DataError: there are none, the folder cannot be listed or has folders in it, or it is no
+            path.
     """
+    check_path("the table", path, DataError)
     path = Path(path)
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
@@ -322,9 +337,15 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 def _check_once(path: Path, files: Sequence[Path]) -> None:
-    """Refuse a file that is there under two names: each of its rows would count twice."""
+    """Refuse a file that is there under two names: each of its rows would count twice.
+
+    So would those of a file that has its compressed form next to it.
+    """
     names: dict[tuple[int, int], Path] = {}
+    plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
     for file in files:
+        if file in plain:
+            raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
         with contextlib.suppress(OSError):  # whoever reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)

@@ -49,6 +49,10 @@ def _any_column() -> Any:
     return annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
 
 
+MOST_RULES = 500
+"""Rules of a schema: whether they contradict each other is checked for each with all before it."""
+
+
 class DeclaredRule(BaseModel):
     """A rule between columns that holds in every row."""
 
@@ -82,7 +86,7 @@ class Schema(BaseModel):
     person: Text | None = None
     """Column that identifies persons, if persons are protected and not rows. It is never
     measured, and no synthetic table has it."""
-    rules: tuple[RuleText | DeclaredRule, ...] = ()
+    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=MOST_RULES)] = ()
     """What holds in every row; synthetic rows meet all of it."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv

@@ -85,7 +85,7 @@ class Relation(Rows):
         return nullcontext(_relation_source(self.relation, str(self)))
 
 
-def prepared(table: Any, options: EngineOptions) -> Any:
+def as_source(table: Any, options: EngineOptions) -> Any:
     """Return a table as a run reads it: queries with what DuckDB may take, relations as rows."""
     if isinstance(table, Query):
         return replace(table, options=options)
@@ -134,7 +134,7 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
         return result.result()
 
 
-def said(call: Callable[[], T], what: str, database: Any = None) -> T:
+def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
     Signals end it if its database is given.
@@ -194,7 +194,7 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
         opened.enter_context(closing(connection))
         connection.execute("SET enable_external_access=false")
         connection.execute("SET lock_configuration=true")
-        ask = partial(said, what=query.label, database=connection)
+        ask = partial(redacted_call, what=query.label, database=connection)
         statements = ask(lambda: connection.extract_statements(query.sql))
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{query.label} is not one SELECT: give one")
@@ -244,7 +244,7 @@ def digest_query(table: Any) -> str | None:
     """
     if isinstance(table, Query):
         return sha256(table.sql.encode()).hexdigest()
-    return RELATION if isinstance(prepared(table, EngineOptions()), Relation) else None
+    return RELATION if isinstance(as_source(table, EngineOptions()), Relation) else None
 
 
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
@@ -253,10 +253,10 @@ def _relation_source(relation: Any, label: str, connection: Any = None) -> Sourc
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        reader = said(lambda: ask(BATCH_ROWS), label, connection)
+        reader = redacted_call(lambda: ask(BATCH_ROWS), label, connection)
         with suppress(StopIteration):
             while True:
-                batch = said(reader.read_next_batch, label, connection)
+                batch = redacted_call(reader.read_next_batch, label, connection)
                 yield Chunk(tuple(batch.column(place) for place in places), 0, 1)
 
     return Source(label, names, read)

@@ -93,11 +93,19 @@ class Workbook:
                 yield text
                 text = ""
 
-    def rows(self, part: str, most_bytes: int) -> Iterator[tuple[int, dict[int, Any]]]:
+    def rows(
+        self, part: str, most_bytes: int, names: Mapping[int, str] | None = None
+    ) -> Iterator[tuple[int, dict[int, Any]]]:
         """Yield each row of a sheet that has a value: its number, from 1, and its values by column.
 
+        Args:
+            part: the part of the sheet.
+            most_bytes: Memory for the texts that cells share.
+            names: Columns in which formulas are refused, by position.
+
         Raises:
-            DataError: rows or cells are out of order or too many, or a row is too long.
+            DataError: rows or cells are out of order or too many, a row is too long, or a cell of
+                these columns has a formula, whose value can depend on other rows.
             ResourceExceeded: as for :meth:`texts`.
         """
         from openpyxl.utils import column_index_from_string
@@ -108,8 +116,11 @@ class Workbook:
         text: str | None = None
         cell: dict[str, str] = {}
         cells: dict[int, Any] = {}
-        for name, begun, content in self._events(part, ("row", "c", "is", "rPh")):
-            if name == "c":
+        for name, begun, content in self._events(part, ("row", "c", "is", "rPh", "f")):
+            if name == "f":
+                if begun is not None:
+                    self._refuse_formula(begun, column, names or {})
+            elif name == "c":
                 if begun is not None:
                     cell, text, letters = begun, None, begun.get("r", "").rstrip("0123456789")
                     before, column = column, number_of(letters) if letters else column + 1
@@ -133,6 +144,22 @@ class Workbook:
                 text = (text or "") + content
                 self._check(len(text) <= _MOST_CHARACTERS, _LONG)
 
+    def _refuse_formula(
+        self, formula: Mapping[str, str], column: int, names: Mapping[int, str]
+    ) -> None:
+        """Raise a DataError if a formula of a cell fills one of the columns."""
+        from openpyxl.utils import range_boundaries
+
+        first = last = column
+        if "ref" in formula and formula.get("t") != "shared":  # of an array: it fills a range
+            first, _, last, _ = range_boundaries(formula["ref"])
+        filled = [name for k, name in names.items() if first <= k + 1 <= last]
+        if filled:
+            raise DataError(
+                f"{self._path}: column {filled[0]!r} has formulas, whose values can depend on "
+                "other rows: save the sheet with values only (copy, paste as values)"
+            )
+
     def _check(self, holds: bool, problem: str) -> None:
         if not holds:
             raise DataError(f"{self._path}: has {problem}: save it again, or export it as CSV")
@@ -140,7 +167,7 @@ class Workbook:
     def _reader(self, most_bytes: int) -> Callable[[dict[str, str], str], Any]:
         """Return a function that makes a value of the attributes and the text of a cell.
 
-        A formula counts by the value that was computed last, a number by the format of its cell.
+        A number counts by the format of its cell.
         """
         from openpyxl.styles import numbers
         from openpyxl.utils import datetime as excel

@@ -49,6 +49,15 @@ class OutputFormat(ABC):
     readable: ClassVar[bool] = False
     """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
 
+    most_columns: ClassVar[int] = 2**31
+    most_rows: ClassVar[int] = 2**63
+    """What such a file can hold."""
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the form of a name of a column that such files compare."""
+        return name
+
     @staticmethod
     def library() -> object:
         """Import the library that such files need.
@@ -179,6 +188,26 @@ def check_table_path(path: str | Path) -> None:
     check_writable(path)
 
 
+def check_format(path: str | Path, names: Sequence[str], rows: int = 0) -> None:
+    """Refuse, before any work is done, a file that cannot hold a table of these columns and rows.
+
+    Raises:
+        InputError: the suffix is unknown, or such files hold no such table.
+    """
+    kind, other = table_format(path), "write CSV or Parquet"
+    if len(names) > kind.most_columns:
+        raise InputError(f"{path}: holds {kind.most_columns:,} columns at most: {other}")
+    if rows > kind.most_rows:
+        raise InputError(f"{path}: holds {kind.most_rows:,} rows at most: take fewer, or {other}")
+    first: dict[str, str] = {}
+    for name in names:
+        if first.setdefault(kind.fold(name), name) != name:
+            raise InputError(
+                f"{path}: cannot hold both {first[kind.fold(name)]!r} and {name!r}, since it "
+                f"ignores case: rename one, or {other}"
+            )
+
+
 def write_table(
     table: pa.Table | Iterable[pa.Table],
     path: str | Path,
@@ -199,6 +228,7 @@ def write_table(
         InputError: the suffix is unknown or the file cannot be written.
         SchemaError: the table has a column that the schema lacks.
     """
+    check_format(path, schema.names)
     kind = table_format(path)
     pages = [table] if isinstance(table, pa.Table) else table
     with _sealing(path, sealed, replace_file) as file:

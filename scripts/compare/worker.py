@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.generate.rows import synthesize_rows
-from adaptive_qs.loop.loop import LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
@@ -101,7 +102,9 @@ def independent(job: Job, table: CodedTable) -> Outcome:
     start = time.process_time()
     mechanisms = Mechanisms(Budget(rho, filtered=True), InsecureSeed(job.seed))
     settings = LoopSettings(initial_share=1.0)
-    loop = run_loop(MarginalCounter(table), single, mechanisms, rho, settings, job.threads)
+    loop = run_loop(
+        mechanisms.table(MarginalCounter(table)), single, mechanisms, rho, settings, job.threads
+    )
     fitted = time.process_time()
     num_rows = max(1, round(loop.model.total))
     parts = synthesize_rows(loop.model, [], single.cliques, num_rows, job.seed, workers=job.threads)
@@ -121,7 +124,7 @@ def planned(job: Job, table: CodedTable) -> Outcome:
         epsilon=job.epsilon,
         delta=job.delta,
         mechanism=job.mechanism,
-        jobs=job.threads,
+        workers=job.threads,
         insecure_seed=job.seed,
         beyond_limits=True,
     )
@@ -135,7 +138,9 @@ def planned(job: Job, table: CodedTable) -> Outcome:
     }
 
     def estimates() -> Iterator[NDArray[np.float64]]:
-        sets = answer_sets(prepared.plan.mechanism, MarginalCounter(table), mechanisms, units)
+        sets = answer_sets(
+            prepared.plan.mechanism, mechanisms.table(MarginalCounter(table)), mechanisms, units
+        )
         for expected, answered in zip(workload.cliques, sets, strict=True):
             assert answered.clique == expected, "answers come in the workload's order"
             yield answered.estimates

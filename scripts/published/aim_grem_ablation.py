@@ -45,12 +45,16 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import measure_residuals
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import GaussianEvent, Purpose
+from adaptive_qs.privacy.counts import Measurement
+from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
+from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from scripts.results import RESULTS, write_results
@@ -102,7 +106,8 @@ def measure_one_way(counter: MarginalCounter, mechanisms: Mechanisms, rho: float
     precisions = {(): precision * sum(1 / n for n in domain.sizes)}
     precisions |= {(i,): precision for i in range(len(domain))}
     for residual, x in precisions.items():
-        model.update(residual, measure_residual(counter, mechanisms, residual, 1 / x), x)
+        found = measure_residuals(mechanisms.table(counter), mechanisms, {residual: 1 / x})
+        model.update(residual, found[residual], x)
     return model
 
 
@@ -119,7 +124,8 @@ def conditional(model: ReferenceModel, sequence: list[Clique]) -> Measure:
     ) -> Changes:
         changes = {}
         for residual, precision in planner.allocate(clique, known, 2 * rho).items():
-            values = measure_residual(counter, mechanisms, residual, 1 / precision)
+            table, variances = mechanisms.table(counter), {residual: 1 / precision}
+            values = measure_residuals(table, mechanisms, variances)[residual]
             changes[residual] = update(model, clique, residual, values, precision)
             known[position[residual]] += precision
         return changes
@@ -134,8 +140,10 @@ def isotropic(model: ReferenceModel, _: list[Clique]) -> Measure:
         counter: MarginalCounter, mechanisms: Mechanisms, clique: Clique, rho: float
     ) -> Changes:
         variance, domain = Fraction(1 / (2 * rho)), model.domain
-        event = GaussianEvent(Purpose.STRATEGY, domain.clique_names(clique), 1, variance)
-        noisy = mechanisms.release_counts(event, counter.count(clique))
+        maps = [*map(Identity, domain.shape(clique))]
+        query = LinearQuery(Purpose.STRATEGY, domain.clique_names(clique), maps)
+        (counts,) = mechanisms.table(counter).marginals([clique])
+        (noisy,) = mechanisms.measure([Measurement(query, counts, variance)])
         changes = {}
         for residual in subsets(clique):
             summed = domain.size(clique) / domain.size(residual)

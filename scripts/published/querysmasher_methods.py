@@ -176,7 +176,7 @@ def assemble(workload: QueryWorkload, entropy: EntropySource | None = None) -> d
     mechanisms = Mechanisms(budget, entropy or SystemEntropy())
     step = [1 + len(part) // CHECKED for part in workload.parts]
     answers, checked, ratios, checking_s, checking_cpu_s = 0, 0, 0.0, 0.0, 0.0
-    for found in answer_sets(mechanism, counter, mechanisms, COST.units):
+    for found in answer_sets(mechanism, mechanisms.table(counter), mechanisms, COST.units):
         answers += found.estimates.size
         if found.index % step[found.part] == 0:
             pause, pause_cpu = time.perf_counter(), time.process_time()

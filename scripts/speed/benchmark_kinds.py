@@ -26,7 +26,8 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.generate.chains import FitSettings
 from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
-from adaptive_qs.loop.loop import LoopResult, LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import LoopResult, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
@@ -151,7 +152,9 @@ def measured(
     """One run of the loop with seeded exact noise."""
     rho = PrivacyTarget.of(epsilon, DELTA).rho
     mechanisms = Mechanisms(Budget(rho, filtered=True), InsecureSeed(seed))
-    return run_loop(MarginalCounter(true), workload, mechanisms, rho, settings, WORKERS)
+    return run_loop(
+        mechanisms.table(MarginalCounter(true)), workload, mechanisms, rho, settings, WORKERS
+    )
 
 
 def synthesized(

@@ -21,7 +21,7 @@ import typer
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import chain_of
-from adaptive_qs.loop.loop import LoopSettings
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results

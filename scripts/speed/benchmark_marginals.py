@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import make_target
 from adaptive_qs.generate.rows import fit_model
-from adaptive_qs.loop.loop import LoopSettings
+from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results

@@ -15,7 +15,8 @@ from statistics import median_high
 import typer
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.loop.forecast import DEPENDENCE, ROWS, LoopForecast
+from adaptive_qs.loop.expected import DEPENDENCE
+from adaptive_qs.loop.forecast import ROWS, LoopForecast
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from adaptive_qs.loop.forecast import DEPENDENCE, RUNS, LoopForecast
+from adaptive_qs.loop.expected import DEPENDENCE
+from adaptive_qs.loop.forecast import RUNS, LoopForecast
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -75,7 +76,7 @@ def compared(table: CodedTable, epsilon: float) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for _ in range(REPEATS):
         mechanisms = Mechanisms(Budget(rho, filtered=True), SystemEntropy())
-        result = run_loop(MarginalCounter(table), workload, mechanisms, rho)
+        result = run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, rho)
         measured = map(result.model.domain.columns, result.model.estimates)
         counts.update(unconnected_columns(workload, measured))
     left = {name for name, times in counts.items() if 2 * times > REPEATS}

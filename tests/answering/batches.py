@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from adaptive_qs.answering.measure import answer_sets, divide_units, grid_bits, measure
+from adaptive_qs.answering.measure import answer_sets, divide_units, grid_bits
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO
@@ -21,6 +21,8 @@ from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
+
+from ..doors import measure_one
 
 SIZES = (3, 4, 2)
 CELLS = 24
@@ -140,7 +142,7 @@ class Batch:
         """One measurement: the call it makes and what the mechanism keeps of it."""
         measurement = self.mechanism.measurement(number)
         script = Scripted(unlimited(), output)
-        (noisy,) = measure(counter, script, [measurement], [self.costs[number]])
+        noisy = measure_one(counter, script, measurement, self.costs[number])
         return script.calls[0], table_estimate(measurement.strategy.factors, noisy)
 
     @cached_property
@@ -199,7 +201,7 @@ class Batch:
         return at_one * UNITS_PER_RHO / (2 * self.units)
 
     def run(self, mechanisms, counter):
-        return list(answer_sets(self.mechanism, counter, mechanisms, self.units))
+        return list(answer_sets(self.mechanism, mechanisms.table(counter), mechanisms, self.units))
 
 
 @cache

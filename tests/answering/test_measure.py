@@ -21,7 +21,6 @@ from adaptive_qs.answering.measure import (
     answer_sets,
     divide_units,
     grid_bits,
-    measure,
 )
 from adaptive_qs.errors import BudgetExceeded, InputError, ResourceExceeded
 from adaptive_qs.privacy.accounting import FINE_NOISE
@@ -36,6 +35,7 @@ from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.matrices import CustomAxis
 
+from ..doors import measure_one
 from .batches import (
     CELLS,
     WORKLOADS,
@@ -105,7 +105,11 @@ def test_noise_is_as_wide_as_declared():
     units = PrivacyTarget.of_answers(cost=1.0).units
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(units, UNITS_PER_RHO)), InsecureSeed(3), calls.append)
-    list(answer_sets(mechanism, MarginalCounter(table((4000,) * 4)), mechanisms, units))
+    list(
+        answer_sets(
+            mechanism, mechanisms.table(MarginalCounter(table((4000,) * 4))), mechanisms, units
+        )
+    )
     calls = [call for call in calls if call.output.size == 4000]
     assert len(calls) == 4
     noise = np.array([(call.output - call.inputs).astype(float) for call in calls])
@@ -161,7 +165,7 @@ def released(mechanism, number, units, counter):
     """The exact integers of one measurement."""
     calls = []
     mechanisms = Mechanisms(Budget(Fraction(10**12)), InsecureSeed(0), calls.append)
-    measure(counter, mechanisms, [mechanism.measurement(number)], [units])
+    measure_one(counter, mechanisms, mechanism.measurement(number), units)
     return calls[0].inputs.ravel()
 
 
@@ -193,7 +197,8 @@ def test_labels_are_public_words():
     mechanism = batch("several", "querysmasher").mechanism
     for number in range(mechanism.num_measurements):
         measurement = mechanism.measurement(number)
-        label = label_of(*module._subject(WORKLOADS["several"].domain, measurement))
+        query = module._query(WORKLOADS["several"].domain, measurement)
+        label = label_of(query.purpose, query.columns)
         names = [f"a{i}" for i in measurement.clique]
         assert label == f"strategy {' x '.join(names) or 'total'}"
 
@@ -260,7 +265,9 @@ def test_releases_are_forgotten_after_their_last_use(counter, monkeypatch):
         for k in found.order
     }
     mechanisms = Mechanisms(ledger_of(found), InsecureSeed(0))
-    for position, _ in enumerate(answer_sets(found.mechanism, counter, mechanisms, found.units)):
+    for position, _ in enumerate(
+        answer_sets(found.mechanism, mechanisms.table(counter), mechanisms, found.units)
+    ):
         gc.collect()
         held = {found.order[number] for number, reference in alive if reference() is not None}
         assert all(last[number] > position for number in held)
@@ -291,7 +298,8 @@ def test_an_error_while_answering_reaches_the_caller_and_stops_the_spending(coun
     found = batch("range", "querysmasher")
     ledger = ledger_of(found)
     broken = Failing(found.mechanism, found.sets[1])
-    run = answer_sets(broken, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
+    mechanisms = Mechanisms(ledger, InsecureSeed(0))
+    run = answer_sets(broken, mechanisms.table(counter), mechanisms, found.units)
     assert not ledger.events  # nothing is charged before the first answer is asked for
     next(run)
     with pytest.raises(MemoryError, match="no room for answers"):
@@ -306,7 +314,8 @@ def test_closing_early_stops_the_spending(counter, monkeypatch):
     monkeypatch.setattr(module, "GROUP_MEASUREMENTS", 1)
     found = batch("marginal", "querysmasher")
     ledger = ledger_of(found)
-    run = answer_sets(found.mechanism, counter, Mechanisms(ledger, InsecureSeed(0)), found.units)
+    mechanisms = Mechanisms(ledger, InsecureSeed(0))
+    run = answer_sets(found.mechanism, mechanisms.table(counter), mechanisms, found.units)
     next(run)
     run.close()
     charged = len(ledger.events)

@@ -40,6 +40,7 @@ from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
 
+from ..doors import discover_values, release_counts, select
 from .game import log_chance
 
 MUS = (0.45, 1.0, 3.0)
@@ -309,7 +310,7 @@ class _Noise:
         found = np.empty(draws)
         for start in range(0, draws, size := 1 + 2**21 // (1 + moved.size)):
             values = np.tile(inputs, (min(size, draws - start), 1))
-            noise = (mechanisms.release_counts(self.call.event, values) - values).astype(float)
+            noise = (release_counts(mechanisms, self.call.event, values) - values).astype(float)
             found[start : start + size] = (2 * (noise @ shift) - shift @ shift) / (2 * variance)
         return found
 
@@ -341,7 +342,8 @@ class _Choice:
         """As of noise."""
         call = self.call
         chosen = [
-            mechanisms.select(call.event, call.inputs, call.score_sensitivity) for _ in range(draws)
+            select(mechanisms, call.event, call.inputs, call.score_sensitivity)
+            for _ in range(draws)
         ]
         return (self.logs[1] - self.logs[0])[chosen]
 
@@ -373,7 +375,7 @@ class _Discovery:
         """As of noise."""
         call = self.call
         found = (
-            mechanisms.discover_values(call.event, call.values, call.inputs, len(call.values))
+            discover_values(mechanisms, call.event, call.values, call.inputs, len(call.values))
             for _ in range(draws)
         )
         return np.array([self._loss(values) for values in found])

@@ -16,7 +16,8 @@ from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.audit.audit import Batch, Recorder, Replayer
-from adaptive_qs.loop.loop import LoopSettings, run_loop
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent
 from adaptive_qs.privacy.noise import InsecureSeed
@@ -108,7 +109,7 @@ def batch_game(runs: int, seed: int = 0) -> Verdict:
     batch = Batch.of(SCHEMA, 2, MU**2 / 2)
 
     def answer(table, mechanisms):
-        list(answer_sets(batch.planned, table, mechanisms, batch.target.units))
+        list(answer_sets(batch.planned, mechanisms.table(table), mechanisms, batch.target.units))
 
     return play(answer, batch.target.budget.rho, runs, seed)
 
@@ -121,4 +122,5 @@ def loop_game(runs: int, seed: int = 0) -> Verdict:
 def loop(table, mechanisms):
     """Rounds of choices: one pair, since so large a budget would measure all of them at once."""
     rounds = LoopSettings(initial_share=0.5, opening=False)
-    return run_loop(table, Workload(SCHEMA.domain(), {(0, 1): 1.0}), mechanisms, LOOP_RHO, rounds)
+    workload = Workload(SCHEMA.domain(), {(0, 1): 1.0})
+    return run_loop(mechanisms.table(table), workload, mechanisms, LOOP_RHO, rounds)

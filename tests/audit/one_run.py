@@ -24,11 +24,12 @@ from scipy import stats
 from adaptive_qs.audit.tables import to_rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.privacy import mechanisms
+from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.noise import discrete_gaussian
 from adaptive_qs.release.release import Release
 from adaptive_qs.residual import centered
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.coded import LevelCounter, MarginalCounter
+from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema

@@ -31,7 +31,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import mark_path
-from adaptive_qs.loop import select
+from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     Cost,
@@ -49,6 +49,7 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import ENGINES
 from adaptive_qs.table.schema import Schema
 
+from ..doors import release_counts, select
 from .pairs import replay_pairs
 from .schemas import schemas
 
@@ -61,12 +62,12 @@ def job(counts, scores=(5, 9), sensitivity=4, column="counts", extra=0, output=N
     """Releases counts, chooses, and publishes what came out."""
 
     def run(mechanisms):
-        noisy = mechanisms.release_counts(counting(column, 2), np.array(counts))
-        chosen = mechanisms.select(
-            SelectionEvent(Purpose.SELECTION, (), 0.5), np.array(scores), sensitivity
+        noisy = release_counts(mechanisms, counting(column, 2), np.array(counts))
+        chosen = select(
+            mechanisms, SelectionEvent(Purpose.SELECTION, (), 0.5), np.array(scores), sensitivity
         )
         for _ in range(extra):
-            mechanisms.release_counts(counting("one more", 1), np.array([1]))
+            release_counts(mechanisms, counting("one more", 1), np.array([1]))
         published = noisy.tobytes() + bytes([chosen])
         return {"table": published if output is None else output}
 
@@ -160,7 +161,7 @@ def test_discovered_values_may_move_by_one_row(values, counts, clean):
 
 def test_a_recorder_keeps_inputs_and_outputs():
     mechanisms = Recorder(Budget(1), InsecureSeed(0))
-    noisy = mechanisms.release_counts(counting("counts", 1), np.array([3, 4]))
+    noisy = release_counts(mechanisms, counting("counts", 1), np.array([3, 4]))
     (call,) = mechanisms.calls
     assert call.inputs.tolist() == [3, 4]
     assert call.output.tolist() == noisy.tolist()
@@ -192,6 +193,7 @@ PRIVATE = Schema.parse(
 )
 
 
+@pytest.mark.slow
 def test_bins_and_values_are_learnt_alike():
     report = audit(PRIVATE, [1, 2], pairs=14, rhos=(0.5,), sample_every=7)
     assert report.clean
@@ -265,6 +267,7 @@ MIXED = Schema.parse(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_row_of_another_type_recodes_no_other_row():
     """In a frame of Python objects, where one type for a whole column would do so."""
     report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
@@ -272,6 +275,7 @@ def test_a_row_of_another_type_recodes_no_other_row():
     assert report.pairs == 35
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(schemas(), st.integers(0, 2**32 - 1))
 def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, seed):
@@ -299,7 +303,7 @@ def test_neighbours_cannot_be_told_apart_by_any_engine(engine, scheduler):
 def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupied_cells(
     monkeypatch,
 ):
-    monkeypatch.setattr(select, "MOST_FORMED", 2)
+    monkeypatch.setattr(scoring, "MOST_FORMED", 2)
     report = audit(PRIVATE, 2, pairs=4, rhos=(0.5,), sample_every=10**6)
     assert report.clean, report.findings
     assert report.moved
@@ -394,7 +398,7 @@ def fitted(frame, folder, options):
 
 def answered(frame, folder, options):
     """Every file that answers are written to."""
-    answer(frame, SCHEMA, [1, 2], **options, jobs=1).write(folder / "a.csv", force=True)
+    answer(frame, SCHEMA, [1, 2], **options, workers=1).write(folder / "a.csv", force=True)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)

@@ -16,6 +16,7 @@ from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.selection import exponential_mechanism
 
+from ..doors import release_counts, select
 from . import game
 from .game import CONFIDENCE, MU, batch_game, log_chance, log_ratio, lower_mu, verdict
 
@@ -76,7 +77,7 @@ def test_chances_of_a_selection_are_those_of_the_mechanism():
     """20,000 draws of four candidates: each within five standard deviations of its probability."""
     recorder = Recorder(Budget(1), InsecureSeed(0))
     scores = np.array([3, 0, 7, 5])
-    recorder.select(SelectionEvent(Purpose.SELECTION, (), 1.5), scores, 4)
+    select(recorder, SelectionEvent(Purpose.SELECTION, (), 1.5), scores, 4)
     (call,) = recorder.calls
     assert isinstance(call.event, SelectionEvent)
     chances = np.exp([log_chance(call, k) for k in range(4)])
@@ -92,6 +93,6 @@ def test_the_ratio_is_that_of_two_normal_densities():
     here, there = Recorder(Budget(10), InsecureSeed(0)), Recorder(Budget(10), InsecureSeed(0))
     for recorder, values in ((here, [10, 20]), (there, [11, 20])):
         event = GaussianEvent(Purpose.STRATEGY, ("counts",), 1, 4)
-        recorder.release_counts(event, np.array(values))
+        release_counts(recorder, event, np.array(values))
     noise = here.calls[0].output[0] - 10
     assert log_ratio(here.calls, there.calls) == pytest.approx((2 * noise - 1) / 8)

@@ -248,7 +248,8 @@ def test_init_says_which_columns_are_left_out(run):
 
 
 def test_the_demo_needs_nothing(run, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.cli.io.demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    shipped = Path("t.csv"), Path("s.json")
+    monkeypatch.setattr("adaptive_qs.cli.options.demo_files", lambda: shipped)
     for _ in range(2):  # its own output is replaced
         outcome = done(run("synthesize", "--demo"))
         assert "epsilon 1, delta 1e-09" in outcome.out
@@ -493,7 +494,7 @@ def test_a_release_that_cannot_be_saved_is_not_claimed(run, monkeypatch):
 def test_failures_between_the_first_charge_and_the_release(failure, run, monkeypatch):
     error, code, hint = failure
     before = sorted(Path.cwd().iterdir())
-    fail_at(monkeypatch, loop, "measure_one_way", error)
+    fail_at(monkeypatch, loop, "plan_opening", error)
     check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, tables.SPENT_IN_VAIN)
     assert sorted(Path.cwd().iterdir()) == before
 

@@ -227,6 +227,7 @@ def documented(command):
     return re.findall(r"^\| `(.+?)` \|", section, re.M)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", RUNS)
 def test_the_page_of_json_output_lists_the_fields_that_are_printed(command, printed):
     fields = documented(command)

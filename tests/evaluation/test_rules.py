@@ -14,13 +14,13 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.evaluation.associations import count_pairs
 from adaptive_qs.evaluation.finding import found_rules, proposed_rules
-from adaptive_qs.evaluation.marginals import count_pairs
+from adaptive_qs.evaluation.rows import row_checks
 from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
     parse_rule,
-    row_checks,
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable

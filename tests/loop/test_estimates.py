@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from adaptive_qs.generate.loglinear import project_to_simplex
-from adaptive_qs.loop import estimates as module
-from adaptive_qs.loop.estimates import (
-    ErrorCurves,
-    ProjectedEstimates,
-    Sizes,
-    projected_distance,
-)
+from adaptive_qs.loop import expected as module
+from adaptive_qs.loop.estimates import projected_distance
+from adaptive_qs.loop.expected import CellSizeHistogram, ErrorCurves, ProjectedEstimates
 from adaptive_qs.residual import ReferenceModel, decompose
 
 from .helpers import centered, counter_of, domain_of, skewed_rows
@@ -52,7 +48,7 @@ def expected(truth, std):
     """By the curve of a candidate whose current estimate is the truth."""
     curves = ErrorCurves(1, ROWS)
     row = np.array([0])
-    curves.take(row, Sizes.of(truth).errors(ROWS, curves.stds)[None])
+    curves.take(row, CellSizeHistogram.of(truth).errors(ROWS, curves.stds)[None])
     return float(curves.at(np.array([std]), row)[0])
 
 
@@ -128,7 +124,9 @@ def test_errors_of_formed_candidates_are_those_of_their_projected_cells():
         stds = estimates.curves.stds
         found = estimates.curves.at(stds, np.full(stds.size, row))
         # Mantissas are cut at 1.5 here and at √2 there, so that cells are grouped differently.
-        np.testing.assert_allclose(found, Sizes.of(cells).errors(model.total, stds), rtol=0.02)
+        np.testing.assert_allclose(
+            found, CellSizeHistogram.of(cells).errors(model.total, stds), rtol=0.02
+        )
 
 
 def test_only_stale_candidates_change_and_they_change_as_if_all_did():

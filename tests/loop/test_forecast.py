@@ -13,10 +13,11 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
-from adaptive_qs.loop.forecast import MOST_CANDIDATES, LoopForecast, plan_memory, total_std
-from adaptive_qs.loop.loop import LoopSettings
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.forecast import MOST_CANDIDATES, LoopForecast, total_std
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.run.job import Limits
+from adaptive_qs.run.memory import plan_memory
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.workload import Workload
@@ -146,7 +147,7 @@ def test_it_is_told_before_the_first_draw(wide, capsys, monkeypatch):
     def stop(*_):
         raise Stopped
 
-    monkeypatch.setattr("adaptive_qs.loop.loop.measure_total", stop)
+    monkeypatch.setattr("adaptive_qs.loop.loop.measure_residuals", stop)
     for more in ([], ["--public-rows", "2000"]):
         assert main([*RUN, "r.zip", *more]) == 1
         assert "independent of all others" in capsys.readouterr().err

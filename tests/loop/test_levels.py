@@ -12,17 +12,19 @@ import pytest
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.levels import Grouping
-from adaptive_qs.loop import levels, measure
-from adaptive_qs.loop.levels import at_levels, closure_at_levels
-from adaptive_qs.loop.loop import LoopSettings, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measure_residual, measurement_cost
-from adaptive_qs.loop.pricing import Offer
-from adaptive_qs.loop.select import Members
+from adaptive_qs.loop import candidates as levels
+from adaptive_qs.loop import estimates as measure
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.candidates import CellLimit, ResidualIndex, at_levels, closure_at_levels
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import centered, variance_weight
-from adaptive_qs.table.coded import LevelCounter
 from adaptive_qs.workload.workload import Workload
 
+from ..doors import measure_residual
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
 from .test_loop import assert_replays
 
@@ -142,14 +144,14 @@ def test_every_candidate_is_planned_over_all_levels_below_it():
 
 def test_a_changed_residual_is_in_the_candidates_at_its_levels_and_finer_ones():
     candidates = [(0,), (1,), *PAIRS]
-    members = Members(DOMAIN, candidates)
+    members = ResidualIndex(DOMAIN, candidates)
     for residual in DOMAIN.below((0, 1)):
         wanted = [DOMAIN.is_below(residual, clique) for clique in candidates]
         assert members.containing([residual]).tolist() == wanted
 
 
 def test_all_levels_of_a_marginal_count_once_against_the_ceiling_on_cells():
-    offer = Offer(DOMAIN, [(0,), *PAIRS], 30)
+    offer = CellLimit(DOMAIN, [(0,), *PAIRS], 30)
     assert offer.open.all()
     offer.take((2, 4))
     assert offer.open.tolist() == [False, *[True] * len(PAIRS)]
@@ -208,9 +210,9 @@ def test_three_columns_at_levels_replay(monkeypatch):
 
 
 def offered(workload=PAIRS_OF_LARGE, rho=0.05, rows=MANY, **settings):
-    result = run_loop(
-        counter_of(workload.domain, rows), workload, Recorder(rho), rho, LoopSettings(**settings)
-    )
+    mechanisms = Recorder(rho)
+    table = mechanisms.table(counter_of(workload.domain, rows))
+    result = run_loop(table, workload, mechanisms, rho, LoopSettings(**settings))
     return result.model.domain.groupings
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -14,19 +16,11 @@ from scipy.optimize import minimize
 
 from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.loop.estimates import Sizes
-from adaptive_qs.loop.levels import LEAST_ERROR
-from adaptive_qs.loop.loop import (
-    DEPENDENCE,
-    MOST_UNIFORM,
-    LoopSettings,
-    compared_with,
-    initial_share,
-    measurable_cliques,
-    one_way_precisions,
-    run_loop,
-)
-from adaptive_qs.loop.pricing import FALL, Schedule
+from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one_way_precisions
+from adaptive_qs.loop.candidates import FALL, measurable_cliques
+from adaptive_qs.loop.estimates import MOST_UNIFORM, compared_with
+from adaptive_qs.loop.expected import DEPENDENCE, LEAST_ERROR, CellSizeHistogram
+from adaptive_qs.loop.loop import choose_rounds, run_loop
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, SelectionEvent, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -51,9 +45,8 @@ UNIFORM = LoopSettings(reference="uniform")
 
 
 def run(rows, workload, mechanisms, rho, settings=None, workers=1, **more):
-    return run_loop(
-        counter_of(workload.domain, rows), workload, mechanisms, rho, settings, workers, **more
-    )
+    table = mechanisms.table(counter_of(workload.domain, rows))
+    return run_loop(table, workload, mechanisms, rho, settings, workers, **more)
 
 
 def estimates_of(model):
@@ -227,14 +220,14 @@ def test_neighbours_replay_at_any_budget_to_the_last_row_and_on_degenerate_workl
 
 
 def test_residuals_too_large_to_scale_replay(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.loop.measure.MAX_SCALE", 8)
+    monkeypatch.setattr("adaptive_qs.loop.estimates.MAX_SCALE", 8)
     assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
 
 
 def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
     """Power: a price that sees the private number of rows is caught."""
     seen = {}
-    real_count, real_judge = MarginalCounter.count, Schedule.judge
+    real_count, real_judge = MarginalCounter.count, LoopBudget.anneal
 
     def spying_count(self, clique):
         seen["odd"] = int(real_count(self, ())) % 2
@@ -248,9 +241,9 @@ def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
         return judge
 
     monkeypatch.setattr(MarginalCounter, "count", spying_count)
-    monkeypatch.setattr(Schedule, "judge", judge(leaking=False))
+    monkeypatch.setattr(LoopBudget, "anneal", judge(leaking=False))
     assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
-    monkeypatch.setattr(Schedule, "judge", judge(leaking=True))
+    monkeypatch.setattr(LoopBudget, "anneal", judge(leaking=True))
     with pytest.raises(Diverged, match="another course"):
         assert_replays(ROWS, ROWS[1:], WORKLOADS["3-way"], 0.5, None)
 
@@ -351,7 +344,9 @@ def test_a_tiny_budget_is_spent_without_a_refusal(sizes, rows, ways, rho, seed):
     table = CodedTable.from_codes(domain, [rng.integers(0, n, rows) for n in sizes])
     budget = Budget(rho, filtered=rho < 1)
     mechanisms = Mechanisms(budget, InsecureSeed(seed))
-    run_loop(MarginalCounter(table), Workload.all_ways(domain, ways), mechanisms, rho)
+    run_loop(
+        mechanisms.table(MarginalCounter(table)), Workload.all_ways(domain, ways), mechanisms, rho
+    )
     assert 0.985 * rho < budget.spent.rho <= rho
     if budget.filtered:
         assert 0 <= filter_left(rho, budget.events) <= 1e-3 * rho
@@ -383,10 +378,10 @@ def test_the_share_of_single_columns_is_where_the_error_of_a_combination_is_leas
     several = [c for c in candidates if len(c) > 1]
     weight = np.array(domain.sizes) ** (2 / 3)
     single = np.sqrt(weight.sum() / (np.pi * rho * weight)) * domain.sizes / total
-    zipf = [Sizes.of(1 / np.arange(1, n + 1)) for n in domain.sizes]
+    zipf = [CellSizeHistogram.of(1 / np.arange(1, n + 1)) for n in domain.sizes]
     std, joint = np.array([np.sqrt(len(several) / (2 * rho))]), []
     for clique in several:
-        sizes = reduce(Sizes.times, [zipf[i] for i in clique])
+        sizes = reduce(CellSizeHistogram.times, [zipf[i] for i in clique])
         joint.append(sizes.errors(total, std)[0] / total)
     a = np.mean([sum(single[i] for i in clique) for clique in several])
     b = min(np.mean(joint), DEPENDENCE / 2)
@@ -425,7 +420,7 @@ def test_weak_dependences_are_looked_at_where_the_budget_suffices_for_all(monkey
     rows, pairs, measured = list(map(tuple, rows.tolist())), Workload.all_ways(domain, 2), []
     settings = LoopSettings(opening=False)  # otherwise all of them are measured together
     for part in (MOST_UNIFORM, 0.0):
-        monkeypatch.setattr("adaptive_qs.loop.loop.MOST_UNIFORM", part)
+        monkeypatch.setattr("adaptive_qs.loop.estimates.MOST_UNIFORM", part)
         result = run(rows, pairs, Recorder(0.4), 0.4, settings)
         measured.append({r.clique for r in result.rounds if len(r.clique) > 1})
         assert result.model.reference[8][5] < 1 / len(rows)
@@ -440,3 +435,13 @@ def test_the_uniform_part_falls_with_the_error_that_is_left():
         first, second = compared_with(q, error)
         np.testing.assert_allclose(first, [0.75 - part / 4, 0.25 + part / 4])
         np.testing.assert_array_equal(second, [1.0])
+
+
+def test_the_loop_fits_on_a_screen():
+    """As Algorithm 4: no more than 50 lines, and a dozen local names."""
+    for function in (run_loop, choose_rounds):
+        (node,) = ast.parse(inspect.getsource(function)).body
+        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+        local = {each.id for each in names if isinstance(each.ctx, ast.Store)}
+        assert node.end_lineno <= 50
+        assert len(local) <= 12

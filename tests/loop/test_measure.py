@@ -16,18 +16,14 @@ from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.loop import measure
-from adaptive_qs.loop.measure import (
-    ConditionalPlanner,
-    allocate_precision,
-    is_scaled,
-    measure_residual,
-    measurement_cost,
-)
+from adaptive_qs.loop import estimates as measure
+from adaptive_qs.loop.estimates import is_scaled, measurement_cost
+from adaptive_qs.loop.planner import ConditionalPlanner, allocate_precision
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.residual import privacy_cost, variance_weight
 from adaptive_qs.table.coded import MAX_ROWS
 
+from ..doors import measure_residual
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
 
 DOMAIN = domain_of(2, 3, 4, 1)

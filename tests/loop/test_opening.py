@@ -12,9 +12,11 @@ from scipy.optimize import minimize
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import subsets
+from adaptive_qs.loop.budget import LoopSettings
+from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.forecast import LoopForecast
-from adaptive_qs.loop.loop import LoopSettings, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
+from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.events import SelectionEvent
 from adaptive_qs.residual import variance_weight
 from adaptive_qs.synthesizer import Synthesizer
@@ -88,7 +90,13 @@ def test_pairs_that_are_alike_get_the_noise_of_residual_planner():
 def loop(rho, workload=None, rows=ROWS, domain=BINARY, **settings):
     mechanisms = Recorder(rho, filtered=True)
     workload = workload or Workload.all_ways(domain, 2)
-    result = run_loop(counter_of(domain, rows), workload, mechanisms, rho, LoopSettings(**settings))
+    result = run_loop(
+        mechanisms.table(counter_of(domain, rows)),
+        workload,
+        mechanisms,
+        rho,
+        LoopSettings(**settings),
+    )
     return result, mechanisms.budget.events
 
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import combinations, pairwise, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.loop.loop import MOST_SELECTING, run_loop
-from adaptive_qs.loop.measure import ConditionalPlanner, measurement_cost
-from adaptive_qs.loop.pricing import (
-    RARELY,
-    SAFETY,
-    UNKNOWN,
-    Offer,
-    PriceList,
-    Schedule,
-    selection_rho,
-)
+from adaptive_qs.loop.budget import MOST_SELECTING, SAFETY, LoopBudget, LoopSettings, selection_rho
+from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import run_loop
+from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.filter import choice_cost
 from adaptive_qs.workload.workload import Workload
 
@@ -44,20 +39,37 @@ def errors(stds, rows):
 
 
 def price_list(precision=SINGLES, weights=WEIGHTS):
-    prices = PriceList(PLANNER, weights, RHO)
+    prices = ErrorTable(PLANNER, weights, RHO)
     prices.refresh(errors, precision, EVERY)
     return prices
 
 
-def schedule_of(prices, share=0.1, rounding=0.0):
-    return Schedule(Offer(DOMAIN, CANDIDATES, 10**6), prices, RHO, share, rounding)
+class Schedule:
+    """A budget and candidates whose errors are given."""
+
+    def __init__(self, prices, share=0.1, rounding=0.0):
+        self.budget = LoopBudget(RHO, LoopSettings(selecting_share=share))
+        self.budget.begin_rounds(rounding)
+        limit = CellLimit(DOMAIN, CANDIDATES, 10**6)
+        self.candidates = SimpleNamespace(limit=limit, errors=prices, cliques=CANDIDATES)
+        self.anneal = self.budget.anneal
+
+    @property
+    def left(self):
+        return self.budget.left
+
+    def choice(self, total):
+        return self.budget.plan(self.candidates, total)
+
+    def take(self, clique, choice):
+        return self.budget.spend(choice, CANDIDATES.index(clique), self.candidates)
 
 
 @pytest.mark.parametrize("price", [1e2, 1e4, 1e5, 1e6])
 @pytest.mark.parametrize("most", [RHO, 0.3 * RHO])
 def test_the_budget_is_that_of_least_error_and_payment_together(price, most):
     prices = price_list()
-    found = prices.prospects(price, most, TOTAL)
+    found = prices.gains(price, most, TOTAL)
     for row, weight in enumerate(WEIGHTS):
         budgets = [min(b, most) for b in prices.budgets if b <= most or b == prices.budgets[-1]]
         costs = []
@@ -77,7 +89,7 @@ def test_the_budget_is_that_of_least_error_and_payment_together(price, most):
 
 def test_a_lower_price_gives_no_candidate_less_and_makes_no_fewer_worth_it():
     prices = price_list()
-    found = [prices.prospects(price, RHO, TOTAL) for price in 2.0 ** np.arange(30, 0, -1)]
+    found = [prices.gains(price, RHO, TOTAL) for price in 2.0 ** np.arange(30, 0, -1)]
     for before, after in pairwise(found):
         assert (after.budget >= before.budget).all()
         assert (after.expected <= before.expected).all()
@@ -90,8 +102,8 @@ def test_heavier_candidates_get_more():
     """Of two alike in all else."""
     weights = np.where(np.arange(len(CANDIDATES)) == CANDIDATES.index((0, 3)), 1.0, 0.05)
     weights[CANDIDATES.index((0, 2))] = 1.0
-    light = price_list(weights=np.where(weights == 1.0, 0.05, 1.0)).prospects(1e4, RHO, TOTAL)
-    heavy = price_list(weights=weights).prospects(1e4, RHO, TOTAL)
+    light = price_list(weights=np.where(weights == 1.0, 0.05, 1.0)).gains(1e4, RHO, TOTAL)
+    heavy = price_list(weights=weights).gains(1e4, RHO, TOTAL)
     row = CANDIDATES.index((0, 3))
     assert heavy.budget[row] > 2 * light.budget[row]
 
@@ -99,9 +111,9 @@ def test_heavier_candidates_get_more():
 def test_only_stale_candidates_are_priced_again():
     prices, fresh = price_list(), price_list(4 * SINGLES)
     stale = np.array([0 in c for c in CANDIDATES])
-    before = prices.prospects(1e4, RHO, TOTAL)
+    before = prices.gains(1e4, RHO, TOTAL)
     prices.refresh(errors, 4 * SINGLES, stale)
-    after, all_new = (p.prospects(1e4, RHO, TOTAL) for p in (prices, fresh))
+    after, all_new = (p.gains(1e4, RHO, TOTAL) for p in (prices, fresh))
     np.testing.assert_array_equal(after.expected[stale], all_new.expected[stale])
     np.testing.assert_array_equal(after.expected[~stale], before.expected[~stale])
 
@@ -114,15 +126,15 @@ def test_prospects_follow_the_price_and_what_is_left():
     for price, most in product((1e4, 1e4, 1e3), (RHO, RHO, 0.3 * RHO, 1e-6, 2e-6)):
         precision = precision * rng.choice([1, 2], size=precision.size, p=[0.9, 0.1])
         prices.refresh(errors, precision, EVERY)
-        fresh = price_list(precision).prospects(price, most, TOTAL)
+        fresh = price_list(precision).gains(price, most, TOTAL)
         for _ in range(2):
-            found = prices.prospects(price, most, TOTAL)
+            found = prices.gains(price, most, TOTAL)
             for name, values in vars(fresh).items():
                 np.testing.assert_array_equal(getattr(found, name), values)
 
 
 def test_a_candidate_that_is_not_worth_it_is_offered_only_where_the_choice_sees_that():
-    found = price_list().prospects(1e5, RHO, TOTAL)
+    found = price_list().gains(1e5, RHO, TOTAL)
     doubtful = found.deficit > 0
     assert doubtful.any()
     gap = found.deficit[doubtful].min()
@@ -142,7 +154,7 @@ def test_a_candidate_that_is_not_worth_it_is_offered_only_where_the_choice_sees_
 @pytest.mark.parametrize("noise", [True, False])
 def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
     prices = price_list()
-    schedule = schedule_of(prices, share, rounding)
+    schedule = Schedule(prices, share, rounding)
     rng = np.random.default_rng(0)
     precision = SINGLES.copy()
     spent = selecting = 0.0
@@ -160,25 +172,25 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
         for tau, x in PLANNER.allocate(clique, precision, 2 * budget.measuring).items():
             precision[CLOSURE.index(tau)] += x
         prices.refresh(errors, precision, EVERY)
-        schedule.judge(0.0 if noise else 1.0, 0.5)
+        schedule.anneal(0.0 if noise else 1.0, 0.5)
     assert RHO * (1 - 3e-6) - 2 * rounding <= spent <= RHO * (1 + 1e-12)
     assert selecting <= share * RHO
 
 
 def test_noise_lowers_the_price_and_more_than_noise_leaves_it():
-    schedule = schedule_of(price_list())
-    first = schedule.choice(TOTAL).prospects
-    schedule.judge(5.1, 5.0)
-    np.testing.assert_array_equal(schedule.choice(TOTAL).prospects.budget, first.budget)
+    schedule = Schedule(price_list())
+    first = schedule.choice(TOTAL).gains
+    schedule.anneal(5.1, 5.0)
+    np.testing.assert_array_equal(schedule.choice(TOTAL).gains.budget, first.budget)
     for _ in range(6):
-        schedule.judge(5.0, 5.0)
-    assert (schedule.choice(TOTAL).prospects.budget > first.budget).any()
+        schedule.anneal(5.0, 5.0)
+    assert (schedule.choice(TOTAL).gains.budget > first.budget).any()
 
 
 def test_where_nothing_is_worth_it_the_rest_is_spent_at_once():
-    prices = PriceList(PLANNER, WEIGHTS, RHO)
+    prices = ErrorTable(PLANNER, WEIGHTS, RHO)
     prices.refresh(lambda stds, rows: np.full(stds.shape, 2 * TOTAL), SINGLES, EVERY)
-    schedule = schedule_of(prices)
+    schedule = Schedule(prices)
     choice = schedule.choice(TOTAL)
     assert choice.offered.all()
     assert choice.epsilon > 0
@@ -210,7 +222,8 @@ def test_a_pair_of_great_weight_is_measured_nearly_as_well_as_alone():
     }
 
     def spent(workload, seed):
-        result = run_loop(counter, workload, Recorder(0.05, seed), 0.05)
+        recorder = Recorder(0.05, seed)
+        result = run_loop(recorder.table(counter), workload, recorder, 0.05)
         return sum(r.budget.measuring for r in result.rounds if r.clique == (0, 1))
 
     means = {

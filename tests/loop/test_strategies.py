@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from adaptive_qs.audit.audit import AuditReport, Run, compare
-from adaptive_qs.loop import measure
-from adaptive_qs.loop.loop import LoopSettings, one_way_plan, run_loop
-from adaptive_qs.loop.measure import measure_residuals, measurement_cost
+from adaptive_qs.loop import estimates as measure
+from adaptive_qs.loop.budget import LoopSettings, one_way_plan
+from adaptive_qs.loop.estimates import measurement_cost
+from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.workload.file import WorkloadFile
 
+from ..doors import measure_residuals
 from .helpers import Recorder, Replay, counter_of, domain_of, every_row, skewed_rows
 from .test_loop import assert_same_release
 
@@ -88,7 +90,9 @@ def looped(rows, mechanisms, rho=0.5):
     workload = FILE.workload(DOMAIN)
     settings = LoopSettings(opening=False, initial_share=0.1)
     counter = counter_of(DOMAIN, rows)
-    return run_loop(counter, workload, mechanisms, rho, settings, strategies=STRATEGIES)
+    return run_loop(
+        mechanisms.table(counter), workload, mechanisms, rho, settings, strategies=STRATEGIES
+    )
 
 
 @pytest.mark.parametrize("neighbour", [[*ROWS, (8, 0, 2)], ROWS[1:]], ids=["added", "removed"])
@@ -120,8 +124,7 @@ def test_what_was_drawn_for_another_strategy_is_not_taken_for_this_one():
     """Charges of a resumed run name columns only; what was measured is told apart beside them."""
 
     def definition(strategies):
-        request = measure._strategy_request(counter_of(DOMAIN, ROWS), (0,), 1.0, strategies[0])
-        return request.definition
+        return measure._query(DOMAIN, (0,), strategies)[0].definition
 
     others = WorkloadFile.parse({"version": 1, "parts": [{"ways": [2], "queries": "prefix"}]})
     assert definition(STRATEGIES)

@@ -9,47 +9,41 @@ import numpy as np
 
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop import loop, measure, pricing, select
-from adaptive_qs.loop.measure import measure_residual
+from adaptive_qs.loop import budget, loop
 from adaptive_qs.privacy import filter as filter_of_steps
+from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
+from adaptive_qs.privacy.counts import Measurement, PrivateScores, opened
+from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.selection import checked_scores
-from adaptive_qs.strategy.columns import ColumnStrategy
+from adaptive_qs.privacy.query import Centering
+from adaptive_qs.strategy.integer import GridFactor
 from adaptive_qs.strategy.waves import ConvolutionFactor
 
+from ..doors import measure_residual
 from . import checks, entry_checks
 from .mutant import SEEN, mutant, peeking, replaced
 
 
-@replaced(
-    Mechanisms,
-    "release_together",
-    "a sensitivity of counts that is too small",
-    checks.replay,
-)
-def counts_sensitivity(original, self, requests):
-    def halved(event):
-        half = Fraction(1, 2)
-        return replace(
-            event,
-            squared_sensitivity=event.squared_sensitivity * half,
-            noise_variance=event.noise_variance * half,
-        )
-
-    return original(self, [replace(request, event=halved(request.event)) for request in requests])
+@replaced(Measurement, "event", "a sensitivity of counts that is too small", checks.replay)
+def counts_sensitivity(original, self):
+    event, half = original(self), Fraction(1, 2)
+    return replace(
+        event,
+        squared_sensitivity=event.squared_sensitivity * half,
+        noise_variance=event.noise_variance * half,
+    )
 
 
 @replaced(
-    measure,
-    "_nearly_centered",
+    Centering,
+    "answers",
     "groups charged as if their sums were taken off, and they are not",
     checks.levels,
 )
-def groups_with_sums(_, values, groups, axis):
-    return groups.largest * values
+def groups_with_sums(_, self, table):
+    return self.largest * table
 
 
 @peeking(loop, "with_levels", "groups of codes that depend on private counts", checks.levels)
@@ -58,14 +52,11 @@ def private_groups(original, domain, model, candidates, error):
     return replace(found, groupings=found.groupings[int(SEEN[0].count(())) % 2 :])
 
 
-@replaced(
-    ColumnStrategy,
-    "squared_sensitivity",
-    "a strategy charged for its shortest column",
-    checks.strategies,
-)
-def shortest_column(_, strategy):
-    return int((strategy.integers**2).sum(axis=0).min())
+@mutant("a strategy charged for its shortest column", checks.strategies)
+def shortest_column():
+    shortest = property(lambda factor: int((factor.integers**2).sum(axis=0).min()))
+    with mock.patch.object(GridFactor, "squared_norm", shortest):
+        yield
 
 
 @mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)
@@ -83,45 +74,63 @@ def free_offset():
 
 
 @replaced(Mechanisms, "select", "a sensitivity of scores that is too small", checks.replay)
-def score_sensitivity(original, self, event, scores, sensitivity):
-    return original(self, event, scores, max(1, sensitivity // 2))
+def score_sensitivity(original, self, scores, epsilon):
+    exact, halved = opened(scores, self.ledger), max(1, scores.sensitivity // 2)
+    return original(self, PrivateScores(exact, self.ledger, halved), epsilon)
 
 
 @replaced(
-    select, "grid_l1", "a score with two private terms and the sensitivity of one", checks.replay
+    scoring, "grid_l1", "a score with two private terms and the sensitivity of one", checks.replay
 )
 def two_terms(original, counter, *public):
     rows = int(counter.count(()))
-    return original(counter, *public) + (rows << select.CELL_BITS)
+    return original(counter, *public) + (rows << scoring.CELL_BITS)
 
 
 @replaced(Mechanisms, "select", "selections not charged", checks.replay, checks.recomputed)
-def free_selection(_, self, event, scores, sensitivity):
-    scores = checked_scores(scores)
+def free_selection(_, self, scores, epsilon):
+    exact, event = opened(scores, self.ledger), SelectionEvent(Purpose.SELECTION, (), epsilon)
     self.entropy.begin(self._releases)
     self._releases += 1
-    chosen = self._draw_selection(event, scores, sensitivity)
-    self._tell(PrimitiveCall(event, scores, sensitivity, chosen))
+    chosen = self._draw_selection(event, exact, scores.sensitivity)
+    self._tell(PrimitiveCall(event, exact, scores.sensitivity, chosen))
     return chosen
 
 
-def unpaid(counter, model, clique):
-    """Measure a clique on the side, at the program's own expense."""
-    free = Mechanisms(Budget(10**6), InsecureSeed(1))
+@mutant("private counts that any budget opens", checks.owners)
+def open_to_all():
+    def force(private, _):
+        return private._Closed__exact
+
+    with (
+        mock.patch("adaptive_qs.privacy.counts.opened", force),
+        mock.patch("adaptive_qs.privacy.mechanisms.opened", force),
+    ):
+        yield
+
+
+def unpaid(table, model, clique):
+    """Measure a clique on the side, at the program's own expense; the table has to be forced."""
+    free, counter = Mechanisms(Budget(10**6), InsecureSeed(1)), opened(table, table.owner)
     model.update(clique, measure_residual(counter, free, clique, 9.0), 1 / 9.0)
 
 
-@replaced(loop, "measure_one_way", "initial cliques not charged", checks.recomputed, checks.replay)
-def free_cliques(original, counter, mechanisms, model, *public):
-    original(counter, mechanisms, model, *public)
-    unpaid(counter, model, (0, 1))
+@replaced(
+    loop, "measure_residuals", "initial cliques not charged", checks.recomputed, checks.replay
+)
+def free_cliques(original, table, mechanisms, estimates, precisions):
+    variances = original(table, mechanisms, estimates, precisions)
+    if () in precisions and len(precisions) > 1:
+        unpaid(table, estimates.model, (0, 1))
+    return variances
 
 
-@replaced(loop, "measure_total", "the total measured twice and charged once", checks.recomputed)
-def free_total(original, counter, mechanisms, *public):
-    model = original(counter, mechanisms, *public)
-    unpaid(counter, model, ())
-    return model
+@replaced(loop, "measure_residuals", "the total measured twice and charged once", checks.recomputed)
+def free_total(original, table, mechanisms, estimates, precisions):
+    variances = original(table, mechanisms, estimates, precisions)
+    if precisions.keys() == {()}:
+        unpaid(table, estimates.model, ())
+    return variances
 
 
 @replaced(Cost, "of", "costs rounded down", checks.budget)
@@ -213,7 +222,7 @@ def redrawn(original, self, events, draw, definition=""):
     return draw() if known else outputs
 
 
-@peeking(loop, "initial_share", "a budget that depends on the data", checks.replay)
+@peeking(budget, "initial_share", "a budget that depends on the data", checks.replay)
 def share_of_data(original, domain, candidates, rho, _):
     return original(domain, candidates, rho, float(SEEN[0].count(())))
 
@@ -223,6 +232,6 @@ def private_reference(original, reference, _):
     return original(reference, int(SEEN[0].count(())) % 2)
 
 
-@peeking(pricing, "selection_rho", "a price of the budget that depends on the data", checks.replay)
+@peeking(budget, "selection_rho", "a price of the budget that depends on the data", checks.replay)
 def price_of_data(original, *public):
     return original(*public) / (1 + int(SEEN[0].count(())) % 2)

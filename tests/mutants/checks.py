@@ -26,14 +26,16 @@ from adaptive_qs.audit.audit import AuditReport, Check, Diverged, Recorder, Synt
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.errors import BudgetExceeded, LedgerError, SpentNote
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.counts import Measurement, PrivateCounts, PrivateScores
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
+from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.run.budget import Session
@@ -46,6 +48,7 @@ from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
 from ..answering import batches
 from ..audit import curves, game, recompute
+from ..doors import discover_values
 from ..loop import test_levels, test_strategies
 from ..privacy import noise_paths, test_noise_tree
 
@@ -280,7 +283,7 @@ def discovery() -> list[str]:
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, least_threshold(4, delta), delta)
     mechanisms = Mechanisms(Budget(1.0, 2 * delta), SystemEntropy())
     ones = np.ones(len(values), dtype=np.int64)
-    passed = len(mechanisms.discover_values(event, values, ones, len(values))) / len(values)
+    passed = len(discover_values(mechanisms, event, values, ones, len(values))) / len(values)
     limit = float(delta) + 7 * math.sqrt(float(delta) / len(values))
     return [] if passed <= limit else ["values of a single row pass too often"]
 
@@ -327,7 +330,7 @@ def retry() -> list[str]:
         with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
             ledger = session.begin(lambda: {"job": "loop"}, False, ROWS)
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
-            run_loop(MarginalCounter(table), workload, mechanisms, 1.0)
+            run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, 1.0)
             session.finish()
         return calls
 
@@ -406,7 +409,7 @@ def recorded_alike() -> list[str]:
     outputs = []
     for workers in (1, 2):
         recorder = Recorder(Budget(1.0), InsecureSeed(0))
-        run_loop(MarginalCounter(table), workload, recorder, 1.0, workers=workers)
+        run_loop(recorder.table(MarginalCounter(table)), workload, recorder, 1.0, workers=workers)
         outputs.append([np.asarray(call.output).tolist() for call in recorder.calls])
     return [] if outputs[0] == outputs[1] else ["the draws depend on the number of threads"]
 
@@ -453,3 +456,20 @@ def _database(path: Path, rows: list[tuple]) -> None:
         database.execute("CREATE TABLE t (a, b)")
         database.executemany("INSERT INTO t VALUES (?, ?)", rows)
         database.commit()
+
+
+def owners() -> list[str]:
+    """Counts and scores are measured by the budget that they belong to, and by no other."""
+    owner, other = Budget(1.0), Mechanisms(Budget(10**6), InsecureSeed(0))
+    query = LinearQuery(Purpose.STRATEGY, ("a",), (Identity(1),))
+    counts = PrivateCounts(np.array([7]), owner)
+    uses = {
+        "counts": lambda: other.measure([Measurement(query, counts, Fraction(1))]),
+        "scores": lambda: other.select(PrivateScores(np.array([7]), owner, 1), 1.0),
+    }
+    found = []
+    for what, use in uses.items():
+        with contextlib.suppress(InputError):
+            use()
+            found.append(f"another budget measures {what}")
+    return found

@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
-from adaptive_qs.loop import loop, pricing
-from adaptive_qs.loop.select import Selector
+from adaptive_qs.loop import budget, candidates, estimates, loop
+from adaptive_qs.privacy.counts import opened
+from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import cells, containers, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
@@ -32,31 +33,38 @@ from .mutant import SEEN, mutant, peeking, replaced, watched_counter, wrapped
 def true_annealing():
     taken = []
 
-    def take(original, self, clique):
-        taken[:] = [clique]
-        original(self, clique)
+    def take(original, self, *cliques):
+        taken[:] = cliques
+        original(self, *cliques)
 
     def distance(_, after, before, total):
         return float(abs(after - SEEN[0].count(taken[0])).sum())
 
     with (
         watched_counter(),
-        wrapped(pricing.Offer, "take", take),
-        wrapped(loop, "projected_distance", distance),
+        wrapped(candidates.CellLimit, "take", take),
+        wrapped(estimates, "projected_distance", distance),
     ):
         yield
 
 
-@peeking(loop, "measurable_cliques", "a domain without the values that do not occur", checks.replay)
-def domain_of_data(original, workload):
-    several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
-    return tuple(c for c in original(workload) if all(several[i] for i in c))
+@mutant("a domain without the values that do not occur", checks.replay)
+def domain_of_data():
+    def occurring(original, workload):
+        several = [(SEEN[0].count((i,)) > 0).sum() > 1 for i in range(len(workload.domain))]
+        return tuple(c for c in original(workload) if all(several[i] for i in c))
+
+    with ExitStack() as patches:
+        patches.enter_context(watched_counter())
+        for module in (candidates, budget, loop):
+            patches.enter_context(wrapped(module, "measurable_cliques", occurring))
+        yield
 
 
-@replaced(Selector, "select", "candidates by their true error", checks.replay)
-def true_candidates(original, self, mechanisms, expected, epsilon, offered):
-    wrong = offered & (self._errors >= np.median(self._errors[offered]))
-    return original(self, mechanisms, expected, epsilon, wrong)
+@replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
+def true_candidates(original, self, expected, offered):
+    _, errors = opened(self, self.owner)
+    return original(self, expected, offered & (errors >= np.median(errors[offered])))
 
 
 @peeking(Release, "num_rows", "as many rows sampled as there are", checks.replayed_tables)

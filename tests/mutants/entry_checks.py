@@ -229,7 +229,7 @@ def filtered(folder: Folders) -> Iterator[str]:
     and releases charges that other code finds within the μ that is stated. Triples are chosen here,
     after all pairs were measured together.
     """
-    careless = mock.patch("adaptive_qs.loop.pricing.choice_cost", lambda rho, _: rho)
+    careless = mock.patch("adaptive_qs.loop.budget.choice_cost", lambda rho, _: rho)
     for entry in SYNTHESIS:
         fresh = new_ledger(folder())
         begun = copied(fresh, folder())
@@ -378,14 +378,14 @@ def _run_wide(
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
     few = partial(SynthesisSettings, fit_rows=1)
-    users = ("loop.forecast", "answering.plan", "run.job")
+    users = ("run.memory", "answering.plan", "run.job")
     with ExitStack() as stack:
         for user in users:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))
         stack.enter_context(mock.patch("adaptive_qs.answering.plan.TABLE_BYTES", 0))
-        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.SynthesisSettings", few))
-        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.PAGE_CODES", 1))
-        stack.enter_context(mock.patch("adaptive_qs.loop.forecast.KEPT_CELLS", 1))
+        stack.enter_context(mock.patch("adaptive_qs.run.memory.SynthesisSettings", few))
+        stack.enter_context(mock.patch("adaptive_qs.run.memory.PAGE_CODES", 1))
+        stack.enter_context(mock.patch("adaptive_qs.run.memory.KEPT_CELLS", 1))
         yield
 
 
@@ -483,7 +483,7 @@ def read_once() -> list[str]:
             return made[-1]
 
         with mock.patch.object(job, "Mechanisms", make):
-            answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, jobs=1)
+            answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, workers=1)
             first = answers.to_arrow()
             spent = [mechanisms.ledger.spent for mechanisms in made]
             with suppress(AdaptiveQsError):
@@ -628,7 +628,7 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
 BLOCKS = {
     "adaptive_qs.table.read.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
     "adaptive_qs.table.read.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
-    "adaptive_qs.learn.ranges._BLOCK": ((1, 2, 3), "answer", ("frame",)),
+    "adaptive_qs.privacy.counts.BLOCK_VALUES": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
     "adaptive_qs.answering.answers.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
@@ -715,7 +715,7 @@ def forks() -> list[str]:
     faults = []
     table = pd.DataFrame({"a": [0, 1, 2] * 40, "b": [0, 1] * 60})
     schema = Schema.parse({"a": 3, "b": 2})
-    waiting = adaptive_qs.answer(table, schema, [1, 2], rho=1.0, jobs=1)
+    waiting = adaptive_qs.answer(table, schema, [1, 2], rho=1.0, workers=1)
     child = os.fork()
     spent = _spends(waiting.to_arrow)
     if _ended(child, spent):

@@ -12,7 +12,8 @@ import adaptive_qs
 from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.loop import measure
+from adaptive_qs.loop import estimates
+from adaptive_qs.privacy.counts import PrivateScores, opened
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
@@ -113,8 +114,9 @@ def free_group(_, self, event):
 
 
 @replaced(Mechanisms, "select", "a person's choices drawn as those of a row", replayed_persons)
-def free_choices(original, self, event, scores, sensitivity):
-    return original(self, event, scores, max(sensitivity // self.ledger.unit.group, 1))
+def free_choices(original, self, scores, epsilon):
+    exact, of_row = opened(scores, self.ledger), scores.sensitivity // self.ledger.unit.group
+    return original(self, PrivateScores(exact, self.ledger, max(of_row, 1)), epsilon)
 
 
 @replaced(Unit, "priced", "values of a person found as if they were of a row", replayed_persons)
@@ -130,7 +132,7 @@ def free_replacement():
         yield
 
 
-@replaced(measure, "_diameter", "opposite rows taken for rows apart", replaced_rows)
+@replaced(estimates, "_diameter", "opposite rows taken for rows apart", replaced_rows)
 def nearer(original, domain, residual):
     return max(original(domain, residual) / 2, Fraction(1))
 

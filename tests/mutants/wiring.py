@@ -16,22 +16,24 @@ from adaptive_qs.answering import answers
 from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
 from adaptive_qs.answering.plan import Batch
-from adaptive_qs.learn import ranges
 from adaptive_qs.learn import schema as learning
 from adaptive_qs.learn.heaps import _Histograms
 from adaptive_qs.ledger import files
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.loop.forecast import plan_memory
 from adaptive_qs.privacy import budget as privacy_budget
+from adaptive_qs.privacy import counts
 from adaptive_qs.privacy.budget import Budget
+from adaptive_qs.privacy.counts import PrivateValues, opened
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
+from adaptive_qs.privacy.query import Identity
 from adaptive_qs.release import facts, release
 from adaptive_qs.run import budget as budgets
 from adaptive_qs.run import job as runs
 from adaptive_qs.run import tables
 from adaptive_qs.run.budget import Session
 from adaptive_qs.run.job import Job
+from adaptive_qs.run.memory import plan_memory
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
@@ -45,31 +47,31 @@ from .mutant import mutant, replaced, wrapped
 # Blocks
 
 
-def _cut(overlap, count, values):
-    total = count(values[: ranges._BLOCK])
-    for start in range(ranges._BLOCK, values.size, ranges._BLOCK):
-        total += count(values[max(0, start - overlap) : start + ranges._BLOCK])
-    return total
+def _cut(overlap, original, private, cells):
+    values, size = opened(private, private.owner), counts.BLOCK_VALUES
+    starts = range(0, max(values.size, 1), size)
+    blocks = [values[max(0, at - overlap * (at > 0)) : at + size] for at in starts]
+    return original(PrivateValues(np.concatenate(blocks), private.owner), *cells)
 
 
 @replaced(
-    ranges,
-    "_counted",
+    PrivateValues,
+    "histograms",
     "blocks of values to learn from that overlap by a row",
     entry_checks.tiny_blocks,
 )
-def overlapping(_, count, values):
-    return _cut(1, count, values)
+def overlapping(original, self, *cells):
+    return _cut(1, original, self, cells)
 
 
 @replaced(
-    ranges,
-    "_counted",
+    PrivateValues,
+    "histograms",
     "blocks of values to learn from that lose a row",
     entry_checks.tiny_blocks,
 )
-def gapped(_, count, values):
-    return _cut(-1, count, values)
+def gapped(original, self, *cells):
+    return _cut(-1, original, self, cells)
 
 
 @replaced(
@@ -123,11 +125,11 @@ def grid_of_rows():
         planned[:] = [original(self)]
         return planned[0]
 
-    def answer_sets(original, mechanism, counter, mechanisms, units):
+    def answer_sets(original, mechanism, table, mechanisms, units):
         # As of far longer tables: the grid of short ones does not depend on their rows.
-        rows = int(counter.count(())) << 40
+        rows = int(opened(table, table.owner).count(())) << 40
         finer = planned[0].mechanism.on_grid(grid_bits(mechanism, units, rows))
-        return original(finer, counter, mechanisms, units)
+        return original(finer, table, mechanisms, units)
 
     with wrapped(Batch, "plan", plan), wrapped(answers, "answer_sets", answer_sets):
         yield
@@ -207,7 +209,7 @@ def broadcast(original, self, event, values):
 # Budgets and ledgers
 
 
-@replaced(_Histograms, "squared_sensitivity", "two histograms charged as one", checks.counted_heaps)
+@replaced(Identity, "squared_norm", "two histograms charged as one", checks.counted_heaps)
 def one_histogram(_, self):
     return 1
 
@@ -216,14 +218,18 @@ def one_histogram(_, self):
 def exact_heaps():
     seen = []
 
-    def counts(original, self, points):
-        seen.append(original(self, points))
-        return seen[-1]
+    def counted_exactly(original, self, *cells):
+        found = original(self, *cells)
+        seen.append(opened(found, found.owner))
+        return found
 
     def counted(original, self, noisy, noise_std):
         return original(self, seen[-1], noise_std)
 
-    with wrapped(_Histograms, "counts", counts), wrapped(_Histograms, "counted", counted):
+    with (
+        wrapped(PrivateValues, "histograms", counted_exactly),
+        wrapped(_Histograms, "counted", counted),
+    ):
         yield
 
 

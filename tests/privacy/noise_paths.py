@@ -13,14 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from adaptive_qs.answering.measure import measure
 from adaptive_qs.domain import Domain
-from adaptive_qs.loop.estimates import ProjectedEstimates
-from adaptive_qs.loop.measure import measure_residual
-from adaptive_qs.loop.select import Selector
+from adaptive_qs.loop.expected import ProjectedEstimates
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent, Purpose, SelectionEvent
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
+from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 from adaptive_qs.strategy.integer import on_grid
@@ -28,6 +25,14 @@ from adaptive_qs.strategy.mechanism import StrategyMeasurement
 from adaptive_qs.strategy.solution import DenseFactor, IdentityFactor, Strategy
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 
+from ..doors import (
+    Selector,
+    measure_one,
+    measure_residual,
+    release_counts,
+    release_together,
+    select,
+)
 from . import oracles
 from .learning_paths import discovered, magnitudes, trees
 from .recorded_noise import MEASUREMENTS, Discoveries, Noise, Recorder, Selections, faults
@@ -74,7 +79,7 @@ def _counts(sigma: Fraction, count: int) -> Noise:
     mechanisms = Recorder()
     values = np.arange(_side(count) ** 2)
     errors = [
-        mechanisms.release_counts(counting(sigma), values) - values for _ in range(MEASUREMENTS)
+        release_counts(mechanisms, counting(sigma), values) - values for _ in range(MEASUREMENTS)
     ]
     return mechanisms.noise(errors, oracles.gaussian_std(sigma**2) ** 2)
 
@@ -82,8 +87,8 @@ def _counts(sigma: Fraction, count: int) -> Noise:
 def _together(count: int) -> Noise:
     mechanisms, sigma = Recorder(), 25
     values = np.arange(_side(count) ** 2)
-    requests = [CountsRequest(counting(sigma, f"c{k}"), values) for k in range(MEASUREMENTS)]
-    errors = [noisy - values for noisy in mechanisms.release_together(requests)]
+    pairs = [(counting(sigma, f"c{k}"), values) for k in range(MEASUREMENTS)]
+    errors = [noisy - values for noisy in release_together(mechanisms, *pairs)]
     return mechanisms.noise(errors, sigma**2)
 
 
@@ -107,7 +112,7 @@ def _measured(counter, measurement, matrices: list[np.ndarray], units: int) -> N
     squared = math.prod((m.astype(float) ** 2).sum(axis=0).max() for m in matrices)
     mechanisms = Recorder()
     errors = [
-        measure(counter, mechanisms, [measurement], [units])[0] - truth for _ in range(MEASUREMENTS)
+        measure_one(counter, mechanisms, measurement, units) - truth for _ in range(MEASUREMENTS)
     ]
     return mechanisms.noise(errors, squared * UNITS_PER_RHO / (2 * units))
 
@@ -135,7 +140,7 @@ def _score_selection(count: int) -> Selections:
     scores, sensitivity, epsilon = np.array([0, 5, 9, 10, -3]), 4, 1.7
     mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     event = SelectionEvent(Purpose.SELECTION, (), epsilon)
-    chosen = [mechanisms.select(event, scores, sensitivity) for _ in range(count)]
+    chosen = [select(mechanisms, event, scores, sensitivity) for _ in range(count)]
     return Selections(np.array(chosen), _softmax(epsilon * scores / (2 * sensitivity)))
 
 
@@ -150,12 +155,12 @@ def _marginal_selection(count: int) -> Selections:
     errors = np.array([np.abs(c - total / c.size).sum() for c in counts])
     scores = weights * (errors - expected)
     epsilon = 4.0 / np.ptp(scores)
+    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     selector = Selector(counter, cliques, weights.tolist())
     estimates = ProjectedEstimates(counter.domain, cliques)
     estimates.refresh(model, np.ones(len(cliques), dtype=np.bool_))
     every = np.ones(len(cliques), dtype=bool)
     selector.refresh(estimates, None, every)
-    mechanisms = Mechanisms(Budget(10**12), SystemEntropy())
     chosen = [
         cliques.index(selector.select(mechanisms, expected, epsilon, every)) for _ in range(count)
     ]

@@ -1,6 +1,5 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +11,8 @@ from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import ROWS
+
+from ..doors import release_counts, select
 
 
 def counting(squared_sensitivity, noise_variance, column="a"):
@@ -45,8 +46,8 @@ class Journal:
 
 
 def uses(mechanisms: Mechanisms):
-    yield lambda: mechanisms.release_counts(counting(1, 2), np.zeros(3, np.int64))
-    yield lambda: mechanisms.select(choosing(1.0), [1, 2, 3], 1)
+    yield lambda: release_counts(mechanisms, counting(1, 2), np.zeros(3, np.int64))
+    yield lambda: select(mechanisms, choosing(1.0), [1, 2, 3], 1)
 
 
 def test_every_draw_follows_its_charge():
@@ -83,8 +84,8 @@ def test_a_refused_charge_draws_nothing():
 def test_a_refused_release_charges_nothing(values, squared_sensitivity, noise_variance):
     journal = Journal()
     with pytest.raises(InputError):
-        Mechanisms(journal, journal).release_counts(
-            counting(squared_sensitivity, noise_variance), values
+        release_counts(
+            Mechanisms(journal, journal), counting(squared_sensitivity, noise_variance), values
         )
     assert journal.steps == []
 
@@ -95,7 +96,7 @@ def test_a_refused_release_charges_nothing(values, squared_sensitivity, noise_va
 def test_a_refused_selection_charges_nothing(scores, sensitivity, epsilon):
     journal = Journal()
     with pytest.raises(InputError):
-        Mechanisms(journal, journal).select(choosing(epsilon), scores, sensitivity)
+        select(Mechanisms(journal, journal), choosing(epsilon), scores, sensitivity)
     assert journal.steps == []
 
 
@@ -103,8 +104,8 @@ def test_messages_hold_no_private_value():
     mechanisms = Mechanisms(Budget(1), InsecureSeed(0))
     secret = 2**62 + 987654321
     for use in (
-        lambda: mechanisms.release_counts(counting(1, 1), np.array([secret])),
-        lambda: mechanisms.select(choosing(1.0), [secret], 1),
+        lambda: release_counts(mechanisms, counting(1, 1), np.array([secret])),
+        lambda: select(mechanisms, choosing(1.0), [secret], 1),
     ):
         with pytest.raises(InputError) as caught:
             use()
@@ -115,37 +116,36 @@ def test_messages_hold_no_private_value():
 def test_events_state_the_parameters_used():
     budget = Budget(1)
     mechanisms = Mechanisms(budget, InsecureSeed(2))
-    mechanisms.release_counts(counting(Fraction(3, 2), 100, "age"), np.arange(4))
-    mechanisms.select(choosing(0.25), [1, 2], 1)
+    release_counts(mechanisms, counting(3, 100, "age"), np.arange(4))
+    select(mechanisms, choosing(0.25), [1, 2], 1)
     assert budget.events == (
-        GaussianEvent(Purpose.STRATEGY, ("age",), Fraction(3, 2), 100),
+        GaussianEvent(Purpose.STRATEGY, ("age",), 3, 100),
         SelectionEvent(Purpose.SELECTION, (), 0.25),
     )
 
 
 def test_extreme_values_do_not_wrap():
     values = np.array([[2**62, -(2**62)]])
-    noisy = Mechanisms(Budget(1), InsecureSeed(4)).release_counts(counting(1, 2**92), values)
+    noisy = release_counts(Mechanisms(Budget(1), InsecureSeed(4)), counting(1, 2**92), values)
     assert noisy.shape == values.shape
     assert noisy[0, 0] > 0 > noisy[0, 1]
 
 
 def test_an_empty_release_is_empty():
-    noisy = Mechanisms(Budget(1), InsecureSeed(4)).release_counts(
-        counting(1, 1), np.zeros((0, 3), np.int64)
-    )
-    assert noisy.shape == (0, 3)
+    empty = np.zeros((0, 3), np.int64)
+    mechanisms = Mechanisms(Budget(1), InsecureSeed(4))
+    assert release_counts(mechanisms, counting(1, 1), empty).shape == (0, 3)
 
 
 def test_released_values_do_not_share_memory_with_the_input():
     values = np.arange(5)
-    Mechanisms(Budget(1), InsecureSeed(4)).release_counts(counting(1, 1), values)
+    release_counts(Mechanisms(Budget(1), InsecureSeed(4)), counting(1, 1), values)
     assert np.array_equal(values, np.arange(5))
 
 
 def run(mechanisms: Mechanisms, table: np.ndarray) -> list:
-    chosen = mechanisms.select(choosing(0.5), [int(c) for c in table], 1)
-    return [chosen, mechanisms.release_counts(counting(1, 4), table + chosen).tolist()]
+    chosen = select(mechanisms, choosing(0.5), [int(c) for c in table], 1)
+    return [chosen, release_counts(mechanisms, counting(1, 4), table + chosen).tolist()]
 
 
 def test_a_replay_on_a_neighbour_repeats_the_record_and_draws_nothing():

@@ -25,6 +25,7 @@ from adaptive_qs.privacy.selection import (
     released_values,
 )
 
+from ..doors import discover_values
 from .oracles import Scripted
 
 FALSE_ALARM = 1e-6  # per test; every seed is fixed
@@ -215,7 +216,7 @@ def test_values_of_one_row_are_found_with_the_probability_of_the_exact_tail():
     event = PartitionEvent(
         Purpose.VALUES, ("values",), variance, least_threshold(variance, delta), delta
     )
-    found = mechanisms().discover_values(event, names(n), np.ones(n, np.int64), n)
+    found = discover_values(mechanisms(), event, names(n), np.ones(n, np.int64), n)
     share = float(exact_tail(variance, event.threshold - 1))
     assert 0.005 < share <= delta  # the test has power: T is not far above what is needed
     # Binomial(n, share): six standard deviations, false alarm below 1e-8.
@@ -227,14 +228,14 @@ def test_frequent_values_are_found_and_rare_ones_are_not():
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     counts = np.array([110, 3, 200, 1, 150])
     values = ["apple", "b", "cherry", "d", "elder"]
-    assert mechanisms().discover_values(event, values, counts, 10) == ("apple", "cherry", "elder")
-    assert mechanisms().discover_values(event, values, counts, 2) == ("cherry", "elder")
-    assert mechanisms().discover_values(event, values, counts, 1) == ("cherry",)
+    assert discover_values(mechanisms(), event, values, counts, 10) == ("apple", "cherry", "elder")
+    assert discover_values(mechanisms(), event, values, counts, 2) == ("cherry", "elder")
+    assert discover_values(mechanisms(), event, values, counts, 1) == ("cherry",)
 
 
 def test_no_value_at_all_is_an_answer():
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
-    assert mechanisms().discover_values(event, [], np.zeros(0, np.int64), 5) == ()
+    assert discover_values(mechanisms(), event, [], np.zeros(0, np.int64), 5) == ()
 
 
 def test_ties_go_to_the_first_and_names_ascend():
@@ -258,7 +259,7 @@ def test_refused_input_charges_nothing_and_is_not_quoted(values, counts, at_most
     doors = mechanisms()
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     with pytest.raises(InputError) as caught:
-        doors.discover_values(event, values, np.array(counts), at_most)
+        discover_values(doors, event, values, np.array(counts), at_most)
     assert doors.ledger.spent == Cost()
     assert "'a'" not in str(caught.value)
 
@@ -267,11 +268,11 @@ def test_rho_and_delta_are_charged_and_exhausted_delta_refuses():
     delta = Fraction(1, 1000)
     event = PartitionEvent(Purpose.VALUES, ("values",), 8, least_threshold(8, delta), delta)
     doors = mechanisms(delta=Fraction(1, 700))
-    doors.discover_values(event, ["a"], np.array([100]), 5)
+    discover_values(doors, event, ["a"], np.array([100]), 5)
     assert doors.ledger.spent == Cost.of([event])
     assert doors.ledger.spent.rho == Fraction(1, 16)
     with pytest.raises(BudgetExceeded, match="delta"):
-        doors.discover_values(event, ["a"], np.array([100]), 5)
+        discover_values(doors, event, ["a"], np.array([100]), 5)
     assert doors.ledger.events == (event,)
 
 
@@ -282,4 +283,4 @@ def test_a_ledger_with_a_foreign_output_is_refused():
 
     event = PartitionEvent(Purpose.VALUES, ("values",), 4, 60, Fraction(1, 10**9))
     with pytest.raises(InputError, match="another shape"):
-        Mechanisms(Stale(1, 1e-3), InsecureSeed(0)).discover_values(event, [], np.zeros(0, int), 5)
+        discover_values(Mechanisms(Stale(1, 1e-3), InsecureSeed(0)), event, [], np.zeros(0, int), 5)

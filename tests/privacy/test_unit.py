@@ -26,6 +26,8 @@ from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 
+from ..doors import discover_values, release_counts, select
+
 UNITS = [ROWS, Unit("who", 1), Unit("who", 5), Unit(None, 1, "replace"), Unit("who", 3, "replace")]
 SIZES = [1, 1, 5, 2, 6]
 
@@ -116,9 +118,9 @@ def test_every_draw_is_charged_for_the_unit_of_its_ledger(unit):
     """Whoever measures gives events for a row, and all ways out price them."""
     mechanisms = Recorder(Budget(10**6, 1, unit=unit), InsecureSeed(3))
     counts, choice, values = events()
-    mechanisms.release_counts(counts, np.array([4, 5]))
-    mechanisms.select(choice, np.array([2, 9, 4]), 2)
-    mechanisms.discover_values(values, ["x", "y"], np.array([1, 400]), 5)
+    release_counts(mechanisms, counts, np.array([4, 5]))
+    select(mechanisms, choice, np.array([2, 9, 4]), 2)
+    discover_values(mechanisms, values, ["x", "y"], np.array([1, 400]), 5)
     told = [call.event for call in mechanisms.calls]
     assert told == list(mechanisms.ledger.events) == [unit.priced(event) for event in events()]
     assert mechanisms.calls[1].score_sensitivity == 2 * unit.group
@@ -128,7 +130,7 @@ def test_every_draw_is_charged_for_the_unit_of_its_ledger(unit):
 def test_noise_for_rows_does_not_fit_the_budget_of_persons():
     mechanisms = Recorder(Budget(1, unit=Unit("who", 3)), InsecureSeed(0))
     with pytest.raises(BudgetExceeded):
-        mechanisms.release_counts(GaussianEvent(Purpose.ROWS, (), 2, 1), np.array([4]))
+        release_counts(mechanisms, GaussianEvent(Purpose.ROWS, (), 2, 1), np.array([4]))
     assert mechanisms.calls == []
 
 
@@ -138,8 +140,8 @@ def test_draws_are_those_of_rows():
     for unit in (ROWS, Unit("who", 4)):
         mechanisms = Recorder(Budget(10**6, unit=unit), InsecureSeed(5))
         counts, choice, _ = events()
-        noisy = mechanisms.release_counts(counts, np.arange(50))
-        chosen = [mechanisms.select(choice, np.arange(30), 1) for _ in range(20)]
+        noisy = release_counts(mechanisms, counts, np.arange(50))
+        chosen = [select(mechanisms, choice, np.arange(30), 1) for _ in range(20)]
         drawn.append([*noisy.tolist(), *chosen])
     assert drawn[0] == drawn[1]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.privacy.events import Purpose
+from adaptive_qs.privacy.query import LinearQuery
 from adaptive_qs.strategy.integer import (
     MOST_COMPLETED,
     GridFactor,
-    integer_answers,
     on_grid,
     round_matrix,
-    squared_sensitivity,
     table_estimate,
     with_differences,
 )
@@ -24,6 +24,11 @@ from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, Identity
 from adaptive_qs.workload.axes import Affine
 
 RNG = np.random.default_rng(0)
+
+
+def query(factors):
+    """What is measured by a strategy."""
+    return LinearQuery(Purpose.STRATEGY, ("a",), factors)
 
 
 def centered_rows(*shape):
@@ -76,7 +81,7 @@ def test_answers_are_exact_at_every_size(name, rows):
     cells = math.prod(strategy.shape)
     spread = RNG.multinomial(rows, np.ones(cells) / cells)
     for table in (spread, np.eye(cells, dtype=np.int64)[cells // 2] * rows):
-        found = integer_answers(factors, table.reshape(strategy.shape)).ravel()
+        found = query(factors).answers(table.reshape(strategy.shape)).ravel()
         assert found.dtype == np.int64
         expected = integer_matrix(factors) @ table.astype(object)
         assert found.tolist() == expected.tolist()
@@ -88,8 +93,8 @@ def test_sensitivity_is_the_largest_column_and_estimates_are_least_squares(name)
     strategy, of_residual = STRATEGIES[name]
     factors = on_grid(strategy, 30, of_residual).factors
     exact = integer_matrix(factors)
-    assert squared_sensitivity(factors) == (exact * exact).sum(axis=0).max()
-    shape = integer_answers(factors, np.zeros(strategy.shape, dtype=np.int64)).shape
+    assert query(factors).squared_sensitivity == (exact * exact).sum(axis=0).max()
+    shape = query(factors).answers(np.zeros(strategy.shape, dtype=np.int64)).shape
     answers = RNG.normal(size=shape) * 1e6
     # Completed rows are smaller than the others by 2⁻¹²: their Gram matrix has a condition of 2²⁴.
     expected = np.linalg.pinv(exact.astype(float), rcond=1e-9) @ answers.ravel()
@@ -148,11 +153,6 @@ def test_too_many_cells_are_refused():
     with pytest.raises(ResourceExceeded, match="100,000,000 cells is too large for exact integers"):
         on_grid(strategy, 26)
     assert on_grid(strategy, 27).factors == strategy.factors
-
-
-def test_only_integers_have_a_sensitivity():
-    with pytest.raises(TypeError, match="on the grid"):
-        squared_sensitivity((DenseFactor(np.eye(2), (2,)),))
 
 
 # Rounded strategies keep balance and range, and lose next to nothing.

@@ -117,13 +117,14 @@ def test_tables_are_written_alike(size, suffix, tiny, tmp_path):
 @pytest.mark.parametrize("size", SIZES)
 def test_every_row_takes_part_in_recognising_a_table(size, tiny):
     tiny("adaptive_qs.table.read.FRAME_ROWS", size)
-    seen = {digest_of(TABLE)}
-    for row in range(len(TABLE)):
-        other = TABLE.copy()
+    table = TABLE[:15]
+    seen = {digest_of(table)}
+    for row in range(len(table)):
+        other = table.copy()
         other.loc[row, "b"] = 100 + row
         seen.add(digest_of(other))
-    seen.add(digest_of(TABLE[:-1]))
-    assert len(seen) == len(TABLE) + 2
+    seen.add(digest_of(table[:-1]))
+    assert len(seen) == len(table) + 2
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -18,7 +18,6 @@ from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.table import containers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
@@ -406,10 +405,3 @@ def test_a_named_table_is_not_written_over(tmp_path, capsys):
     words = ["--schema", str(schema), "--rho", "1", "--out", str(path), "--force"]
     assert main(["synthesize", f"{path}::people", *words]) == 2
     assert "is also an input or another output" in capsys.readouterr().err
-
-
-def test_all_endings_are_covered():
-    assert {e for e in FORMATS if isinstance(FORMATS[e], containers.Container)} == {
-        *ENDINGS,
-        ".sqlite",
-    }

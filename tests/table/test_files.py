@@ -95,14 +95,6 @@ def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
     assert propose(path).schema.columns[0].decimals == 6
 
 
-def test_proposal_leaves_out_free_text(tmp_path):
-    path = tmp_path / "t.csv"
-    pd.DataFrame({"text": [f"t{i}" for i in range(2000)], "x": 1}).to_csv(path, index=False)
-    schema = propose(path).schema
-    assert schema.ignore == ("text",)
-    assert "text" in schema.description
-
-
 def test_output_paths(tmp_path):
     check_table_path(tmp_path / "t.csv")
     assert not list(tmp_path.iterdir())

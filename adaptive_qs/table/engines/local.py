@@ -41,7 +41,7 @@ SPOOL_BYTES = 2**24
 
 
 @contextmanager
-def made_ready(
+def preflight(
     name: str, source: Any, rows: int, domain: Domain, options: EngineOptions
 ) -> Iterator[EngineOptions]:
     """What an engine is to be told, where its table was read before: what would stop it on that

@@ -1,11 +1,9 @@
-"""How precisely to measure each residual, and its noisy measurement, in integers."""
+"""How precisely to measure each residual, given what is known."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -15,208 +13,9 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.levels import Groups
-from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.events import GaussianEvent, Purpose
-from adaptive_qs.privacy.mechanisms import CountsRequest, Mechanisms
-from adaptive_qs.residual import axis_weight, centered, privacy_cost
-from adaptive_qs.strategy.columns import ColumnStrategy
-from adaptive_qs.table.coded import Counter
+from adaptive_qs.residual import axis_weight
 
-# Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
-# is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
-# squared length Πn_i(n_i − 1), so ρ = (1/2σ²) Π(n_i − 1)/n_i, the cost of the continuous mechanism
-# (Fuentes et al., Proposition 4.3). Where n is too large for 64-bit integers the marginal itself is
-# released with variance σ² at ρ = 1/(2σ²) and decomposed afterwards; the choice depends on n alone.
-#
-# Along an attribute with levels, n_i is the most groups of the residual's level that are one group
-# at the next coarser one; of m groups that are one, Ξ takes n_i/m of their sum, rounded to an
-# integer, off n_i times each of them. What is left of the sum is centered away afterwards, and no
-# row moves it by more than n_i(n_i − 1).
-#
-# A row in another's place moves Ξv by a squared length of no more than 2Πn_i(n_i − 1) · n/(n − 1),
-# n the least of the n_i, which is between twice and four times the above; the marginal itself by 2.
-#
-# A single column whose workload asks for more than its cells has a strategy: Mv + discrete Gaussian
-# is released, and the residual is M⁺ of that. Its σ² is that of independent noise in each cell with
-# as much variance in all, so that precisions, weights and averages are as of any other residual.
-#
-# Where the noise is narrower than FINE_NOISE, values, sensitivity and noise are multiplied by a
-# power of two besides: the cost stays, and discrete noise comes closer to continuous noise, which
-# exact accounting counts it as.
-#
-# Proof: docs/proofs.md, sections 3 and 6.
-
-MAX_SCALE = 2**20
-"""Largest n = Πn_i for which Ξv is formed."""
-MAX_FACTOR = 2**22
-"""Most that values are multiplied by in all: at 2⁴⁰ rows they still are below 2⁶²."""
-
-
-def cell_scale(domain: Domain, residual: Clique) -> int:
-    """n = Πn_i, what the cells of the residual are multiplied by in scaled form."""
-    return math.prod(groups.largest for groups in domain.parents(residual))
-
-
-def is_scaled(domain: Domain, residual: Clique) -> bool:
-    """Whether the residual is released in scaled form; public sizes and levels decide."""
-    return cell_scale(domain, residual) <= MAX_SCALE
-
-
-Strategies = Mapping[int, ColumnStrategy]
-"""How single columns are measured, by attribute; the others by their cells."""
-CELLS_ALONE: Strategies = {}
-
-
-def measurement_cost(
-    domain: Domain,
-    residual: Clique,
-    strategies: Strategies = CELLS_ALONE,
-    replaced: bool = False,
-) -> float:
-    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
-
-    Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
-    place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
-    """
-    strategy = _strategy_of(residual, strategies)
-    if strategy is not None:
-        cost = strategy.cost
-        further = Fraction(strategy.squared_diameter, strategy.squared_sensitivity)
-    else:
-        cost = privacy_cost(domain, residual) if is_scaled(domain, residual) else 1.0
-        further = _diameter(domain, residual)
-    return cost * float(further) / 4 if replaced and residual else cost
-
-
-def _diameter(domain: Domain, residual: Clique) -> Fraction:
-    """Most that one row in another's place moves a residual, by the most that one more does; both
-    squared."""
-    if not is_scaled(domain, residual):
-        return Fraction(2)
-    least = min((groups.largest for groups in domain.parents(residual)), default=1)
-    return Fraction(2 * least, max(least - 1, 1))  # of one value only, nothing moves
-
-
-def measure_residual(
-    counter: Counter, mechanisms: Mechanisms, residual: Clique, noise_variance: float
-) -> NDArray[np.float64]:
-    """One noisy residual; see :func:`measure_residuals`."""
-    return measure_residuals(counter, mechanisms, {residual: noise_variance})[residual]
-
-
-def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
-    return strategies.get(residual[0]) if len(residual) == 1 else None
-
-
-def measure_residuals(
-    counter: Counter,
-    mechanisms: Mechanisms,
-    noise_variances: Mapping[Clique, float],
-    strategies: Strategies = CELLS_ALONE,
-) -> dict[Clique, NDArray[np.float64]]:
-    """Noisy residuals in centered form (rows), each shaped like the marginal over it.
-
-    Args:
-        counter: the private counts.
-        mechanisms: charges :func:`measurement_cost` / (2 · noise variance) for each, all or none,
-            then draws.
-        noise_variances: for each residual τ the variance σ² of the equivalent noise on the
-            marginal's cells (rows²).
-        strategies: how single columns are measured.
-
-    Returns:
-        ζ_τ + N(0, σ² ⊗Π_i) for each τ, or + N(0, σ² C) with the C of its strategy: zero-sum along
-        every axis.
-    """
-    domain = counter.domain
-    counter.prepare(noise_variances)
-    measured = [
-        (residual, variance, _strategy_of(residual, strategies))
-        for residual, variance in noise_variances.items()
-    ]
-    requests = [
-        _request(counter, residual, variance)
-        if strategy is None
-        else _strategy_request(counter, residual, variance, strategy)
-        for residual, variance, strategy in measured
-    ]
-    outputs = mechanisms.release_together(requests)
-    return {
-        residual: centered(noisy / _scale(domain, residual, variance), domain, residual)
-        if strategy is None
-        else strategy.estimate(noisy / _finer(strategy, variance))
-        for (residual, variance, strategy), noisy in zip(measured, outputs)
-    }
-
-
-def _strategy_request(
-    counter: Counter, residual: Clique, noise_variance: float, strategy: ColumnStrategy
-) -> CountsRequest:
-    finer = _finer(strategy, noise_variance)
-    squared = strategy.squared_sensitivity * finer**2
-    # Answers with noise of variance v leave v p/‖M‖² in the residual: docs/proofs.md, section 3.
-    variance = Fraction(noise_variance) * squared / Fraction(strategy.cost)
-    event = GaussianEvent(
-        Purpose.RESIDUAL, counter.domain.clique_names(residual), squared, variance
-    )
-    values, diameter = strategy.answers(counter.count(residual)), strategy.squared_diameter
-    return CountsRequest(event, values * finer, strategy.digest, diameter * finer**2)
-
-
-def _finer(strategy: ColumnStrategy, noise_variance: float) -> int:
-    """A power of two that the answers to a strategy are multiplied by."""
-    finer, largest = 1, int(abs(strategy.integers).max())
-    own = noise_variance * strategy.squared_sensitivity / strategy.cost
-    while own * finer**2 < FINE_NOISE**2 and 2 * finer * largest <= MAX_FACTOR:
-        finer *= 2
-    return finer
-
-
-def _request(counter: Counter, residual: Clique, noise_variance: float) -> CountsRequest:
-    domain = counter.domain
-    values = counter.count(residual)
-    scale = _scale(domain, residual, noise_variance)
-    squared_sensitivity, finer = Fraction(1), scale
-    if is_scaled(domain, residual):
-        finer //= cell_scale(domain, residual)
-        for axis, groups in enumerate(domain.parents(residual)):
-            values, n = _nearly_centered(values, groups, axis), groups.largest
-            squared_sensitivity *= n * (n - 1)
-    purpose = Purpose.RESIDUAL if residual else Purpose.ROWS
-    names = domain.clique_names(residual)
-    variance = Fraction(noise_variance) * scale**2
-    squared_sensitivity *= finer**2
-    event = GaussianEvent(purpose, names, squared_sensitivity, variance)
-    diameter = int(squared_sensitivity * _diameter(domain, residual)) if residual else None
-    return CountsRequest(event, values * finer, _definition(domain, residual), diameter)
-
-
-def _definition(domain: Domain, residual: Clique) -> str:
-    """Digest of the groups that a residual is over, which its event does not tell."""
-    if not domain.groupings or len(residual) < 2:
-        return ""
-    levels = [domain.groupings[i - len(domain)].groups for i in residual if i >= len(domain)]
-    parents = [tuple(groups.of.tolist()) for groups in domain.parents(residual)]
-    return hashlib.sha256(repr((residual, levels, parents)).encode()).hexdigest()
-
-
-def _nearly_centered(values: NDArray[np.int64], groups: Groups, axis: int) -> NDArray[np.int64]:
-    """n_i times the values, less n_i/m times the sum of their group, rounded, along an axis."""
-    n = groups.largest
-    taken = (2 * n + groups.sizes) // (2 * groups.sizes)
-    along = [-1 if other == axis else 1 for other in range(values.ndim)]
-    sums = groups.sums(values, axis) * taken.reshape(along)
-    return n * values - groups.repeated(sums, axis)
-
-
-def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
-    """What the values released are multiplied by: n in scaled form, and a power of two."""
-    scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1
-    while noise_variance * scale**2 < FINE_NOISE**2 and 2 * scale <= MAX_FACTOR:
-        scale *= 2
-    return scale
-
+Array = NDArray[np.float64]
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,
@@ -226,8 +25,6 @@ def _scale(domain: Domain, residual: Clique, noise_variance: float) -> int:
 #     x_τ = max(0, √(v_τ / (ν p_τ)) − a_τ),
 #
 # whose active set is found by one sort: exact in O(m log m), no iterative solver.
-
-Array = NDArray[np.float64]
 
 
 def allocate_precision(
@@ -266,7 +63,7 @@ def allocate_precision(
 
 Errors = Callable[[Array, NDArray[np.int64]], Array]
 """The L1 errors (rows) that some noise (rows) leaves of some candidates, as
-:meth:`adaptive_qs.loop.estimates.ErrorCurves.at`."""
+:meth:`adaptive_qs.loop.expected.ErrorCurves.at`."""
 
 JOINT_STEPS = 30
 """Most tangents of a joint plan."""

@@ -1,0 +1,495 @@
+"""How the loop spends its budget: on columns, on an opening, and on rounds.
+
+Rounds that bring only noise lower the price of the budget. All of it follows from released values,
+so that it may be fixed before the next choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.arguments import one_of
+from adaptive_qs.cliques import downward_closure
+from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.generate.loglinear import maximal_cliques
+from adaptive_qs.loop import LEVELS
+from adaptive_qs.loop.candidates import (
+    FALL,
+    MOST_FALLS,
+    Candidates,
+    Gains,
+    measurable_cliques,
+    with_levels,
+)
+from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
+from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
+from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.privacy.filter import choice_cost
+from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.workload.workload import Workload
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+SAFETY = 1e-6
+"""Part of a budget left unspent so that rounding costs up, and what exact accounting adds to those
+of noise, never exceed it."""
+TOTAL_SHARE = 0.01
+"""Part of ρ spent on the number of rows before anything else."""
+
+
+def one_way_precisions(workload: Workload, rho: float) -> Array:
+    """Precision (1 / rows²) with which to measure each attribute's marginal for ``rho`` in all.
+
+    A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
+    marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
+    """
+    weight = (workload.column_weights * workload.domain.sizes) ** (2 / 3)
+    return 2 * rho * weight / math.fsum(weight)
+
+
+def assumed_shares(domain: Domain) -> tuple[Array, ...]:
+    """Zipf's law, before anything is counted: codes as frequent as 1, 1/2, 1/3, ..."""
+    zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
+    return tuple(weights / weights.sum() for weights in zipf)
+
+
+def initial_share(
+    workload: Workload, candidates: Sequence[Clique], rho: float, total: float
+) -> float:
+    """Part of the budget for the one-way marginals, from public and released quantities alone.
+
+    A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
+    b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
+    weighs them, and what it adds to them, would have for all of the budget, divided evenly among
+    combinations. That is least
+    where s / (1 − s) = (a/b)^(2/3). Only combinations are measured that are left with less than
+    ``DEPENDENCE``, so b is at most half of it, the mean if they are left with anything up to it.
+    The share is kept between 0.1 and 0.9.
+
+    Args:
+        workload: what matters.
+        candidates: its marginals.
+        rho: of the whole run.
+        total: the noisy number of rows.
+    """
+    several = [clique for clique in candidates if len(clique) > 1]
+    if not several:
+        return 0.9
+    domain = workload.domain
+    noise_std = 1 / np.sqrt(one_way_precisions(workload, rho))
+    single = math.sqrt(2 / math.pi) * noise_std * np.array(domain.sizes) / max(total, 1.0)
+    columns = math.fsum(map(len, several)) / len(several)
+    a = columns * float(np.average(single, weights=workload.column_weights))
+    b = min(mean_error(assumed_shares(domain), total, several, rho), DEPENDENCE / 2)
+    return float(np.clip(a ** (2 / 3) / (a ** (2 / 3) + b ** (2 / 3)), 0.1, 0.9))
+
+
+def one_way_plan(
+    workload: Workload,
+    rho: float,
+    strategies: Strategies = CELLS_ALONE,
+    replaced: bool = False,
+) -> dict[Clique, float]:
+    """Precision (1 / rows²) with which each single column is measured; costs are
+    as for :func:`measurement_cost`.
+
+    A column with a strategy gets the ρ that it would get for its cells.
+    """
+    domain, precision = workload.domain, one_way_precisions(workload, rho)
+    total_precision = math.fsum(x / n for x, n in zip(precision, domain.sizes))
+    cost = measurement_cost(domain, ()) * total_precision
+    costs = (
+        measurement_cost(domain, (i,), replaced=replaced)
+        for i, n in enumerate(domain.sizes)
+        if n > 1
+    )
+    several = (x for x, n in zip(precision, domain.sizes) if n > 1)
+    cost += math.fsum(p * x for p, x in zip(costs, several))
+    unit = 2 * rho / cost
+    precisions: dict[Clique, float] = {(): unit * total_precision}
+    precisions |= {(i,): unit * float(precision[i]) for i, n in enumerate(domain.sizes) if n > 1}
+    for i in strategies:
+        by_cells = measurement_cost(domain, (i,), replaced=replaced)
+        precisions[i,] *= by_cells / measurement_cost(domain, (i,), strategies, replaced)
+    return precisions
+
+
+MOST_SELECTING = 0.2
+"""Largest part of a round for its selection, below the largest that exact accounting grants."""
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How the loop spends its budget; all of it is public.
+
+    Attributes:
+        reference: "product" fills unmeasured interactions with independence (while it chooses, as
+            :func:`compared_with` says), "uniform" with zero residuals (AIM+GReM as published).
+        initial_share: part of ρ for one-way marginals; None chooses it from public quantities.
+        selecting_share: part of the loop's ρ, and of what is left of it at any time, that may be
+            spent on a selection.
+        measured_cells: most cells over codes of all measured cliques together; candidates that
+            would exceed it are not offered.
+        levels: "auto" offers marginals over groups of codes too, where that may pay, "off" never.
+        opening: whether marginals are measured together before the first choice, where that pays
+            (with the product reference).
+    """
+
+    reference: Literal["product", "uniform"] = "product"
+    initial_share: float | None = None
+    selecting_share: float = 0.1
+    measured_cells: int = 2**28
+    levels: str = LEVELS[0]
+    opening: bool = True
+
+    def __post_init__(self) -> None:
+        if self.reference not in ("product", "uniform"):
+            raise ValueError(f"reference is {self.reference!r}: give 'product' or 'uniform'")
+        if self.initial_share is not None and not 0 < self.initial_share <= 1:
+            raise ValueError(f"initial_share is {self.initial_share!r}: give a part in (0, 1]")
+        if not 0 < self.selecting_share <= MOST_SELECTING:
+            most = f"a part in (0, {MOST_SELECTING:g}]"
+            raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
+        one_of("levels", self.levels, LEVELS)
+
+
+@dataclass(frozen=True)
+class RoundBudget:
+    """zCDP of one round.
+
+    Attributes:
+        selecting: ρ of the exponential mechanism, ε²/8.
+        measuring: ρ of the measurements.
+    """
+
+    selecting: float
+    measuring: float
+
+    @property
+    def total(self) -> float:
+        """ρ of the whole round."""
+        return self.selecting + self.measuring
+
+
+def selection_rho(
+    price: float, typical: float, left: float, allowance: float, share: float
+) -> float:
+    """ρ of a choice, fixed before it.
+
+    At ε the exponential mechanism misses the best score by about 2/ε (rows times the largest
+    weight); so at a price λ it is worth ρ = ε²/8 where √(1/2ρ) + λρ is least. It never takes more
+    than its share of what is left, nor than its part of what choices may still take if all later
+    rounds are typical ones. So all choices together take no more than the first allowance, but
+    where a round that was to take all there is leaves something for others.
+
+    Args:
+        price: λ, weighted rows for a unit of ρ.
+        typical: ρ of a typical measurement on offer.
+        left: ρ of the loop that is left.
+        allowance: ρ that this choice and later ones may take together.
+        share: part of what is left that a choice may take.
+    """
+    worth = (1 / (2 * math.sqrt(2) * price)) ** (2 / 3)
+    return min(worth, allowance * min(typical / left, 1.0), left * share)
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """What is public before a choice.
+
+    Attributes:
+        gains: of all candidates.
+        offered: which of them may be chosen; at least one.
+        selecting: ρ of the choice.
+    """
+
+    gains: Gains
+    offered: Flags
+    selecting: float
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the exponential mechanism."""
+        return math.sqrt(8 * self.selecting)
+
+    @property
+    def least_error(self) -> Array:
+        """L1 error (rows) of each candidate from which on choosing it gains more than it pays."""
+        return self.gains.expected + self.gains.paid
+
+
+class LoopBudget:
+    """ρ of a loop: what is left, the price of the budget and what selections may still take.
+
+    Args:
+        rho: of the whole loop.
+        settings: how it is spent.
+
+    Attributes:
+        left: ρ that was not spent.
+        initial: ρ of the number of rows and of single columns.
+    """
+
+    def __init__(self, rho: float, settings: LoopSettings) -> None:
+        self.rho, self.settings = rho, settings
+        self.left, self.initial = rho, 0.0
+        self._price = self._allowance = self._rounding = 0.0
+
+    @property
+    def spent_share(self) -> float:
+        """Part of ρ that was spent."""
+        return 1 - max(self.left, 0.0) / self.rho
+
+    def for_total(self, estimates: Estimates) -> dict[Clique, float]:
+        """Return the precision with which to measure the number of rows."""
+        return {(): 2 * (self.rho * TOTAL_SHARE) / estimates.cost(())}
+
+    def for_columns(self, workload: Workload, estimates: Estimates) -> dict[Clique, float]:
+        """Return the precisions with which to measure the columns, and set aside what they cost."""
+        candidates = measurable_cliques(workload)
+        share = self.settings.initial_share or initial_share(
+            workload, candidates, self.rho, estimates.model.total
+        )
+        # The ledger rounds every charge up by less than a unit.
+        rounding = (len(workload.domain) + 2) / UNITS_PER_RHO
+        self.initial = self.rho * (max(share, 2 * TOTAL_SHARE) if candidates else 1.0)
+        self.initial = self.initial * (1 - SAFETY) - rounding
+        self.left = (self.rho - self.initial - rounding) * (1 - SAFETY)
+        columns_rho = self.initial - self.rho * TOTAL_SHARE
+        return one_way_plan(workload, columns_rho, estimates.strategies, estimates.replaced)
+
+    def pay(self, rho: float, measurements: int) -> None:
+        """Subtract the cost of measurements that nothing was spent on choosing."""
+        self.left -= rho * (1 + SAFETY) + measurements / UNITS_PER_RHO
+
+    def begin_rounds(self, rounding: float) -> None:
+        """Grant all selections their allowance.
+
+        Args:
+            rounding: ρ by which the ledger may round up the charges of a round.
+        """
+        self._rounding = rounding
+        self._allowance = self.left * self.settings.selecting_share
+
+    def affords(self, candidates: Candidates) -> bool:
+        """Return whether a round is possible."""
+        enough = self.left > SAFETY * self.rho + 2 * self._rounding
+        return bool(enough and candidates.limit.open.any())
+
+    def plan(self, candidates: Candidates, total: float) -> RoundPlan:
+        """Return the next round at the highest price up to now at which anything is worth it.
+
+        Where nothing ever is, whatever fits is offered with all there is.
+        """
+        spare, fits = self.left - self._rounding, candidates.limit.open
+        errors = candidates.errors
+        self._price = self._price or errors.opening_price(total)
+        gains = errors.gains(self._price, spare, total)
+        for _ in range(MOST_FALLS):
+            if (gains.worth & fits).any():
+                break
+            self._price /= FALL
+            gains = errors.gains(self._price, spare, total)
+        else:
+            everything = np.full(fits.size, spare)
+            gains = replace(gains, budget=everything, worth=np.ones_like(fits))
+        typical = float(np.median(gains.budget[gains.worth & fits]))
+        share = self.settings.selecting_share
+        selecting = selection_rho(self._price, typical, spare, self._allowance, share)
+        return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
+
+    def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:
+        """Spend on a choice and on measuring what was chosen, which gets all there is where not
+        as much again would be left for a later round."""
+        candidates.limit.take(candidates.cliques[row])
+        measuring = float(plan.gains.budget[row])
+        cost = choice_cost(plan.selecting, self.left)
+        spare = self.left - cost - self._rounding
+        spent = RoundBudget(plan.selecting, measuring if 2 * measuring < spare else spare)
+        self.left -= (cost + spent.measuring) * (1 + SAFETY) + self._rounding
+        self._allowance -= plan.selecting
+        if self._allowance <= 0:  # the round was to take all there is, and what was chosen did not
+            self._allowance = self.left * self.settings.selecting_share
+        return spent
+
+    def anneal(self, moved: float, expected: float) -> None:
+        """Lower the price if a round brought only noise.
+
+        This stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with
+        the true marginal: with that the rounds would depend on private counts.
+
+        Args:
+            moved: L1 distance between the chosen marginal's new and old estimate (rows).
+            expected: L1 error expected of the new estimate (rows).
+        """
+        if moved <= expected:
+            self._price /= FALL
+
+
+# To choose pays where few combinations of columns matter, or where noise would bury most of them.
+# Where the budget suffices for all, choices cost what they cost, and what several marginals share
+# is measured again with each of them. Which it is can be told beforehand, by the error expected of
+# both, if nothing is known but that a combination of k columns differs from what those of fewer
+# make it by DEPENDENCE^(k−1) of the rows on average, and anything up to twice that is as likely.
+#
+# Where noise alone would be more than that, nothing is measured together. Otherwise both errors are
+# compared. Measured one by one, a part f of the combinations gets all of the budget. If these are
+# the ones that differ most, the others differ by (1 − f) times the average, and are (1 − f) of all.
+# So a loop is expected to end with the error
+#
+#     min over f of  f e(f) + (1 − f) e + (1 − f)² D
+#
+# where e(f) is the error of a marginal that has its even part of the budget among so many, and e
+# that of one that is left as it is. Measured together, all have the error of the joint plan.
+#
+# Of a workload of triples all pairs may be measured together, with half of the budget, and the
+# triples chosen with the other half.
+
+TABULATED_ROWS = 2.0**20
+"""Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
+error is k times as large."""
+PARTS = 0.5 ** (np.arange(25) / 2)
+"""Parts of the combinations that a loop may measure."""
+SHARE = 0.5
+"""Part of the budget for what is measured together, where larger combinations are left to choose
+among."""
+MOST_TOGETHER = 20_000
+"""More combinations are never measured together: to plan it would take longer than to choose."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Marginals that are measured together.
+
+    Attributes:
+        precisions: by marginal, the new precision (1 / rows²) of each residual in it that is in
+            none before.
+        expected: by marginal, the L1 error (rows) expected of its new estimate.
+        all_spent: whether that takes all of the budget.
+    """
+
+    precisions: Mapping[Clique, Mapping[Clique, float]] = field(default_factory=dict)
+    expected: Mapping[Clique, float] = field(default_factory=dict)
+    all_spent: bool = False
+
+
+def plan_opening(
+    estimates: Estimates, workload: Workload, rho: float, settings: LoopSettings
+) -> Opening:
+    """Return what a loop measures together before the first choice; it may be nothing.
+
+    Args:
+        estimates: what was released of single columns.
+        workload: what matters.
+        rho: for this and for all choices.
+        settings: of the loop. Where marginals over groups of codes pay for pairs, nothing is
+            measured together.
+    """
+    opening = Opening()
+    if not settings.opening or settings.reference != "product" or rho <= 0:
+        return opening
+    candidates, model = measurable_cliques(workload), estimates.model
+    domain, most = model.domain, max(map(len, candidates), default=0)
+    pairs = [clique for clique in candidates if len(clique) <= 2]
+    error = mean_error(model.reference, model.total, pairs, rho)
+    if settings.levels == "auto" and with_levels(domain, model, pairs, error).groupings:
+        return opening
+    weight_of = dict(zip(candidates, workload.priorities(candidates).tolist()))
+    for order in range(2, most + 1):
+        cliques = maximal_cliques(c for c in candidates if 1 < len(c) <= order)
+        cells = sum(map(domain.size, cliques))
+        if len(cliques) > MOST_TOGETHER or cells > settings.measured_cells:
+            break
+        weights = np.array([weight_of[clique] for clique in cliques])
+        together = _Together(model, cliques, weights, rho, estimates.cost)
+        distance = DEPENDENCE ** (order - 1)
+        if together.error > min(distance, together.if_chosen(distance)):
+            break
+        opening = together.opening(1.0 if order == most else SHARE)
+    return opening
+
+
+class _Together:
+    """Some marginals, and the plan that measures all of them together.
+
+    Attributes:
+        error: mean L1 error (share of the rows) expected of them, by their weights, if this takes
+            all there is.
+    """
+
+    def __init__(
+        self,
+        model: ReferenceModel,
+        cliques: Sequence[Clique],
+        weights: Array,
+        rho: float,
+        cost: Callable[[Clique], float],
+    ) -> None:
+        self._cliques, self._weights, self._rho = cliques, weights, rho
+        self._columns = [CellSizeHistogram.of(q) for q in model.reference]
+        self._total = max(model.total, 1.0)
+        self._closure = downward_closure(cliques)
+        costs = [cost(residual) for residual in self._closure]
+        self._planner = ConditionalPlanner(model.domain, self._closure, cliques, costs)
+        self._held = np.array([model.precision(residual) for residual in self._closure])
+        self.error = self._mean(self._planned(1.0)[1])
+
+    @cached_property
+    def _curves(self) -> ErrorCurves:
+        curves = ErrorCurves(len(self._cliques), TABULATED_ROWS)
+        for row, clique in enumerate(self._cliques):
+            sizes, *others = (self._columns[i] for i in clique)
+            for other in others:
+                sizes = sizes.times(other)
+            curves.take(np.array([row]), sizes.errors(TABULATED_ROWS, curves.stds)[None])
+        return curves
+
+    def _errors(self, stds: Array, rows: NDArray[np.int64]) -> Array:
+        """L1 errors (rows) by the noise (rows) in a cell."""
+        scale = TABULATED_ROWS / self._total
+        return self._curves.at(stds * scale, rows) / scale
+
+    def _mean(self, errors: Array) -> float:
+        """Weighted mean of errors (rows), as a share of the rows."""
+        return float(np.average(errors, weights=self._weights)) / self._total
+
+    def _planned(self, share: float) -> tuple[Array, Array]:
+        """New precisions, and the errors (rows) expected, with a share of the budget."""
+        rho = share * self._rho - len(self._closure) / UNITS_PER_RHO  # charges are rounded up
+        budget = 2 * max(rho, 0.0) / (1 + SAFETY)
+        return self._planner.plan_together(self._errors, self._held, budget, self._weights)
+
+    def if_chosen(self, distance: float) -> float:
+        """The mean error (share of the rows) if these were measured one by one, as a loop would.
+
+        Args:
+            distance: mean L1 distance (share of the rows) from what is known, noise apart.
+        """
+        alone = 2 * self._rho / np.maximum(PARTS * len(self._cliques), 1.0)
+        every = np.arange(len(self._cliques))
+        stds = self._planner.expected_stds(self._held, alone, every)
+        measured = np.array([self._mean(errors) for errors in self._errors(stds, every)])
+        left = self._mean(self._errors(self._planner.noise_held(self._held), every))
+        forecasts = PARTS * measured + (1 - PARTS) * left + (1 - PARTS) ** 2 * distance
+        return float(forecasts.min())
+
+    def opening(self, share: float) -> Opening:
+        """Their measurements, with a share of the budget."""
+        new, errors = self._planned(share)
+        left = {tau: x for tau, x in zip(self._closure, new.tolist()) if x > 0}
+        precisions, expected = {}, {}
+        for clique, error in zip(self._cliques, errors.tolist()):
+            if clique in left:  # else it was beyond measuring
+                inside = (tau for tau in subsets(clique) if tau in left)
+                precisions[clique] = {tau: left.pop(tau) for tau in list(inside)}
+                expected[clique] = error
+        return Opening(precisions, expected, share == 1)

@@ -1,0 +1,366 @@
+"""What the loop chooses from, and what measuring each candidate is expected to give.
+
+A price says how many weighted rows of L1 error a unit of ρ has to take away. At a price each
+candidate has its own budget, the one at which its error and what it pays are least together; a
+candidate that gains less than it pays is not offered. All of it follows from released values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.cliques import AXES
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.exact import can_fit
+from adaptive_qs.generate.rows import SynthesisSettings
+from adaptive_qs.levels import nested_groupings
+from adaptive_qs.loop.expected import LEAST_ERROR
+from adaptive_qs.loop.planner import ConditionalPlanner, Errors
+from adaptive_qs.residual import ReferenceModel
+from adaptive_qs.workload.workload import Workload
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
+    """Candidates: subsets of workload cliques in which every attribute has several values."""
+    sizes = workload.domain.sizes
+    return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
+
+
+# A coarse marginal has fewer cells and so less noise for the same budget, and says less. Where the
+# budget suffices for codes, levels only divide it among more choices. So they are offered where an
+# even division among all marginals over codes would leave each of them off by a good part.
+
+MOST_CANDIDATES = 50_000
+"""Levels are left out, the finest first, where there would be more candidates."""
+MOST_SPREAD = 2**20
+"""Most cells over codes of a marginal that is offered at coarser levels as well."""
+
+
+def with_levels(
+    domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
+) -> Domain:
+    """The domain with the levels at which marginals of it are offered; none where they do not pay.
+
+    Args:
+        domain: the attributes.
+        model: what was released of single columns.
+        candidates: marginals on offer over codes.
+        error: :func:`~adaptive_qs.loop.expected.mean_error` of them.
+    """
+    several = [clique for clique in candidates if len(clique) > 1]
+    plain = max(map(len, several), default=0) > AXES
+    if error < LEAST_ERROR or plain or can_fit(domain, several, SynthesisSettings().exact_cells):
+        return domain
+    groupings = [
+        grouping
+        for i, attribute in enumerate(domain.attributes)
+        for grouping in nested_groupings(
+            i, model.reference[i], attribute.ordered, attribute.declared
+        )
+    ]
+    while groupings:
+        found = replace(domain, groupings=tuple(groupings))
+        if len(at_levels(found, candidates)) <= MOST_CANDIDATES:
+            return found
+        most = max(grouping.number for grouping in groupings)
+        groupings = [grouping for grouping in groupings if grouping.number < most]
+    return domain
+
+
+def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
+    """Cliques of codes, and those of them at coarser levels that are offered."""
+
+    def levels(clique: Clique) -> Sequence[Clique]:
+        spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
+        return tuple(domain.at_levels(clique)) if spread else (clique,)
+
+    return tuple(chain.from_iterable(map(levels, cliques)))
+
+
+def closure_at_levels(domain: Domain, closure: Sequence[Clique]) -> tuple[Clique, ...]:
+    """Every residual of cliques that are closed under subsets, by size."""
+    return tuple(chain.from_iterable(domain.at_levels(c) if len(c) > 1 else (c,) for c in closure))
+
+
+class ResidualIndex:
+    """Finds the cliques that contain residuals."""
+
+    def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
+        self._size = len(cliques)
+        around: list[list[int]] = [[] for _ in range(domain.positions)]
+        for row, clique in enumerate(cliques):
+            for position in clique:
+                for coarser in domain.chain(position):
+                    around[coarser].append(row)
+        self._around = [np.array(rows, dtype=np.int64) for rows in around]
+        self._coarsest = [domain.chain(i)[-1] for i in range(len(domain))]
+
+    def containing(self, residuals: Iterable[Clique]) -> NDArray[np.bool_]:
+        """Return which cliques contain one of the residuals, shape (cliques,)."""
+        hit = np.zeros(self._size, dtype=np.bool_)
+        for residual in residuals:
+            if not residual:
+                hit[:] = True
+                break
+            if len(residual) == 1:  # over codes, and in marginals at every level
+                hit[self._around[self._coarsest[residual[0]]]] = True
+                continue
+            rows, *others = sorted((self._around[i] for i in residual), key=len)
+            for other in others:
+                rows = np.intersect1d(rows, other, assume_unique=True)
+            hit[rows] = True
+        return hit
+
+
+UNKNOWN = 0.75
+"""Assumed L1 error, as a part of the rows, of a candidate of which something was never measured."""
+RARELY = 20
+"""If errors are as assumed, one choice of so many at most takes a candidate not worth it."""
+OPENING_SHARE = 0.25
+"""Part of the budget that all offers together take at the first price: a later round adds to an
+earlier one, but what was spent for nothing is gone."""
+FALL = 2.0
+"""By what the price is divided after a round that brought only noise."""
+MOST_FALLS = 100
+"""So often a price is lowered in search of something worth it."""
+_AT_ONCE = 4096
+"""Candidates whose noise is planned by one call."""
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What candidates would be measured with at a price, and what that is good for.
+
+    Attributes:
+        budget: ρ of the measurement of each.
+        expected: L1 error (rows) of each once measured.
+        paid: what the budget is worth (rows; times the weight it is price times budget).
+        worth: which of them gain more than they pay.
+        deficit: what others lose that could gain if they were off by more than assumed (rows times
+            weight); 0 for all else.
+    """
+
+    budget: Array
+    expected: Array
+    paid: Array
+    worth: Flags
+    deficit: Array
+
+    def offered(self, epsilon: float, fits: Flags) -> Flags:
+        """Which of the candidates that fit are offered to a choice at this ε.
+
+        Those worth it, and others where the choice sees that they are not unless they are off by
+        far more than assumed: the exponential mechanism takes one of k whose scores are d lower
+        with a probability of k exp(−εd/2) at most.
+        """
+        doubtful = fits & (self.deficit > 0)
+        number = max(int(doubtful.sum()), 1)
+        seen = self.deficit >= 2 / epsilon * math.log(RARELY * number)
+        return (fits & self.worth) | (doubtful & seen)
+
+
+class ErrorTable:
+    """Expected errors of all candidates by the budget spent on them, kept current.
+
+    Args:
+        planner: of the candidates' measurements.
+        weights: of the candidates, the largest 1.
+        rho: for all measurements together.
+
+    Attributes:
+        budgets: ρ that a measurement may have, falling by factors of two from all there is to an
+            eighth of what each candidate has if all get the same.
+    """
+
+    def __init__(self, planner: ConditionalPlanner, weights: Array, rho: float) -> None:
+        self._planner = planner
+        self._weights = weights
+        levels = math.ceil(math.log2(8 * weights.size)) + 1
+        self.budgets: Array = rho * np.exp2(-np.arange(levels, dtype=np.float64))
+        self._errors = np.zeros((levels, weights.size))
+        self._now = np.zeros(weights.size)
+        # The best budget of each, by the price and the budgets that it was found for.
+        self._found_for: tuple[float, int, float] | None = None
+        self._stale = np.ones(weights.size, dtype=np.bool_)
+        self._level = np.zeros(weights.size, dtype=np.int64)
+        self._expected, self._paid, self._cost = np.zeros((3, weights.size))
+
+    def refresh(self, errors: Errors, precision: Array, stale: Flags) -> None:
+        """Recompute the candidates of which an estimate or a precision changed.
+
+        Args:
+            errors: expected of candidates.
+            precision: held for each residual of the planner's closure (1 / rows²).
+            stale: which changed, shape (candidates,).
+        """
+        self._stale |= stale
+        rows = np.flatnonzero(stale)
+        doubled = 2 * np.append(self.budgets, 0.0)
+        for first in range(0, rows.size, _AT_ONCE):
+            some = rows[first : first + _AT_ONCE]
+            found = errors(self._planner.expected_stds(precision, doubled, some), some)
+            self._errors[:, some], self._now[some] = found[:-1], found[-1]
+
+    def gains(self, price: float, most: float, total: float) -> Gains:
+        """The best budget of each candidate.
+
+        What a candidate can gain is its error by now; where something of it was never measured,
+        that is not known, and ``UNKNOWN`` of the rows are assumed. It is at most all of them twice.
+
+        Args:
+            price: weighted rows for a unit of ρ.
+            most: ρ there is.
+            total: number of rows.
+        """
+        first = min(int((self.budgets > most).sum()), self.budgets.size - 1)
+        budgets = np.minimum(self.budgets[first:], most)
+        self._find_best(price, first, budgets)
+        level, cost = self._level, self._cost
+        gain = np.minimum(self._now, UNKNOWN * total)
+        may_be_worth = (self._now > gain) & (cost >= gain) & (cost < 2 * total)
+        deficit = np.where(may_be_worth, self._weights * (cost - gain), 0.0)
+        expected, paid = self._expected.copy(), self._paid.copy()
+        return Gains(budgets[level], expected, paid, cost < gain, deficit)
+
+    def _find_best(self, price: float, first: int, budgets: Array) -> None:
+        """Bring the best budgets up to date: of all candidates, or, where price and budgets are as
+        they were, of those that changed."""
+        found_for = price, first, float(budgets[0])
+        rows: Integers | slice = slice(None)
+        if found_for == self._found_for:
+            rows = np.flatnonzero(self._stale)
+        paid = price * budgets[:, None] / self._weights[rows]
+        errors = self._errors[first:, rows]
+        costs = errors + paid
+        level = np.argmin(costs, axis=0)
+        at = level, np.arange(level.size)
+        self._level[rows], self._cost[rows] = level, costs[at]
+        self._expected[rows], self._paid[rows] = errors[at], paid[at]
+        self._found_for = found_for
+        self._stale[:] = False
+
+    def opening_price(self, total: float) -> float:
+        """The first of falling prices at which all that is worth it takes ``OPENING_SHARE``."""
+        rho = float(self.budgets[0])
+        price = total / float(self.budgets[-1])
+        for _ in range(MOST_FALLS):
+            gains = self.gains(price, rho, total)
+            if float(gains.budget[gains.worth].sum()) >= OPENING_SHARE * rho:
+                break
+            price /= FALL
+        return price
+
+
+class CellLimit:
+    """Which candidates may be chosen, given a ceiling on the cells of all measured cliques.
+
+    It depends on sizes and on what was chosen before, both released. ``row`` is the position of
+    each candidate; ``open`` says which of them fit, or were measured already. The cells that count
+    are those over codes, once for all levels.
+    """
+
+    def __init__(self, domain: Domain, candidates: Sequence[Clique], most_cells: int) -> None:
+        self.row = {clique: k for k, clique in enumerate(candidates)}
+        columns = [domain.columns(clique) for clique in candidates]
+        first = {c: k for k, c in reversed([*enumerate(columns)])}
+        self._same = np.array([first[c] for c in columns])
+        self._cells = np.array([min(domain.size(c), 2**62) for c in columns], dtype=np.int64)
+        self._left = most_cells
+        self._taken = np.zeros(len(candidates), dtype=bool)
+        self.open = self._cells <= most_cells
+
+    def take(self, *cliques: Clique) -> None:
+        """Account for candidates that are measured."""
+        for row in map(self.row.__getitem__, cliques):
+            if not self._taken[row]:
+                self._taken |= self._same == self._same[row]
+                self._left -= int(self._cells[row])
+                self.open = self._taken | (self._cells <= self._left)
+
+
+class CandidateSet:
+    """The marginals that may be measured, at their levels, and their residuals.
+
+    Args:
+        workload: what matters.
+        domain: its domain, with the levels on offer.
+        cost: p_τ of each residual.
+
+    Attributes:
+        domain: as given.
+        cliques: W↓ without marginals of single codes, at all levels.
+        closure: their residuals, the empty one included.
+        position: of each residual in the closure.
+        weights: of the cliques, the largest 1.
+        index: finds the cliques that contain residuals.
+        planner: plans their measurements.
+    """
+
+    def __init__(self, workload: Workload, domain: Domain, cost: Callable[[Clique], float]) -> None:
+        self.domain = domain
+        self.cliques = at_levels(domain, measurable_cliques(workload))
+        self.closure = closure_at_levels(domain, workload.closure)
+        self.position = {residual: k for k, residual in enumerate(self.closure)}
+        weights = workload.priorities([domain.columns(clique) for clique in self.cliques])
+        self.weights: Array = weights / weights.max()
+        self.index = ResidualIndex(domain, self.cliques)
+        costs = [cost(residual) for residual in self.closure]
+        self.planner = ConditionalPlanner(domain, self.closure, self.cliques, costs)
+
+
+class Candidates:
+    """What is known of a set of candidates while it is measured.
+
+    Args:
+        every: the candidates.
+        precisions: held for each residual that was measured (1 / rows²).
+        rho: for all measurements together.
+        most_cells: most cells over codes of all cliques that are measured.
+
+    Attributes:
+        limit: which candidates fit ``most_cells``.
+        errors: expected of them, by the budget spent.
+        outdated: whose estimates changed since the errors were computed.
+    """
+
+    def __init__(
+        self,
+        every: CandidateSet,
+        precisions: Mapping[Clique, float],
+        rho: float,
+        most_cells: int,
+    ) -> None:
+        self.cliques, self._set = every.cliques, every
+        self.limit = CellLimit(every.domain, every.cliques, most_cells)
+        self.errors = ErrorTable(every.planner, every.weights, rho)
+        self.outdated = np.ones(len(every.cliques), dtype=bool)
+        self._precision = np.array([precisions.get(tau, 0.0) for tau in every.closure])
+
+    @property
+    def most_residuals(self) -> int:
+        """How many residuals a candidate has at most."""
+        return self._set.planner.most_residuals
+
+    def refresh(self, errors: Errors) -> None:
+        """Compute the expected errors of outdated candidates, by those of noise."""
+        self.errors.refresh(errors, self._precision, self.outdated)
+
+    def allocate(self, clique: Clique, rho: float) -> dict[Clique, float]:
+        """Return the new precision (1 / rows²) of each residual that is worth measuring (CRP)."""
+        return self._set.planner.allocate(clique, self._precision, 2 * rho)
+
+    def add(self, precisions: Mapping[Clique, float]) -> None:
+        """Account for measured residuals; the candidates that contain them are outdated."""
+        for residual, precision in precisions.items():
+            self._precision[self._set.position[residual]] += precision
+        self.outdated = self._set.index.containing(precisions)

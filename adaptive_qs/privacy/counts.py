@@ -1,0 +1,311 @@
+"""Private counts: they open inside this package only, for the budget that pays for them.
+
+Python can be forced. These types protect against mistakes: nothing that holds an exact count can be
+printed, converted, copied, pickled, indexed or compared, and no mechanism of another budget takes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from threading import Lock
+from typing import Any, Never, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.accounting import FINE_NOISE
+from adaptive_qs.privacy.budget import Ledger
+from adaptive_qs.privacy.events import UNITS_PER_RHO, GaussianEvent
+from adaptive_qs.privacy.noise import NOISE_LIMIT
+from adaptive_qs.privacy.query import Integers, LinearQuery
+
+MOST_ROWS = 2**40
+"""Rows that a table may have: coefficients are scaled for so many."""
+KEPT_CELLS = 2**22
+"""Cells of all marginals over groups that are kept."""
+BLOCK_VALUES = 1 << 20
+"""Values that are counted at a time."""
+Occupied = tuple[Integers, Integers]
+"""Cells of a flattened marginal that have rows, and how many."""
+
+
+class Closed:
+    """Something private that no caller can open.
+
+    Args:
+        exact: what is private.
+        owner: the budget that pays for what is measured of it.
+    """
+
+    __slots__ = ("__exact", "owner")
+
+    def __init__(self, exact: Any, owner: Ledger) -> None:
+        self.__exact = exact
+        self.owner = owner
+
+    def _closed(self, *_: object) -> Never:
+        raise TypeError("private values open inside privacy/ only: measure them")
+
+    __array__ = __int__ = __float__ = __complex__ = __index__ = __bool__ = _closed
+    __len__ = __iter__ = __getitem__ = __contains__ = _closed
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _closed  # type: ignore[assignment]
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __format__ = _closed  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
+
+
+def opened(private: Closed, ledger: Ledger) -> Any:
+    """Return what is private, for mechanisms of the budget that owns it.
+
+    Raises:
+        InputError: another budget owns it.
+    """
+    if private.owner is not ledger:
+        raise InputError("private values belong to another budget: measure them with that one")
+    return private._Closed__exact  # type: ignore[attr-defined]
+
+
+class PrivateCounts(Closed):
+    """Exact counts.
+
+    Args:
+        exact: integers of any shape.
+        owner: the budget that pays for what is measured of them.
+        histograms: cells in which one row is counted, at most.
+    """
+
+    __slots__ = ("histograms",)
+
+    def __init__(self, exact: Integers, owner: Ledger, histograms: int = 1) -> None:
+        array = np.asarray(exact)
+        if array.dtype.kind not in "iu":
+            raise InputError(f"values to release have type {array.dtype}: give integers")
+        super().__init__(array, owner)
+        self.histograms = histograms
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Counts, a query and the variance of its noise; what is charged follows from these three.
+
+    Attributes:
+        query: what is measured of the counts.
+        counts: private.
+        noise_variance: of the integer noise on the answers times ``factor``.
+        factor: power of two that answers and noise are multiplied by, so that the noise is fine
+            compared with the integers.
+    """
+
+    query: LinearQuery
+    counts: PrivateCounts
+    noise_variance: Fraction
+    factor: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse counts in which a row is in more cells than the query takes it to be."""
+        if self.counts.histograms > self.query.histograms:
+            raise ValueError("a row is in more cells than the sensitivity of the query allows")
+
+    @classmethod
+    def costing(cls, query: LinearQuery, counts: PrivateCounts, units: int) -> Measurement:
+        """Return the measurement that costs exactly so many units of 2**-60 ρ for one row."""
+        return cls(query, counts, Fraction(query.squared_sensitivity * UNITS_PER_RHO, 2 * units))
+
+    def finely(self, most_rows: int = MOST_ROWS) -> Measurement:
+        """Return the same with as large a factor as the noise needs and 64 bits allow.
+
+        Args:
+            most_rows: rows that a table may have.
+        """
+        factor, most = 1, self.query.largest * most_rows
+        while self.noise_variance * factor**2 < FINE_NOISE**2 and 2 * factor * most <= NOISE_LIMIT:
+            factor *= 2
+        return replace(self, noise_variance=self.noise_variance * factor**2, factor=factor)
+
+    @property
+    def event(self) -> GaussianEvent:
+        """What is charged, for one row."""
+        squared = self.query.squared_sensitivity * self.factor**2
+        return GaussianEvent(self.query.purpose, self.query.columns, squared, self.noise_variance)
+
+    @property
+    def squared_diameter(self) -> int | None:
+        """Most by which a row in another's place moves the answers, if that is known."""
+        diameter = self.query.diameter
+        squared = self.query.squared_sensitivity * self.factor**2
+        return None if diameter is None else int(squared * diameter)
+
+    def exact_answers(self, ledger: Ledger) -> Integers:
+        """Return the exact answers, times the factor, for the mechanisms of the budget."""
+        answers = self.query.answers(opened(self.counts, ledger)) * self.factor
+        if answers.size and (np.max(answers) > NOISE_LIMIT or np.min(answers) < -NOISE_LIMIT):
+            raise InputError("a value to release exceeds 2**62: use a smaller scale")
+        return np.asarray(answers, dtype=np.int64)
+
+
+class PrivateValues(Closed):
+    """One value of each row that has one, of int64 or float64."""
+
+    __slots__ = ()
+
+    def histograms(self, *cells: tuple[Callable[[NDArray[Any]], Integers], int]) -> PrivateCounts:
+        """Count rows in cells, one histogram after the other.
+
+        Args:
+            cells: for each histogram the cell of every value, below 0 for none, and how many cells
+                there are.
+        """
+        values = opened(self, self.owner)
+        counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
+        for start in range(0, values.size, BLOCK_VALUES):
+            block = values[start : start + BLOCK_VALUES]
+            for (cell_of, size), total in zip(cells, counts):
+                places = cell_of(block)
+                total += np.bincount(places[places >= 0], minlength=size)
+        return PrivateCounts(np.concatenate(counts), self.owner, len(cells))
+
+
+class PrivateTexts(Closed):
+    """Every text that occurs, ascending, and the rows with each; a row has one of them at most."""
+
+    __slots__ = ()
+
+    def __init__(self, texts: Sequence[str], counts: Integers, owner: Ledger) -> None:
+        super().__init__((texts, PrivateCounts(counts, owner)), owner)
+
+
+class PrivateScores(Closed):
+    """Scores of the candidates on offer.
+
+    Args:
+        exact: shape (candidates,), integers in any common unit.
+        owner: the budget that pays for a choice among them.
+        sensitivity: most by which one row moves any of them, in that unit.
+    """
+
+    __slots__ = ("sensitivity",)
+
+    def __init__(self, exact: Integers, owner: Ledger, sensitivity: int) -> None:
+        super().__init__(exact, owner)
+        self.sensitivity = sensitivity
+
+
+class Counter(Protocol):
+    """What counts the rows of one private table."""
+
+    domain: Domain
+
+    def count(self, clique: Clique) -> Integers:
+        """Return the exact marginal over a clique (rows), one axis per attribute."""
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[Integers]:
+        """Return the exact marginals over some cliques that are not empty."""
+
+    def occupied(self, cliques: Sequence[Clique]) -> Sequence[Occupied]:
+        """Return the occupied cells of the marginals over some cliques that are not empty."""
+
+    def prepare(self, cliques: Iterable[Clique]) -> None:
+        """Count in one pass those of some marginals that will be needed and can be kept."""
+
+
+class LevelCounter:
+    """Exact marginals at levels of the attributes: those over codes, summed over groups.
+
+    Args:
+        counter: counts the rows.
+        domain: its domain, with levels.
+        most_cells: cells of all marginals over groups that are kept.
+    """
+
+    def __init__(self, counter: Counter, domain: Domain, most_cells: int = KEPT_CELLS) -> None:
+        self.domain = domain
+        self._counter = counter
+        self._left = most_cells
+        self._kept: dict[Clique, Integers] = {}
+        self._lock = Lock()
+
+    def count(self, clique: Clique) -> Integers:
+        """Return the exact marginal over a clique (rows), one axis per attribute."""
+        return self.count_all([clique])[0] if clique else self._counter.count(())
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[Integers]:
+        """Return the exact marginals over some cliques; one pass counts the missing."""
+        found = {clique: self._kept[clique] for clique in cliques if clique in self._kept}
+        missing = [clique for clique in cliques if clique not in found]
+        codes = list(dict.fromkeys(map(self.domain.columns, missing)))
+        counted = dict(zip(codes, self._counter.count_all(codes) if codes else ()))
+        for clique in missing:
+            columns = self.domain.columns(clique)
+            found[clique] = self.domain.summed(counted[columns], columns, clique)
+            if clique != columns:
+                self._keep(clique, found[clique])
+        return [found[clique] for clique in cliques]
+
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """Return the occupied cells of the marginals over some cliques; they are not kept."""
+        columns = [self.domain.columns(clique) for clique in cliques]
+        return [
+            found if clique == codes else self._grouped(found, clique, codes)
+            for clique, codes, found in zip(cliques, columns, self._counter.occupied(columns))
+        ]
+
+    def _grouped(self, found: Occupied, clique: Clique, codes: Clique) -> Occupied:
+        cells, counts = found
+        indices = np.unravel_index(cells, self.domain.shape(codes))
+        grouped = [
+            index if level == column else self.domain.groups(column, level).of[index]
+            for index, level, column in zip(indices, clique, codes)
+        ]
+        held, place = np.unique(
+            np.ravel_multi_index(grouped, self.domain.shape(clique)), return_inverse=True
+        )
+        sums = np.zeros(held.size, dtype=np.int64)
+        np.add.at(sums, place, counts)
+        return held, sums
+
+    def prepare(self, cliques: Iterable[Clique]) -> None:
+        """Count in one pass those of some marginals that will be needed and can be kept."""
+        self._counter.prepare(self.domain.columns(c) for c in cliques if c not in self._kept)
+
+    def _keep(self, clique: Clique, counts: Integers) -> None:
+        with self._lock:
+            if counts.size <= self._left and clique not in self._kept:
+                self._left -= counts.size
+                self._kept[clique] = counts
+
+
+class PrivateTable(Closed):
+    """The rows of one table; what it returns is closed too.
+
+    Args:
+        counter: counts the rows.
+        owner: the budget that pays for what is measured of them.
+
+    Attributes:
+        domain: the columns, with the levels at which they are counted.
+    """
+
+    __slots__ = ("domain",)
+
+    def __init__(self, counter: Counter, owner: Ledger) -> None:
+        super().__init__(counter, owner)
+        self.domain = counter.domain
+
+    def at_levels(self, domain: Domain) -> PrivateTable:
+        """Return the same rows, counted at the levels of a domain as well."""
+        return PrivateTable(LevelCounter(opened(self, self.owner), domain), self.owner)
+
+    def marginals(self, cliques: Iterable[Clique]) -> list[PrivateCounts]:
+        """Count the marginals over some cliques, which may be empty, in one pass."""
+        counter, every = opened(self, self.owner), tuple(cliques)
+        counter.prepare(every)
+        return [PrivateCounts(counter.count(clique), self.owner) for clique in every]

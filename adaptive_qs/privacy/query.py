@@ -1,0 +1,154 @@
+"""Linear queries with integer coefficients: what is measured, and how far one row moves it.
+
+A query is a Kronecker product of integer maps along the axes of a table of counts. Its sensitivity
+follows from the maps, so that nobody states it: the columns of a Kronecker product are products of
+columns, and their largest norms multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.levels import Groups
+from adaptive_qs.privacy.events import Purpose
+
+Integers = NDArray[np.int64]
+
+
+class IntegerMap(Protocol):
+    """A linear map with integer coefficients, along one axis or several that follow each other."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+
+    @property
+    def squared_norm(self) -> int:
+        """Largest squared length of a column."""
+
+    @property
+    def largest(self) -> int:
+        """Bound on the coefficients, and on every step of their application."""
+
+    def answers(self, table: Integers) -> Integers:
+        """Return the answers to counts of shape (Πshape, others), exactly."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The cells themselves.
+
+    Attributes:
+        size: cells.
+        histograms: how many histograms the cells belong to; a row is in one cell of each at most.
+    """
+
+    size: int
+    histograms: int = 1
+    largest = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The one axis."""
+        return (self.size,)
+
+    @property
+    def squared_norm(self) -> int:
+        """One for each cell in which a row is."""
+        return self.histograms
+
+    def answers(self, table: Integers) -> Integers:
+        """Return the counts."""
+        return table
+
+
+@dataclass(frozen=True)
+class Centering:
+    """n times each cell, less n/m times the sum of its group of m, rounded; n is the largest m.
+
+    What rounding leaves of the sum is centered away from the estimate, and no row moves the answers
+    by more than n(n − 1) (squared).
+    """
+
+    groups: Groups
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The one axis."""
+        return (self.groups.of.size,)
+
+    @property
+    def largest(self) -> int:
+        """n."""
+        return self.groups.largest
+
+    @property
+    def squared_norm(self) -> int:
+        """n(n − 1)."""
+        return self.largest * (self.largest - 1)
+
+    def answers(self, table: Integers) -> Integers:
+        """Return the centered counts."""
+        n, groups = self.largest, self.groups
+        taken = (2 * n + groups.sizes) // (2 * groups.sizes)
+        sums = groups.sums(table, 0) * taken[:, None]
+        return n * table - groups.repeated(sums, 0)
+
+
+@dataclass(frozen=True)
+class LinearQuery:
+    """Integer answers to counts: a Kronecker product of integer maps.
+
+    Attributes:
+        purpose, columns: what the charge pays for.
+        maps: along the axes of the counts, in order; none for a single count.
+        diameter: largest squared distance of the answers to two rows, by ``squared_sensitivity``;
+            None if it is not known.
+        definition: digest of what the purpose and the columns do not say about the maps.
+
+    Raises:
+        TypeError: a map has no integer coefficients.
+    """
+
+    purpose: Purpose
+    columns: tuple[str, ...]
+    maps: Sequence[IntegerMap] = ()
+    diameter: Fraction | None = None
+    definition: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse maps whose answers would be rounded."""
+        if not all(isinstance(getattr(each, "squared_norm", None), int) for each in self.maps):
+            raise TypeError("only maps with integer coefficients have exact answers")
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """Most by which one row moves the answers (L2, squared)."""
+        return math.prod(each.squared_norm for each in self.maps)
+
+    @property
+    def histograms(self) -> int:
+        """Cells in which a row may be: one, but for one map over cells of several histograms."""
+        found = [each.histograms for each in self.maps if isinstance(each, Identity)]
+        return found[0] if len(self.maps) == len(found) == 1 else 1
+
+    @property
+    def largest(self) -> int:
+        """Bound on the coefficients, and on every step of their application."""
+        return math.prod(each.largest for each in self.maps)
+
+    def answers(self, counts: Integers) -> Integers:
+        """Return the exact answers, one axis for each map that covers one axis or more."""
+        array: NDArray[Any] = counts
+        for each in self.maps:
+            others = array.shape[len(each.shape) :]
+            block = each.answers(array.reshape(math.prod(each.shape), math.prod(others)))
+            array = np.moveaxis(block.reshape(len(block), *others), 0, -1)
+        return array

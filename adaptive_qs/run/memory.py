@@ -1,0 +1,260 @@
+"""What a run of the loop takes: memory, candidates that are looked at, and a scoring pass."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from adaptive_qs.cliques import MOST_FORMED
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
+from adaptive_qs.loop.candidates import measurable_cliques
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
+from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
+from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
+from adaptive_qs.workload.workload import Workload
+
+CLIQUE_BYTES = 4096
+"""Bookkeeping of one clique of the workload's closure, at the most."""
+SCORED_CELL_BYTES = 40
+"""Counts, estimate and intermediate arrays of one cell of a marginal while it is scored."""
+MEASURED_CELL_BYTES = 72
+"""Estimate, component, target, weights and their copies for one cell of a measured clique."""
+WATCHED_CELL_BYTES = 12
+"""Mean, difference and one temporary for one cell of a watched marginal."""
+SYNTHETIC_CODE_BYTES = 16
+"""One value of a synthetic table that is held as a whole: its code, and the value decoded."""
+FITTED_CODE_BYTES = 24
+"""One value of the chains: their state, its proposals and a page with its decoded values."""
+
+
+SCORING_THREADS = 4
+"""Threads that the memory is planned for: what is measured and left out is the same for any number
+of them. More of them score where there is room."""
+KEPT_CELL_BYTES = 12
+"""One cell of a counted marginal that is kept, with the count from which it was taken over."""
+MOST_KEPT_CELLS = 2**26
+"""More counts are not kept: they are sparse, and to count them again is as quick."""
+
+# A scoring pass looks at every candidate once: it projects its estimate, and compares it with the
+# rows. Processor seconds, measured on two cores of a server of 2024 (the script
+# ``scripts/speed/benchmark_columns.py``); other machines differ by a factor, not by their order.
+
+CANDIDATE_SECONDS, CELL_SECONDS, ROW_SECONDS = 2e-5, 2.5e-9, 1e-9
+"""Processor seconds of a pass for one candidate, one cell of it, and one row in it."""
+SEEN_CELLS = MOST_FORMED
+"""Cells of a candidate beyond which more take no more time."""
+DEFAULT_CANDIDATES = 250_000
+"""Candidates of several columns, if not said otherwise: over a table of a million rows they are
+scored in about five minutes of one core."""
+DEFAULT_CELLS = 2**39
+"""Cells of all candidates, if not said otherwise: two million for each of the others."""
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The marginals of a workload that may be measured, and the memory that looking at them takes.
+
+    Attributes:
+        attributes: columns of the table.
+        closure: marginals of the workload and all inside them, of which something is kept.
+        number: of candidates, single columns among them.
+        cells: of all of them together.
+        largest: the one with most cells, empty if there are none.
+        largest_cells: its cells.
+        seen_cells: as ``cells``, of each at most ``SEEN_CELLS``.
+    """
+
+    attributes: int
+    closure: int
+    number: int
+    cells: int
+    largest: Clique
+    largest_cells: int
+    seen_cells: int
+
+    @classmethod
+    def of(cls, workload: Workload) -> _Candidates:
+        domain, cliques = workload.domain, measurable_cliques(workload)
+        sizes = [domain.size(clique) for clique in cliques]
+        most = max(sizes, default=1)
+        largest = cliques[sizes.index(most)] if sizes else ()
+        seen = sum(min(size, SEEN_CELLS) for size in sizes)
+        return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
+
+    def bytes(self, kept_cells: int) -> int:
+        """Memory beside the process and the rows, with so many cells of counts kept."""
+        return (
+            self.closure * _clique_bytes(self.attributes)
+            + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
+            + min(self.cells, kept_cells) * KEPT_CELL_BYTES
+        )
+
+
+def _clique_bytes(attributes: int) -> int:
+    """Bookkeeping of one clique of a table of so many columns."""
+    return CLIQUE_BYTES + attributes
+
+
+@dataclass(frozen=True)
+class ScoringForecast:
+    """What a scoring pass of the loop looks at, and how long it takes.
+
+    Attributes:
+        candidates: marginals that may be measured, single columns among them.
+        cells: of all of them together.
+        seconds: processor seconds, without what rows take where their number is not public.
+        memory_bytes: of the process and the candidates, without rows and what is measured.
+        rows: about how many rows there are; None where that is not public.
+    """
+
+    candidates: int
+    cells: int
+    seconds: float
+    memory_bytes: int
+    rows: int | None
+
+    @classmethod
+    def of(
+        cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
+    ) -> ScoringForecast:
+        """The forecast for the candidates of a workload, with so many counts kept."""
+        found = _Candidates.of(workload)
+        seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
+        seconds += found.seen_cells * CELL_SECONDS
+        memory = PROCESS_BYTES + found.bytes(kept_cells)
+        return cls(found.number, found.cells, seconds, memory, rows)
+
+    def __str__(self) -> str:
+        """One line: how many, how large, how long, and with how much memory."""
+        some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
+        more = ""
+        if self.rows is None:
+            each = self.candidates * ROW_SECONDS * 1e6
+            more = f", {each:.1f} more for every million rows"
+        memory = f"{self.memory_bytes / 2**20:,.0f} MB"
+        return (
+            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.1f} processor "
+            f"seconds{more}, and {memory} without the rows"
+        )
+
+
+def keep_what_fits(
+    workload: Workload,
+    num_rows: int,
+    max_memory_bytes: int,
+    max_candidates: int | None = None,
+    max_cells: int | None = None,
+) -> tuple[Workload, LeftOut | None]:
+    """What of a workload is looked at within the ceilings, by :func:`limited`.
+
+    Args:
+        workload: what was asked for.
+        num_rows, max_memory_bytes: as for :func:`plan_memory`; where it refuses, less is looked at.
+        max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
+        max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
+    """
+    domain = workload.domain
+    ceilings = Ceilings(max_candidates or DEFAULT_CANDIDATES, max_cells or DEFAULT_CELLS)
+    kept, left = limited(workload, ceilings)
+    try:
+        plan_memory(kept, num_rows, max_memory_bytes)
+    except ResourceExceeded:
+        each = _clique_bytes(len(domain))
+        spare = max_memory_bytes - _table_bytes(domain, num_rows)
+        spare -= (1 + len(domain)) * each + KEPT_CELLS * KEPT_CELL_BYTES
+        fitting = min(ceilings.candidates, spare // 2 // each)
+        cell_bytes = MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES
+        largest = (spare - fitting * each) // cell_bytes
+        if fitting > 0 and largest > 0:
+            by = "max-candidates" if fitting == ceilings.candidates else "max-memory"
+            return limited(workload, Ceilings(fitting, ceilings.cells, largest, by))
+    return kept, left
+
+
+def fit_bytes(attributes: int) -> int:
+    """Memory of fitting the model and of the pages that are drawn at the same time."""
+    return SynthesisSettings().fit_rows * attributes * FITTED_CODE_BYTES + PAGE_CODES * 24
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Planned peak memory and the ceilings that hold a run to it.
+
+    Attributes:
+        fixed_bytes: what every run on this table needs.
+        total_bytes: planned peak at most.
+        measured_cells: for :class:`LoopSettings`.
+        watched_cells: for :class:`SynthesisSettings`.
+        kept_cells: for :meth:`MarginalCounter.keep_up_to`.
+        scoring_threads: most threads that there is room for.
+    """
+
+    fixed_bytes: int
+    total_bytes: int
+    measured_cells: int
+    watched_cells: int
+    kept_cells: int
+    scoring_threads: int
+
+
+def _table_bytes(domain: Domain, num_rows: int) -> int:
+    """What every run needs for the process and the rows."""
+    rows = num_rows * len(domain) * CODE_BYTES
+    return PROCESS_BYTES + rows + fit_bytes(len(domain))
+
+
+def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> MemoryPlan:
+    """Divide the memory ceiling, or refuse.
+
+    Args:
+        workload: the marginals wanted.
+        num_rows: most rows of the private table. This number must be public: the ceilings it
+            leaves steer what is measured.
+        max_memory_bytes: the ceiling.
+
+    Raises:
+        ResourceExceeded: the ceiling is too low; the message names the largest marginal.
+    """
+    domain, candidates = workload.domain, _Candidates.of(workload)
+    cells = candidates.largest_cells
+    table = _table_bytes(domain, num_rows)
+    fixed = table + candidates.bytes(KEPT_CELLS)
+    if fixed + cells * MEASURED_CELL_BYTES > max_memory_bytes:
+        needed = fixed + cells * MEASURED_CELL_BYTES
+        others = needed - num_rows * len(domain) * CODE_BYTES
+        needed = max(needed, math.ceil(others / (1 - ROWS_SHARE)))  # as rows get a share of it
+        raise ResourceExceeded(_refusal(domain, candidates.largest, needed, max_memory_bytes))
+    spare = max_memory_bytes - fixed
+    room = (spare - cells * MEASURED_CELL_BYTES) // 4 // KEPT_CELL_BYTES
+    kept = min(candidates.cells, max(KEPT_CELLS, min(MOST_KEPT_CELLS, KEPT_CELLS + room)))
+    fixed = table + candidates.bytes(kept)
+    spare = max_memory_bytes - fixed
+    watched = min(SynthesisSettings().watched_cells, spare // 4 // WATCHED_CELL_BYTES)
+    measured = max((spare - watched * WATCHED_CELL_BYTES) // MEASURED_CELL_BYTES, cells)
+    # More cells than every candidate measured once are never needed.
+    measured = min(measured, candidates.cells)
+    total = fixed + measured * MEASURED_CELL_BYTES + watched * WATCHED_CELL_BYTES
+    more = max(0, max_memory_bytes - total) // (cells * SCORED_CELL_BYTES)
+    total = min(total, max_memory_bytes)
+    return MemoryPlan(fixed, total, measured, watched, kept, SCORING_THREADS + more)
+
+
+def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int) -> str:
+    def megabytes(size: int) -> str:
+        return f"{-(-size // 2**20):,} MB"
+
+    cells = domain.size(largest)
+    marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
+    message = (
+        f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
+        "raise --max-memory"
+    )
+    if 2 * marginal < needed:
+        return message
+    return (
+        f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
+        f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
+        f"{megabytes(marginal)} of it"
+    )
