@@ -11,6 +11,8 @@ def tests(session: nox.Session) -> None:
     """The suite, or what is named after --."""
     session.install("--editable", ".[test]")
     session.run("pytest", *session.posargs)
+    if not session.posargs:
+        session.run("pytest", "-m", "slow")
 
 
 @nox.session
@@ -35,7 +37,7 @@ def docs(session: nox.Session) -> None:
     session.install("--editable", ".[docs,test]")
     session.run("python", "scripts/make_reference.py")
     session.run("mkdocs", "build", "--strict")
-    session.run("pytest", "tests/docs", "tests/test_readme.py", *session.posargs)
+    session.run("pytest", "-m", "", "tests/docs", "tests/test_readme.py", *session.posargs)
 
 
 @nox.session

@@ -1,11 +1,14 @@
-"""Numbers and names as callers pass them: numbers are Python's and NumPy's alike, booleans and text
-are none; a name is one of those in a registry."""
+"""What callers pass: numbers (Python's and NumPy's alike, no booleans and no text), names in a
+registry, and parameters of estimators."""
 
 from __future__ import annotations
 
+import math
 from collections import UserDict
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from numbers import Integral, Real
+from pathlib import PurePath
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
@@ -50,8 +53,34 @@ def shown(value: Any, longest: int = LONGEST_SHOWN) -> str:
             return f"a {type(value).__name__}"
     elif value is not None and not isinstance(value, str | bool):
         return f"a {type(value).__name__}"
+    if isinstance(value, str) and _is_content(value):
+        return f"a text of {len(value):,} characters"
     text = repr(value)
     return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+_MOST_PATH, _MOST_NAME = 4_096, 255
+"""Characters of a path, and bytes of a name in it, that systems allow."""
+
+
+def check_path(name: str, value: Any, refusal: type[InputError] = InputError) -> None:
+    """Refuse a text that is no path, such as the content of a file, without quoting it.
+
+    Raises:
+        InputError: of the kind ``refusal``: it has line breaks, or is longer than a path can be.
+    """
+    text = str(value) if isinstance(value, str | PurePath) else ""
+    names = text.replace("\\", "/").split("/")
+    long = len(text) > _MOST_PATH or any(
+        len(n.encode("utf-8", "surrogatepass")) > _MOST_NAME for n in names
+    )
+    if long or _is_content(text):
+        raise refusal(f"{name} is a text of {len(text):,} characters, not a path: give a path")
+
+
+def _is_content(text: str) -> bool:
+    """Return whether a text has line breaks or zeros, as the content of a file but no path has."""
+    return not {"\n", "\r", "\0"}.isdisjoint(text)
 
 
 def positive_integer(name: str, value: Any) -> int:
@@ -76,6 +105,18 @@ def natural_number(name: str, value: Any) -> int:
     return number
 
 
+def positive_number(name: str, value: Any) -> float:
+    """Return the value as a float.
+
+    Raises:
+        InputError: it is no positive finite number.
+    """
+    number = as_number(value)
+    if number is None or not 0 < number < math.inf:
+        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
+    return number
+
+
 def learning_share(value: Any) -> float:
     """The part of a budget for learning bins and values.
 
@@ -85,7 +126,7 @@ def learning_share(value: Any) -> float:
     part = as_number(value)
     if part is None or not 0 < part < 1:
         raise InputError(
-            f"learning share is {shown(value)}: give a part of the budget above 0 and below 1"
+            f"learning-share is {shown(value)}: give a part of the budget above 0 and below 1"
         )
     return part
 
@@ -135,3 +176,61 @@ class Registry(UserDict[str, T]):
         """The names for a sentence, as "a, b or c", but for one."""
         *others, last = (name for name in self.data if name != but)
         return f"{', '.join(others)} or {last}" if others else last
+
+
+# What estimators of scikit-learn do, without its import, which takes longer than all of ours.
+
+
+class Estimator:
+    """A dataclass whose fields are its parameters, as scikit-learn expects them."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, as they were given; ``deep`` has no effect."""
+        return {name: getattr(self, name) for name in _parameters(type(self))}
+
+    def set_params(self, **given: Any) -> Any:
+        """Change parameters, and return the estimator.
+
+        Raises:
+            InputError: there is no parameter of that name.
+        """
+        for name, value in given.items():
+            if name not in (known := _parameters(type(self))):
+                raise InputError(
+                    f"{type(self).__name__} has no parameter {name!r}: give one of "
+                    f"{', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def check_fitted(self) -> None:
+        """Raise scikit-learn's NotFittedError before :meth:`fit`."""
+        if not hasattr(self, "release_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted: call fit, or load a release, first"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags that pipelines of scikit-learn read."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        target = TargetTags(required=False)
+        return Tags(None, target, input_tags=InputTags(), requires_fit=True)
+
+    def __repr__(self) -> str:
+        """Return a call with the parameters that differ from their defaults."""
+        known = _parameters(type(self))
+        given = {name: getattr(self, name) for name in known}
+        changed = [f"{n}={v!r}" for n, v in given.items() if v is not known[n]]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without the ledger's connection: a copy does not own the run."""
+        return {**self.__dict__, "_session": None}
+
+
+def _parameters(model: Any) -> Mapping[str, Any]:
+    """Return the names and defaults of what the constructor takes."""
+    return {each.name: each.default for each in fields(model) if each.init}

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adaptive_qs.arguments import check_path
 from adaptive_qs.errors import InputError, reason
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ _QUOTED = 60
 """Characters quoted of a text that may be of any length."""
 
 
+def as_object(content: Any) -> dict[str, Any]:
+    """Return parsed JSON that is an object, and an empty object for anything else."""
+    return dict(content) if isinstance(content, Mapping) else {}
+
+
 def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None = None) -> Any:
     """Parse a JSON file, refusing repeated keys and numbers that are not finite.
 
@@ -50,6 +56,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
         InputError: of the kind ``refusal``: the file cannot be read or is not such JSON. Whatever
             ``claim`` raises ends the reading.
     """
+    check_path("the file", path, refusal)
     try:
         if claim is None:
             text = Path(path).read_text(encoding="utf-8-sig")

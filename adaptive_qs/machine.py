@@ -77,7 +77,7 @@ def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
     return claim
 
 
-def plan_workers(workers: int | None, name: str = "workers") -> int:
+def plan_workers(workers: int | None) -> int:
     """Threads to use: all cores by default.
 
     Raises:
@@ -86,9 +86,9 @@ def plan_workers(workers: int | None, name: str = "workers") -> int:
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
         return len(usable(0)) if usable else os.cpu_count() or 1
-    threads = positive_integer(name, workers)
+    threads = positive_integer("workers", workers)
     if threads > MOST_WORKERS:
-        raise InputError(f"{name} is {threads:,}: give at most {MOST_WORKERS:,}")
+        raise InputError(f"workers is {threads:,}: give at most {MOST_WORKERS:,}")
     return threads
 
 
@@ -176,7 +176,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         import numba
 
         config: Any = numba.config
-        dispatcher = numba.njit(**{**options, "cache": False})(function)
+        dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **options, "cache": False})(function)
         if options.get("cache"):
             try:
                 dispatcher._cache = _code_cache()(function)

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
+from adaptive_qs.arguments import Estimator
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import check_rows
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import Session
+from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
 from adaptive_qs.synthesizer import Kind, kind_of, to_kind
-from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.related import RelatedSchema
-from adaptive_qs.table.schema import about_of
-from adaptive_qs.workload.file import WorkloadSpec
+from adaptive_qs.table.schema_files import resolve_about
 
 
-class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class RelatedSynthesizer(Estimator, SynthesizeOptions):
     """Differentially private synthetic tables of parents (households, customers) and their children
     (persons, orders).
 
     One budget protects a parent with all its children; neighbours add or remove one of these. Both
     tables have new keys, so that every child belongs to one parent. Otherwise as
-    :class:`~adaptive_qs.synthesizer.Synthesizer`, whose parameters those below are.
+    :class:`~adaptive_qs.synthesizer.Synthesizer`. A ledger is created with ``--person KEY
+    --related``. The marginals of the workload are over the columns of both tables and the number of
+    children; those without a column of children are measured in the parents' table, the others in
+    the children's. ``public_rows`` are parents. ``rows_per_person``, ``weigh`` and ``target`` are
+    refused.
 
     Args:
-        epsilon, delta, rho, neighbours, max_memory, workers, engine,
-            insecure_seed, ledger, resume, anchor, unreviewed_schema, beyond_limits, about,
-            progress: as there. A ledger for it is created with ``--person KEY --related``.
-        workload: which marginals matter, over the columns of both tables and the number of
-            children: by default all 2-way marginals. Those without a column of children are asked
-            of the parents' table, the others of the children's.
         parents_share: part of the budget for the parents' table.
-        public_rows: about how many parents there are, as far as is public.
+        progress: called with a phase, steps done and steps in all.
 
     Attributes:
         release_: everything released, a :class:`~adaptive_qs.release.related.RelatedRelease`.
@@ -51,51 +47,13 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
         seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
     """
 
-    release_: RelatedRelease
-    schema_: RelatedSchema
-    seconds_: dict[str, float]
-    _kinds: tuple[Kind, Kind]
-    _session: Session | None = None
-
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        workload: WorkloadSpec = None,
-        parents_share: float = DEFAULT_PARENTS_SHARE,
-        neighbours: str = DEFAULT_NEIGHBOURS,
-        max_memory: int | str | None = None,
-        workers: int | None = None,
-        engine: str = DEFAULT_ENGINE,
-        insecure_seed: int | None = None,
-        ledger: str | Path | None = None,
-        resume: bool = False,
-        anchor: str | Path | None = None,
-        unreviewed_schema: bool = False,
-        public_rows: int | None = None,
-        beyond_limits: bool = False,
-        about: Mapping[str, str] | str | Path | None = None,
-        progress: PhaseProgress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rho = rho
-        self.workload = workload
-        self.parents_share = parents_share
-        self.neighbours = neighbours
-        self.max_memory = max_memory
-        self.workers = workers
-        self.engine = engine
-        self.insecure_seed = insecure_seed
-        self.ledger = ledger
-        self.resume = resume
-        self.anchor = anchor
-        self.unreviewed_schema = unreviewed_schema
-        self.public_rows = public_rows
-        self.beyond_limits = beyond_limits
-        self.about = about
-        self.progress = progress
+    parents_share: float = DEFAULT_PARENTS_SHARE
+    progress: PhaseProgress | None = None
+    release_: RelatedRelease = field(init=False)
+    schema_: RelatedSchema = field(init=False)
+    seconds_: dict[str, float] = field(init=False)
+    _kinds: tuple[Kind, Kind] = field(init=False)
+    _session: Session | None = field(init=False, default=None)
 
     def fit(self, parents: Any, children: Any, *, schema: Any) -> Self:
         """Spend the budget on two private tables.
@@ -118,15 +76,10 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
             GuardRailWarning: the budget promises or buys less than may have been meant.
         """
         described = RelatedSchema.of(schema)
-        if self.about is not None:
-            described = described.with_about(*about_of(self.about))
-        own = ("workload", "parents_share", "about", "progress")
-        job = RelatedJob.of(
-            described,
-            self.workload,
-            RunOptions.among(self.get_params(), *own),
-            self.parents_share,
-        )
+        options = checked(self, SynthesizeOptions)
+        if options.about is not None:
+            described = described.with_about(*resolve_about(options.about))
+        job = RelatedJob.of(described, options, self.parents_share)
         job.parents.warn("the release and all tables sampled from it are", stacklevel=2)
         if self._session is not None:
             self._session.leave()
@@ -163,7 +116,7 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
             ResourceExceeded: the tables do not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
-        check_is_fitted(self, "release_")
+        self.check_fitted()
         check_sample_pair(self.release_, num_parents, self.max_memory)
         pair, found = self.release_.draw(
             num_parents, seed, plan_workers(self.workers), self.progress, where, balance
@@ -187,14 +140,10 @@ class RelatedSynthesizer(BaseEstimator):  # type: ignore[misc]
             InputError: the file exists, or cannot be written.
             NotFittedError: there is nothing to save.
         """
-        check_is_fitted(self, "release_")
+        self.check_fitted()
         self.release_.save(path, force)
         if self._session is not None:
             self._session.finish()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the ledger's connection: a copy does not own the run."""
-        return {**super().__getstate__(), "_session": None}
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

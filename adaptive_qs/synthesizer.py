@@ -12,28 +12,24 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from adaptive_qs.arguments import DEFAULT_SHARE
+from adaptive_qs.arguments import Estimator
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
-from adaptive_qs.release.bundle import of_interrupted_run
+from adaptive_qs.release.bundle import is_from_interrupted_run
 from adaptive_qs.release.drawing import warn_of_contradictions
 from adaptive_qs.release.release import Release, check_rows
 from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import Session
+from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema, about_of
-from adaptive_qs.workload.file import WorkloadSpec
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema_files import resolve_about
 
 # Sampled tables in the kind of data frame that the caller works with.
 #
@@ -133,7 +129,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     for name, column in zip(table.column_names, table.columns):
         if name in categories:
             frame[name] = _dictionary(column, categories[name]).to_pandas()
-        elif dtype := _dtype(kind.containers.get(name), column, schema.written[name]):
+        elif dtype := _dtype(kind.containers.get(name), column, schema.by_name[name]):
             frame[name] = _filled(column, dtype)
     stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
     if stamp not in ("", PRIVATE):
@@ -180,65 +176,17 @@ def _dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)
 
 
-class Synthesizer(BaseEstimator):  # type: ignore[misc]
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
+class Synthesizer(Estimator, SynthesizeOptions):
     """Differentially private synthetic tables by adaptive residual measurement.
 
     Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them and spends
     the whole budget, and fitted attributes end in ``_``. Tables sampled afterwards cost nothing.
-    The unit of privacy is one row, neighbours add or remove one row, unless the schema names a
-    ``person`` column or ``neighbours`` are replaced.
+    The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,
+    unless the schema names a ``person`` column or ``neighbours`` says otherwise.
 
     Args:
-        epsilon: ε of the (ε, δ) that the whole run implies; give it or ``rho``.
-        delta: δ, by default 1e-9.
-        rho: the zCDP budget, instead of ``epsilon``.
-        workload: which marginals matter: a number of ways, several numbers, a workload file, or
-            a :class:`Workload`; by default all 2-way marginals. Where a file asks for ranges or
-            other queries, single columns are measured for these as well.
-        levels: "auto" (default) measures marginals over groups of codes too, where that may pay,
-            "off" over codes alone; see the guide to levels.
-        target: name of the column that models trained on the tables are to predict: the
-            workload asks for every set of columns also together with it
-            (:meth:`~adaptive_qs.workload.workload.Workload.serving`).
-        max_candidates, max_cells: most marginals of several columns that may be measured, by
-            default 250,000, and most cells of all of them together, by default 2**39; what the
-            workload asks for beyond them, or beyond the memory, is left out by the rule of
-            :mod:`adaptive_qs.workload.limit`, and a warning says so.
-        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
-            quarters of the machine's.
-        workers: threads, by default one for every core; the result does not depend on it.
-        engine: what keeps and counts the rows, a name of ``adaptive_qs.table.engines.ENGINES``;
-            the result does not depend on it.
-        temp_folder: where engines put codes that do not stay in memory; by default the system's
-            folder for temporary files.
-        scheduler: of Dask, whose workers keep and count the rows: its address, or a
-            ``distributed.Client``. The engine "dask" starts processes on this machine without one.
-        learning_share: part of the budget for bins and values that the schema leaves to be learnt
-            (``private_bins``, ``private_values``); not used by other schemas.
-        rows_per_person: rows of one person that count at most, where the schema names a ``person``
-            column: a public number. The budget then protects a person with all rows.
-        weigh: a name of ``adaptive_qs.privacy.unit.WEIGH``: "rows" (default), or "persons", so that
-            each person counts as one row, by the average of theirs, in ``rows_per_person`` equal
-            parts.
-        neighbours: a name of ``adaptive_qs.privacy.unit.NEIGHBOURS``: "add-remove" (default), or
-            "replace" for tables of which the number of rows or persons is public.
-        insecure_seed: makes the noise reproducible, for tests: the release is NOT PRIVATE and is
-            stamped so, and so are tables sampled from it that can carry a stamp (pandas in
-            ``attrs``, pyarrow in the metadata; polars cannot).
-        ledger: path of the data set's ledger, which counts the budget over all runs; without one
-            it is counted in memory. A release is kept in the ledger until it is saved.
-        resume: go on with the interrupted run in the ledger that was asked for the same.
-        anchor: how far the ledger must have come: a file on another volume, which is brought
-            forward with it, or its newest entry as ``ledger show`` prints it.
-        unreviewed_schema: take a schema that still says that it was taken from the data; the
-            promise does not cover what it reveals, and the release says so.
-        public_rows: about how many rows the tables have, as far as is public; compared with the
-            budget before it is spent. The true number is not looked at for that.
-        beyond_limits: consent to an epsilon, a delta or a noise beyond the limits of
-            :mod:`adaptive_qs.privacy.budget`, which are refused otherwise.
-        about: what the page of the release says of the data, in public, in place of what the schema
-            says: title, publisher, contact, date, licence and description by these names, or the
-            path of a JSON or Markdown file with them.
         progress: called with a phase, steps done and steps in all; a
             :class:`~adaptive_qs.pages.notebook.ProgressBar` shows them.
 
@@ -252,66 +200,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
         seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
     """
 
-    release_: Release
-    seconds_: dict[str, float]
-    _kind: Kind
-    _session: Session | None = None
-
-    def __init__(
-        self,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        workload: WorkloadSpec = None,
-        levels: str = LEVELS[0],
-        learning_share: float = DEFAULT_SHARE,
-        rows_per_person: int | None = None,
-        weigh: str = DEFAULT_WEIGH,
-        neighbours: str = DEFAULT_NEIGHBOURS,
-        target: str | None = None,
-        max_candidates: int | None = None,
-        max_cells: int | None = None,
-        max_memory: int | str | None = None,
-        workers: int | None = None,
-        engine: str = DEFAULT_ENGINE,
-        temp_folder: str | Path | None = None,
-        scheduler: Any = None,
-        insecure_seed: int | None = None,
-        ledger: str | Path | None = None,
-        resume: bool = False,
-        anchor: str | Path | None = None,
-        unreviewed_schema: bool = False,
-        public_rows: int | None = None,
-        beyond_limits: bool = False,
-        about: Mapping[str, str] | str | Path | None = None,
-        progress: PhaseProgress | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rho = rho
-        self.workload = workload
-        self.levels = levels
-        self.learning_share = learning_share
-        self.rows_per_person = rows_per_person
-        self.weigh = weigh
-        self.neighbours = neighbours
-        self.target = target
-        self.max_candidates = max_candidates
-        self.max_cells = max_cells
-        self.max_memory = max_memory
-        self.workers = workers
-        self.engine = engine
-        self.temp_folder = temp_folder
-        self.scheduler = scheduler
-        self.insecure_seed = insecure_seed
-        self.ledger = ledger
-        self.resume = resume
-        self.anchor = anchor
-        self.unreviewed_schema = unreviewed_schema
-        self.public_rows = public_rows
-        self.beyond_limits = beyond_limits
-        self.about = about
-        self.progress = progress
+    progress: PhaseProgress | None = None
+    release_: Release = field(init=False)
+    seconds_: dict[str, float] = field(init=False)
+    _kind: Kind = field(init=False)
+    _session: Session | None = field(init=False, default=None)
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
         """Spend the budget on a private table.
@@ -335,12 +228,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             GuardRailWarning: the budget promises or buys less than may have been meant; told
                 before it is spent, but for what only the noisy number of rows shows.
         """
-        described = resolve_schema(schema, table, self.max_memory)
-        if self.about is not None:
-            described = described.with_about(*about_of(self.about))
-        own = ("workload", "levels", "about", "progress")
-        options = RunOptions.among(self.get_params(), *own)
-        job = tables_job(described, self.workload, self.levels, options)
+        options = checked(self, SynthesizeOptions)
+        described = resolve_schema(schema, table, options.max_memory)
+        if options.about is not None:
+            described = described.with_about(*resolve_about(options.about))
+        job = tables_job(described, options)
         job.warn("the release and all tables sampled from it are", stacklevel=2)
         if job.work.left_out is not None:
             warn_all((str(job.work.left_out),), stacklevel=2)
@@ -385,7 +277,7 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             ResourceExceeded: the table does not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
-        check_is_fitted(self, "release_")
+        self.check_fitted()
         workers = plan_workers(self.workers)
         rows = self.release_.num_rows
         if num_rows is not None:
@@ -409,15 +301,11 @@ class Synthesizer(BaseEstimator):  # type: ignore[misc]
             InputError: the file exists, or cannot be written.
             NotFittedError: there is nothing to save.
         """
-        check_is_fitted(self, "release_")
-        mine = self.resume and of_interrupted_run(path, self.ledger)
+        self.check_fitted()
+        mine = self.resume and is_from_interrupted_run(path, self.ledger)
         self.release_.save(path, force or mine)
         if self._session is not None:
             self._session.finish()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the ledger's connection: a copy does not own the run."""
-        return {**super().__getstate__(), "_session": None}
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

@@ -57,11 +57,6 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "name": "joined", "type": "date", "min": "2019-01-01", "max": "2024-12-31",
         "granularity": "month",
     },
-    "PlaceColumn": {
-        "name": "place", "type": "place",
-        "latitude": {"column": "lat", "min": 48, "max": 48.3, "bins": 6},
-        "longitude": {"column": "lon", "min": 11.2, "max": 12, "bins": 8},
-    },
     "DatetimeColumn": {
         "name": "seen", "type": "datetime", "min": "2024-01-01T00:00:00",
         "max": "2024-12-31T23:59:59", "granularity": "hour", "format": "%d.%m.%Y %H:%M",
@@ -72,13 +67,6 @@ COLUMNS: dict[str, dict[str, Any]] = {
     },
     "NumericColumn": {
         "name": "weight", "type": "numeric", "min": 0, "max": 250, "bins": 50, "decimals": 1
-    },
-    "PrivateCategoricalColumn": {
-        "name": "employer", "type": "categorical", "private_values": 30, "catch_all": "other"
-    },
-    "PrivateIntegerColumn": {"name": "points", "type": "integer", "private_bins": 16, "min": 0},
-    "PrivateNumericColumn": {
-        "name": "height", "type": "numeric", "private_bins": 16, "decimals": 2, "outside": "clip"
     },
 }  # fmt: skip
 WITH_HEAPS = {
@@ -110,7 +98,6 @@ CITIES = [
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
-EXAMPLES["Axis"] = EXAMPLES["PlaceColumn"]
 """A whole file with nothing but one object of the kind."""
 
 

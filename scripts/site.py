@@ -11,10 +11,18 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import adaptive_qs
+from adaptive_qs.run.options import AnswerOptions, PlanOptions, SynthesizeOptions, read_options
 
 ROOT = Path(__file__).parents[1]
 PROJECT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 """Pages in the root of the repository, shown under `project/`."""
+OPTIONS = {
+    "Synthesizer": SynthesizeOptions,
+    "RelatedSynthesizer": SynthesizeOptions,
+    "answer": AnswerOptions,
+    "plan": PlanOptions,
+}
+"""The public names that have options, each with its dataclass."""
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 """A Markdown link to a file of the repository: text, path, fragment."""
 
@@ -34,7 +42,17 @@ def api_reference() -> str:
     for name in sorted(adaptive_qs.__all__):
         value = getattr(adaptive_qs, name)
         parts.append(f"::: {value.__module__}.{value.__qualname__}\n")
+        if (model := OPTIONS.get(name)) is not None:
+            parts.append(f"Options of `{name}`, each a keyword:\n\n{options_table(model)}\n")
     return "\n".join(parts)
+
+
+def options_table(model: type) -> str:
+    """Return a table of the options of a dataclass, with their defaults and meanings."""
+    rows = [
+        f"| `{each.name}` | `{each.default!r}` | {each.meaning} |" for each in read_options(model)
+    ]
+    return "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows])
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

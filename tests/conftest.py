@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -46,7 +47,7 @@ def _files_in_memory() -> None:
 
 
 _files_in_memory()
-settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("suite", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("suite")
 
 
@@ -63,6 +64,15 @@ def _one_core() -> Iterator[None]:
     """What takes as many threads as there are cores takes one."""
     with mock.patch.object(os, "sched_getaffinity", return_value={0}, create=True):
         yield
+
+
+@pytest.fixture
+def quick_tables(monkeypatch):
+    """Fit tables with few rows, for tests that are not about their quality."""
+    from adaptive_qs.generate.rows import SynthesisSettings  # which loads NumPy
+
+    quick = partial(SynthesisSettings, fit_rows=500)
+    monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", quick)
 
 
 @pytest.fixture(scope="session")

@@ -7,21 +7,32 @@ from typing import Any
 import jsonschema
 
 from adaptive_qs.table import schema
+from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
 from adaptive_qs.workload import file
 
 
-@cache
-def _validator(text: str) -> jsonschema.Draft202012Validator:
+def _compiled(text: str) -> jsonschema.Draft202012Validator:
     content = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(content)
     return jsonschema.Draft202012Validator(content)
 
 
+@cache
+def _of_schemas(*types: type) -> jsonschema.Draft202012Validator:
+    """That of the types of columns that are registered, which a test may change."""
+    return _compiled(schema.render())
+
+
+@cache
+def _of_workloads() -> jsonschema.Draft202012Validator:
+    return _compiled(file.render())
+
+
 def validate_schema(content: Any) -> None:
     """Raise `jsonschema.ValidationError` for what is no schema file."""
-    _validator(schema.render()).validate(content)
+    _of_schemas(*COLUMN_TYPES.values(), *PRIVATE_TYPES.values()).validate(content)
 
 
 def validate_workload(content: Any) -> None:
     """The same for workload files."""
-    _validator(file.render()).validate(content)
+    _of_workloads().validate(content)

@@ -42,7 +42,7 @@ def test_numbers_of_numpy_are_numbers_when_a_table_is_made():
 
 
 def test_numbers_of_numpy_are_numbers_when_queries_are_answered():
-    given = {**NUMBERS, "jobs": np.int64(1), "gap": np.float32(0.5)}
+    given = {**NUMBERS, "workers": np.int64(1), "gap": np.float32(0.5)}
     answers = adaptive_qs.answer(FRAME, SCHEMA, **given)
     assert len(answers.to_pandas(np.float64(0.9))) == 6
     plan = adaptive_qs.plan(SCHEMA, np.arange(1, 3), cost=np.int64(1))
@@ -108,11 +108,11 @@ def test_rows_and_seeds_of_a_sample_are_whole_numbers(fitted, bad):
             fitted.sample(3, seed=bad)
 
 
-@pytest.mark.parametrize("name", ["gap", "jobs", "cost", "epsilon", "learning_share"])
+@pytest.mark.parametrize("name", ["gap", "workers", "cost", "epsilon", "learning_share"])
 @pytest.mark.parametrize("bad", [True, "0.5", np.bool_(False)])
 def test_what_is_no_number_is_refused_by_plan_and_answer(name, bad):
     given = {name: bad} if name in ("cost", "epsilon") else {"rho": 1, name: bad}
-    words = f"{name.replace('_', ' ')} is .*: give"
+    words = f"{name.replace('_', '-')} is .*: give"
     for ask in (adaptive_qs.plan, lambda *a, **k: adaptive_qs.answer(FRAME, *a, **k)):
         with pytest.raises(InputError, match=words):
             ask(SCHEMA, **given)

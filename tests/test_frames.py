@@ -1,7 +1,6 @@
 """Sampled tables are kept as the fitted one was, and tell nothing of its rows by that."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,8 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.synthesizer import Synthesizer
+
+pytestmark = pytest.mark.usefixtures("quick_tables")
 
 SCHEMA = {
     "version": 1,
@@ -44,13 +44,6 @@ def made(rows=240):
             "flag": rng.integers(0, 2, rows) == 1,
             "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 9, rows), "D"),
         }
-    )
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=200)
     )
 
 
@@ -129,17 +122,6 @@ def test_integers_that_their_type_has_no_place_for_come_back_in_64_bits():
     wide = {"name": "age", "type": "integer", "min": -1, "max": 300, "outside": "clip"}
     frame = pd.DataFrame({"age": pd.array([1, 2, 3] * 40, dtype="UInt8")})
     assert str(sampled(frame, schema={"version": 1, "columns": [wide]}).age.dtype) == "Int64"
-
-
-def test_both_columns_of_a_place_come_back_as_they_were():
-    axes = {"latitude": "lat", "longitude": "lon"}
-    place = {name: {"column": c, "min": 0, "max": 9, "bins": 3} for name, c in axes.items()}
-    schema = {"version": 1, "columns": [{"name": "spot", "type": "place", **place}]}
-    frame = pd.DataFrame({"lat": pd.array([1.5, 8.0] * 60, "Float64"), "lon": [2, 7] * 60})
-    table = sampled(frame, schema=schema)
-    assert {name: str(kind) for name, kind in table.dtypes.items()} == {
-        "lat": "Float64", "lon": "float64",
-    }  # fmt: skip
 
 
 def test_the_storage_of_text_comes_back():

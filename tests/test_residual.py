@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, uniform_reference
 
@@ -105,15 +104,6 @@ def assert_equals_oracle(model, reference, values):
         close(model.marginal(clique), marginal(table, clique))
 
 
-@given(measured_sets, seeds)
-def test_every_marginal_is_that_of_the_dense_table(measured, seed):
-    rng = np.random.default_rng(seed)
-    reference = random_reference(rng)
-    values = {tau: random_values(rng, tau) for tau in measured}
-    estimates = {tau: ResidualEstimate(z, 1.0) for tau, z in values.items()}
-    assert_equals_oracle(ReferenceModel(DOMAIN, reference, estimates), reference, values)
-
-
 @given(st.lists(cliques, max_size=12), seeds)
 def test_updates_in_any_order_equal_the_model_from_scratch(sequence, seed):
     """Cliques come in random order, some several times, supersets before their subsets or after."""
@@ -134,22 +124,6 @@ def test_updates_in_any_order_equal_the_model_from_scratch(sequence, seed):
 
 
 @given(measured_sets, seeds)
-def test_measured_residuals_are_matched_exactly(measured, seed):
-    model = measured_model(measured, seed)
-    for tau in measured:
-        close(centered(model.marginal(tau)), model.estimates[tau].values)
-
-
-@given(measured_sets, seeds)
-def test_all_marginals_are_consistent(measured, seed):
-    model = measured_model(measured, seed)
-    full = model.marginal(EVERYTHING)
-    for clique in EVERY_CLIQUE:
-        close(model.marginal(clique), marginal(full, clique))
-    close(model.total, full.sum())
-
-
-@given(measured_sets, seeds)
 def test_a_uniform_reference_is_grem_mle(measured, seed):
     """Fuentes et al., Algorithm 3: μ̂_γ = Σ_{τ⊆γ} Recon(z_τ, τ, γ)."""
     model = measured_model(measured, seed, uniform_reference(DOMAIN))
@@ -160,14 +134,6 @@ def test_a_uniform_reference_is_grem_mle(measured, seed):
             if tau in model.estimates
         ]
         close(model.marginal(clique), sum(parts, np.zeros(DOMAIN.shape(clique))))
-
-
-def test_a_consistent_table_is_recovered_from_all_its_residuals():
-    table = np.random.default_rng(3).integers(0, 50, size=SIZES).astype(float)
-    model = ReferenceModel(DOMAIN, random_reference(np.random.default_rng(4)))
-    for clique in downward_closure([EVERYTHING]):
-        model.update(clique, centered(marginal(table, clique)), 1.0)
-    close(model.marginal(EVERYTHING), table)
 
 
 def test_with_one_way_measurements_only_the_estimate_is_independence():

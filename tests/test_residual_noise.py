@@ -61,6 +61,7 @@ def within_five_errors(samples, wanted):
     assert np.mean(samples) == pytest.approx(wanted, abs=5 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clique", [(0,), (0, 1), (1, 2)])
 def test_the_error_of_measured_marginals_is_that_of_their_noise(noisy, clique):
     model, draws = noisy

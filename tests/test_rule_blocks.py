@@ -66,10 +66,12 @@ def model():
         return synthesizer.fit(private(), schema=SCHEMA)
 
 
+@pytest.mark.slow
 def test_a_rare_side_has_as_many_rows_as_were_measured(model):
     check(model.sample(ROWS, seed=1), model.release_)
 
 
+@pytest.mark.slow
 def test_a_condition_takes_as_many_rows_as_were_measured(model):
     found = model.sample(seed=2, where="part0 = none")
     check(found, model.release_, len(found))

@@ -35,6 +35,8 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
+pytestmark = pytest.mark.usefixtures("quick_tables")
+
 SCHEMA = {
     "version": 1,
     "columns": [
@@ -57,14 +59,6 @@ KINDS = {
     "polars": (pl.from_pandas(FRAME), pl.DataFrame),
     "pyarrow": (pa.Table.from_pandas(FRAME), pa.Table),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +203,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     parameters, hint = BAD[case]
-    monkeypatch.setattr(encode, "rows_of", None)
+    monkeypatch.setattr(encode, "read_rows", None)
     with pytest.raises(InputError) as caught:
         Synthesizer(**parameters).fit(FRAME, schema=SCHEMA)
     assert hint in str(caught.value)
@@ -381,10 +375,10 @@ def test_a_warning_that_is_an_error_comes_after_what_was_paid_for_is_there():
 
 @pytest.mark.parametrize("name", ["resume", "unreviewed_schema", "beyond_limits"])
 def test_consent_is_true_or_false(name):
-    table = pd.DataFrame({"a": [0, 1] * 10})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    table, said = pd.DataFrame({"a": [0, 1] * 10}), f"{name.replace('_', '-')} is 'no': give True"
+    with pytest.raises(InputError, match=said):
         adaptive_qs.answer(table, {"a": 2}, 1, rho=1, **{name: "no"})
-    with pytest.raises(InputError, match=f"{name} is 'no': give True or False"):
+    with pytest.raises(InputError, match=said):
         Synthesizer(rho=1, **{name: "no"}).fit(table, schema={"a": 2})
 
 
@@ -414,7 +408,7 @@ def test_a_file_that_changes_between_its_two_readings_is_refused_whatever_its_ti
 
     runs = {
         "fit": lambda: Synthesizer(rho=1, workers=1, progress=rewrite).fit(path, schema=schema),
-        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, jobs=1, progress=rewrite),
+        "answer": lambda: adaptive_qs.answer(path, schema, 1, rho=1, workers=1, progress=rewrite),
     }
     with pytest.raises(DataError, match="changed while it was read"):
         runs[job]()

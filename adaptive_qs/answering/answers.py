@@ -29,14 +29,14 @@ from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     digest_of_statement,
+    is_from_interrupted_run,
     manifest_path,
-    of_interrupted_run,
     with_manifest,
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
-from adaptive_qs.run.budget import Closing, PrivacyTarget
-from adaptive_qs.run.job import Begin, Job
+from adaptive_qs.run.budget import FinishedRun, PrivacyTarget
+from adaptive_qs.run.job import Job, OpenBudget
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
@@ -53,7 +53,7 @@ from adaptive_qs.table.write import (
     CSV,
     check_table_path,
     escaped_names,
-    escapes_of,
+    find_escapes,
     table_format,
     write_batches,
 )
@@ -122,7 +122,7 @@ class QueryTexts:
     def _values(self, attribute: int) -> tuple[str, ...]:
         if attribute not in self._codes:
             column = self._schema.columns[attribute]
-            replaced = escapes_of(column, self._schema, self._formulas)
+            replaced = find_escapes(column, self._schema, self._formulas)
             self._codes[attribute] = tuple(replaced.get(x, x) for x in column.labels_of_codes())
         return self._codes[attribute]
 
@@ -451,7 +451,7 @@ class Answers:
         plan: BatchPlan,
         schema: Schema,
         counter: MarginalCounter,
-        begin: Begin,
+        begin: OpenBudget,
         clock: PhaseClock,
     ) -> None:
         self.plan = plan
@@ -470,7 +470,7 @@ class Answers:
         self._resumed = job.options.ledger if job.options.resume else None
 
     @property
-    def closed(self) -> Closing | None:
+    def closed(self) -> FinishedRun | None:
         """The run in its ledger once the answers are safe; None without a ledger."""
         return self._session.closed
 
@@ -584,7 +584,7 @@ class Answers:
         kind = check_formulas(formulas)
         if not table_format(path).is_text:
             kind = "keep"
-        mine = of_interrupted_run(path, self._resumed)
+        mine = is_from_interrupted_run(path, self._resumed)
         replacing = force or mine
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, replacing)

@@ -6,73 +6,40 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from adaptive_qs.answering.answers import LOST, Answers
-from adaptive_qs.answering.plan import (
-    DEFAULT_GAP,
-    Batch,
-    BatchPlan,
-    answers_limits,
-)
-from adaptive_qs.arguments import DEFAULT_SHARE
+from adaptive_qs.answering.plan import Batch, BatchPlan, answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
-from adaptive_qs.privacy.budget import checked_public_rows, refusable, warn_all
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
-from adaptive_qs.run import RunOptions
+from adaptive_qs.privacy.budget import refusable, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, Limits, budget_of, check_learnable
+from adaptive_qs.run.job import Job, budget_of, check_learnable
+from adaptive_qs.run.options import AnswerOptions, PlanOptions, with_options
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.engines import DEFAULT_ENGINE
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import QuerySource
 
-_OTHERS = ("schema", "workload", "mechanism", "gap", "progress")
-"""Parameters that are no options of a run."""
 
-
+@with_options(PlanOptions)
 def plan(
     schema: Any,
     workload: QuerySource = None,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    cost: float | None = None,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    jobs: int | None = None,
-    max_memory: int | str | None = None,
-    learning_share: float = DEFAULT_SHARE,
-    rows_per_person: int | None = None,
-    weigh: str = DEFAULT_WEIGH,
-    neighbours: str = DEFAULT_NEIGHBOURS,
-    public_rows: int | None = None,
+    options: PlanOptions,
     progress: PhaseProgress | None = None,
 ) -> BatchPlan:
-    """What a batch of answers would look like; needs no data and spends nothing.
+    """Plan a batch of answers, which needs no data and spends nothing.
+
+    Every option is a keyword. Without a budget, the plan is for a privacy cost of 1. If the schema
+    leaves bins or values open, it is for what learning leaves of the budget, and for as many codes
+    as there can be.
 
     Args:
         schema: the public description of the columns: a :class:`Schema`, the path of a schema
             file, or parsed JSON.
-        workload: what to answer: a number of ways, several numbers, a workload file or its parsed
+        workload: the queries: a number of ways, several numbers, a workload file or its parsed
             content, or a :class:`QueryWorkload`; by default all 2-way marginals.
-        epsilon: ε of the (ε, δ) of the whole batch.
-        delta: δ, by default 1e-9.
-        rho: the budget in zCDP, instead of ``epsilon``.
-        cost: the privacy cost β = 2ρ, instead of ``epsilon``; 1 where none of the three is given.
-        mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``; "auto" chooses.
-        gap: solvers stop where the squared error is proven to be this close to the least.
-        jobs: threads that solve, by default one for every core.
-        max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three quarters
-            of the machine's.
-        learning_share: part of the budget for bins and values that the schema leaves to be learnt;
-            the plan is then for the rest of it and as many codes as there can be.
-        rows_per_person, weigh, neighbours: as for :class:`~adaptive_qs.Synthesizer`.
-        public_rows: about how many rows the table will have, as far as is public; compared with
-            the budget.
         progress: called with a phase, steps done and steps in all.
 
     Raises:
@@ -80,82 +47,50 @@ def plan(
         ResourceExceeded: the plan exceeds ``max_memory``.
 
     Warns:
-        GuardRailWarning: the budget promises or buys less than may have been meant, and whether
-            it would be refused.
+        GuardRailWarning: the budget promises or buys less than may have been meant, or would be
+            refused.
     """
-    options = RunOptions.among(locals(), *_OTHERS)
-    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, progress=progress)
-    planned, doubts = plan_answers(schema, asked, options)
-    warn_all(doubts, stacklevel=2)
+    planned, warnings = plan_answers(schema, workload, options, progress)
+    warn_all(warnings, stacklevel=3)
     return planned
 
 
-Asked = Callable[[Domain, PrivacyTarget, Limits], Batch]
-"""What is asked for, on any domain, budget and limits: all else of a :class:`Batch`."""
-
-
 def plan_answers(
-    schema: Any, asked: Asked, options: RunOptions
+    schema: Any, workload: QuerySource, options: PlanOptions, progress: PhaseProgress | None
 ) -> tuple[BatchPlan, tuple[str, ...]]:
-    """What :func:`plan` gives, and what it warns of."""
-    rows = checked_public_rows(options.public_rows)
+    """Return what :func:`plan` does, and its warnings."""
     described = resolve_schema(schema, max_memory=options.max_memory).without_heaps()
     given = options if options.budgeted else replace(options, cost=1.0)
     target, learning = budget_of(described, given, _budget(given))
     left = target.left_of(target.budget - learning)
-    batch = _batch(asked, options, described.widest_domain(), left)
-    doubts = refusable(batch.rails(target, rows)) if options.budgeted else ()
-    return batch.plan(), doubts
+    batch = _batch(workload, options, progress, described.widest_domain(), left)
+    rails = batch.rails(target, options.public_rows)
+    return batch.plan(), refusable(rails) if options.budgeted else ()
 
 
+@with_options(AnswerOptions)
 def answer(
     data: Any,
     schema: Any = None,
     workload: QuerySource = None,
     *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    cost: float | None = None,
-    mechanism: str = "auto",
-    gap: float = DEFAULT_GAP,
-    jobs: int | None = None,
-    max_memory: int | str | None = None,
-    learning_share: float = DEFAULT_SHARE,
-    rows_per_person: int | None = None,
-    weigh: str = DEFAULT_WEIGH,
-    neighbours: str = DEFAULT_NEIGHBOURS,
-    engine: str = DEFAULT_ENGINE,
-    temp_folder: str | Path | None = None,
-    scheduler: Any = None,
-    insecure_seed: int | None = None,
-    ledger: str | Path | None = None,
-    resume: bool = False,
-    anchor: str | Path | None = None,
-    unreviewed_schema: bool = False,
-    public_rows: int | None = None,
-    beyond_limits: bool = False,
+    options: AnswerOptions,
     progress: PhaseProgress | None = None,
 ) -> Answers:
     """Answer a workload on a private table, with a standard error for every answer.
 
-    The unit of privacy is one row; neighbouring tables differ by adding or removing one, unless the
-    schema names a ``person`` column or ``neighbours`` are replaced. This call plans, reads the
-    table and checks everything, but spends nothing, unless the schema leaves bins or values to be
-    learnt: reading the result does.
+    The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,
+    unless the schema names a ``person`` column or ``neighbours`` says otherwise. This call plans,
+    reads the table and checks everything. It spends nothing, unless the schema leaves bins or
+    values to be learnt: reading the result does. The ledger keeps the answers until they are
+    written. Every option is a keyword.
 
     Args:
         data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder or a
             pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
         schema: as for :func:`plan`; a coded table needs none.
-        workload, epsilon, delta, rho, cost, mechanism, gap, jobs, max_memory, rows_per_person,
-            weigh, neighbours, progress: as for :func:`plan`, but exactly one of
-            epsilon, rho and cost must be given.
-        engine, temp_folder, scheduler, learning_share, ledger, resume, anchor, unreviewed_schema,
-            public_rows, beyond_limits: as for :class:`~adaptive_qs.Synthesizer`; what is learnt is
-            spent by this call, and answers are kept in the ledger until they are written.
-        insecure_seed: makes the noise reproducible, for tests: the answers are NOT PRIVATE and
-            are stamped so.
+        workload: as for :func:`plan`.
+        progress: called with a phase, steps done and steps in all.
 
     Raises:
         InputError: a parameter, the schema, the workload or the table is wrong, the schema is
@@ -168,23 +103,30 @@ def answer(
         UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
         GuardRailWarning: the budget promises or buys less than may have been meant.
     """
-    options = RunOptions.among(locals(), "data", *_OTHERS)
-    described = resolve_schema(schema, data, max_memory)
+    described = resolve_schema(schema, data, options.max_memory)
     clock = PhaseClock(progress)
-    asked = partial(Batch, workload, mechanism=mechanism, gap=gap, progress=clock)
-    job = answers_job(described, asked, options)
-    job.warn("the answers are", stacklevel=2)
+    job = answers_job(described, workload, options, clock)
+    job.warn("the answers are", stacklevel=3)
     return answers_of(job, data, clock)
 
 
-def answers_job(schema: Schema, asked: Asked, options: RunOptions) -> Job[Batch]:
-    """A run that answers queries; raises as :meth:`Job.of` does."""
-    schema = schema.without_heaps()
-    return Job.of(schema, options, _budget(options), partial(_batch, asked, options))
+def answers_job(
+    schema: Schema, workload: QuerySource, options: AnswerOptions, progress: PhaseProgress | None
+) -> Job[Batch]:
+    """Return a run that answers queries; raises as :meth:`Job.of` does."""
+    plan_batch = partial(_batch, workload, options, progress)
+    return Job.of(schema.without_heaps(), options, _budget(options), plan_batch)
 
 
-def _batch(asked: Asked, options: RunOptions, domain: Domain, left: PrivacyTarget) -> Batch:
-    return asked(domain, left, answers_limits(domain, options.max_memory, options.workers))
+def _batch(
+    workload: QuerySource,
+    options: AnswerOptions | PlanOptions,
+    progress: PhaseProgress | None,
+    domain: Domain,
+    left: PrivacyTarget,
+) -> Batch:
+    limits = answers_limits(domain, options.max_memory, options.workers)
+    return Batch(workload, domain, left, limits, options.mechanism, options.gap, progress)
 
 
 def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
@@ -206,7 +148,7 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     return Answers(job, planned, schema, counter, begin, clock)
 
 
-def _budget(options: RunOptions) -> Callable[[Fraction | None], PrivacyTarget]:
+def _budget(options: AnswerOptions | PlanOptions) -> Callable[[Fraction | None], PrivacyTarget]:
     """See :func:`budget_of`; it is that of zCDP where bins or values are to be learnt as well."""
     given = options.epsilon, options.delta, options.rho, options.cost
     return partial(PrivacyTarget.of_answers, *given)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from adaptive_qs.answering.measure import MAX_ROWS, divide_units, grid_bits
-from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
+from adaptive_qs.run.options import DEFAULT_GAP
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
 from adaptive_qs.strategy.solution import SolverSettings
@@ -185,10 +185,10 @@ class BatchPlan:
 
 
 def answers_limits(
-    domain: Domain, max_memory: int | str | None = None, jobs: int | None = None
+    domain: Domain, max_memory: int | str | None = None, workers: int | None = None
 ) -> Limits:
     """The limits of a batch by a ceiling such as "3GB" and the threads that solve."""
-    return Limits.of(domain, max_memory, plan_workers(jobs, "jobs"), CODE_BYTES, MAX_ROWS)
+    return Limits.of(domain, max_memory, plan_workers(workers), CODE_BYTES, MAX_ROWS)
 
 
 def check_forecast(forecast: Forecast, limits: Limits) -> None:
@@ -211,8 +211,6 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
 
 # The work of a run that answers queries.
 
-DEFAULT_GAP = SolverSettings().gap
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -226,9 +224,6 @@ class Batch:
         mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``.
         gap: solvers stop where the squared error is proven to be this close to the least.
         progress: called with the phase "plan", steps done and steps in all.
-
-    Raises:
-        InputError: the gap is not a positive number.
     """
 
     workload: QuerySource
@@ -238,14 +233,6 @@ class Batch:
     mechanism: str = "auto"
     gap: float = DEFAULT_GAP
     progress: PhaseProgress | None = None
-
-    def __post_init__(self) -> None:
-        known = as_number(self.gap)
-        if known is None or not 0 < known < math.inf:
-            raise InputError(
-                f"gap is {shown(self.gap)}: give a positive number such as {DEFAULT_GAP:g}"
-            )
-        object.__setattr__(self, "gap", known)
 
     def plan(self) -> BatchPlan:
         """Choose what to measure.
@@ -290,7 +277,7 @@ class Batch:
         """Nothing more: every answer has its error beside it."""
         return ()
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how."""
         planned = self.measurable
         return {

@@ -47,7 +47,7 @@ from adaptive_qs.privacy.noise import EntropySource, InsecureSeed
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits, check_learnable
-from adaptive_qs.run.tables import Served, Tables, measure, tables_limits
+from adaptive_qs.run.tables import QueryStrategies, Tables, measure, tables_limits
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
@@ -153,7 +153,10 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            rho, served = target.left_of(target.budget).rho, Served.of(self.asked, marginals.domain)
+            rho, served = (
+                target.left_of(target.budget).rho,
+                QueryStrategies.of(self.asked, marginals.domain),
+            )
             work = Tables(marginals, plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
@@ -261,7 +264,7 @@ class Batch:
                 self.queries,
                 rho=self.target.rho,
                 mechanism=self.choice,
-                jobs=self.limits.workers,
+                workers=self.limits.workers,
                 max_memory=self.limits.max_memory_bytes,
                 engine=self.engine,
                 scheduler=self.scheduler,

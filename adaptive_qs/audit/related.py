@@ -28,8 +28,8 @@ from adaptive_qs.machine import StepProgress, memory_bytes
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, Unit
 from adaptive_qs.related import RelatedSynthesizer
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.related import RelatedJob
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.related import RelatedSchema
@@ -61,11 +61,11 @@ class RelatedSynthesis:
 
     def planned(self, max_memory: int) -> RelatedJob:
         """The run with another ceiling of memory; raises as :meth:`RelatedJob.of` does."""
-        options = RunOptions(
-            rho=self.target.rho, neighbours=self.target.unit.neighbours, max_memory=max_memory,
-            workers=1, engine=self.engine, **CONSENT,
+        options = SynthesizeOptions(
+            workload=self.workload, rho=self.target.rho, max_memory=max_memory,
+            neighbours=self.target.unit.neighbours, workers=1, engine=self.engine, **CONSENT,
         )  # fmt: skip
-        return RelatedJob.of(self.schema, self.workload, options)
+        return RelatedJob.of(self.schema, options)
 
     def at_ceiling(self) -> Self:
         """The same with the least memory that it can be planned for."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import workload_spec
-from adaptive_qs.cli.related_tables import describes_pair, refuse_beside
+from adaptive_qs.cli.options import JsonOptions, SchemaOptions, WorkloadOptions, workload_spec
+from adaptive_qs.cli.related_tables import describes_pair, reject_options
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
-from adaptive_qs.table.engines import DEFAULT_ENGINE
+from adaptive_qs.run.options import (
+    MACHINE,
+    CountingOptions,
+    Option,
+    PromiseOptions,
+    UnitOptions,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.audit import AuditReport
@@ -24,51 +28,40 @@ SHOWN = 20
 """Findings listed; the others are counted."""
 APART = 100
 """How much larger the second of two budgets is."""
+MOST_PAIRS = 100_000
 MOST_RHO = 1e5
 """Above it `answer` has no noise to add."""
 
 
-def audit(
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    rows_per_person: int | None = None,
-    weigh: str = DEFAULT_WEIGH,
-    neighbours: str = DEFAULT_NEIGHBOURS,
-    pairs: Annotated[
-        int,
-        typer.Option(
-            "--pairs", metavar="N", min=1, max=100_000, help="Pairs of neighbouring tables."
-        ),
-    ] = 20,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, help="Seed of the generated rows.")
-    ] = 0,
-    as_json: bool = False,
-    engine: str = DEFAULT_ENGINE,
-    scheduler: str | None = None,
-    max_memory: Annotated[
-        str,
-        typer.Option(
-            "--max-memory",
-            metavar="SIZE",
-            help="Most memory that a run may plan for.",
-            rich_help_panel="Machine",
-        ),
-    ] = "2GB",
-) -> int:
+def _pairs(name: str, value: Any) -> int:
+    if (number := positive_integer(name, value)) > MOST_PAIRS:
+        raise InputError(f"{name} is {number:,}: give at most {MOST_PAIRS:,}")
+    return number
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, WorkloadOptions, CountingOptions, UnitOptions,
+              PromiseOptions, SchemaOptions):  # fmt: skip
+    """The options of `audit`."""
+
+    pairs: Annotated[int, Option("Pairs of neighbouring tables.", "N", check=_pairs)] = 20
+    seed: Annotated[int, Option("Seed of the generated rows.", "N", check=natural_number)] = 0
+    max_memory: Annotated[str, Option(
+        "Most memory that a run may plan for.", "SIZE", MACHINE)] = "2GB"  # fmt: skip
+
+
+def audit(*, options: Options) -> int:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
-    Runs synthesize and answer on generated rows of your schema, at the budget given and at 100
-    times as much (by default at rho 0.02 and 5); synthesize alone where it describes two related
-    tables. Reads no private data and spends nothing.
+    Runs synthesize and answer on generated rows of your schema, at the given budget and at 100
+    times as much (by default at rho 0.02 and 5); synthesize alone for two related tables. Reads no
+    private data and spends nothing.
     """
+    schema, max_memory = options.schema, options.max_memory
+    epsilon, delta, rho = options.epsilon, options.delta, options.rho
     if schema is None:
         raise InputError("no --schema was given: name the public schema to audit")
-    spec = workload_spec(workload, ways)
+    spec = workload_spec(options.workload, options.ways)
 
     from adaptive_qs.audit.audit import RHOS
     from adaptive_qs.audit.audit import audit as run_audit
@@ -83,34 +76,20 @@ def audit(
         rhos = low, min(APART * low, max(MOST_RHO, low))
     both = describes_pair(schema)
     described: Any = (RelatedSchema if both else Schema).load(schema, max_memory)
-    options: dict[str, Any] = {"scheduler": scheduler, "rows_per_person": rows_per_person}
+    names = "scheduler", "rows_per_person", "weigh"
     if both:
-        refuse_beside(**options, weigh=None if weigh == DEFAULT_WEIGH else weigh)
-        options = {}
-    else:
-        options["weigh"] = weigh
+        reject_options(options, *names)
+    more = {} if both else {name: getattr(options, name) for name in names}
     with io.progress_bars() as bars:
         steps = partial(bars, "audit")
         report = (audit_related if both else run_audit)(
-            described, spec, pairs, seed, rhos, steps,
-            max_memory=max_memory, engine=engine, neighbours=neighbours, **options,
+            described, spec, options.pairs, options.seed, rhos, steps, max_memory=max_memory,
+            engine=options.engine, neighbours=options.neighbours, **more,
         )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
-    if as_json:
-        io.emit_json(
-            {
-                "clean": report.clean,
-                "pairs": report.pairs,
-                "runs": report.runs,
-                "draws": report.draws,
-                "moved": report.moved,
-                "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
-                "findings": [
-                    {"check": f.check, "run": f.where, "label": f.label} for f in report.findings
-                ],
-            }
-        )
+    if options.as_json:
+        io.emit_json(_json(report, checks))
     else:
         _show(report, checks, "synthesize" if both else "synthesize and answer")
     if report.clean:
@@ -120,6 +99,15 @@ def audit(
         "do not publish, and report this with the schema and the seed"
     )
     return 1
+
+
+def _json(report: AuditReport, checks: list[tuple[str, int, int]]) -> dict[str, Any]:
+    figures = {name: getattr(report, name) for name in ("clean", "pairs", "runs", "draws", "moved")}
+    return {
+        **figures,
+        "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
+        "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
+    }
 
 
 def _show(report: AuditReport, checks: list[tuple[str, int, int]], what: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import signal
 import socket
 import sys
@@ -33,8 +32,8 @@ from adaptive_qs.errors import (
 
 COMMANDS = {
     "synthesize": "synthesize",
-    "sample": "synthesize",
-    "marginals": "synthesize",
+    "sample": "sample",
+    "marginals": "sample",
     "plan": "plan",
     "answer": "answer",
     "evaluate": "evaluate",
@@ -264,20 +263,8 @@ def _deadline(numbers: Collection[int]) -> Iterator[None]:
         notify.close()
 
 
-_PLAIN = {
-    "Input should be a valid integer(, unable to .* an integer)?": "give a whole number",
-    "Input should be greater than or equal to": "give at least",
-    "Input should be greater than": "give more than",
-    "Input should be less than or equal to": "give at most",
-    "Input should be less than": "give less than",
-}
-"""What is said of numbers among the options, and plain words for it."""
-
-
 def _usage_line(error: Any) -> str:
     message = " ".join(error.format_message().split())
-    for said, plain in _PLAIN.items():
-        message = re.sub(said, plain, message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context else io.PROGRAM
     return f"{message.rstrip('.')}: see {command} --help"

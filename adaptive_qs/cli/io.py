@@ -7,30 +7,27 @@ import os
 import select
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from fnmatch import fnmatch
 from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
-from zipfile import is_zipfile
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
 from adaptive_qs.pages.notebook import PHASES
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.pages.words import share as part_in_words
-from adaptive_qs.table.files import inside, is_pattern, stamp_path
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.checks import Finding
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.release.release import Release
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.job import Job
     from adaptive_qs.table.sql import Query
-    from adaptive_qs.table.text import Formulas
 
 PROGRAM = "adaptive-qs"
 
@@ -72,7 +69,7 @@ def forget() -> None:
     _requests.clear()
 
 
-# Results on stdout; progress, notes, warnings and errors on stderr.
+# Results on stdout; all else on stderr.
 
 Row = tuple[str, str]
 
@@ -189,6 +186,19 @@ def emit_columns(
 emit_figures = partial(emit_columns, figures=True)
 
 
+NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
+
+
+def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
+    """Print the facts and the tables of findings."""
+    from adaptive_qs.evaluation.render import text_parts
+
+    for title, rows, tables in text_parts(findings):
+        emit_rows(title, rows) if rows else emit(title)
+        for heads, cells in tables:
+            emit_figures(heads, cells)
+
+
 def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
     console = _console(error=False, file=StringIO())
     for part in parts:
@@ -215,7 +225,7 @@ def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
     return {"seconds": rounded, "peak_memory_mb": peak and round(peak, 1)}
 
 
-def closed_rows(closed: Closing | None) -> list[Row]:
+def closed_rows(closed: FinishedRun | None) -> list[Row]:
     """Which run of which ledger it was, and what is left there; nothing without a ledger."""
     if closed is None:
         return []
@@ -223,7 +233,7 @@ def closed_rows(closed: Closing | None) -> list[Row]:
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
-def closed_json(closed: Closing | None) -> dict[str, Any] | None:
+def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
     """The same for scripts; None without a ledger."""
     if closed is None:
         return None
@@ -354,130 +364,6 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 
 at_end = ExitStack()
 """What is let go of when a command ends: its claims on outputs, and ledgers."""
-
-
-def with_sidecar(table: Path | None) -> list[Path]:
-    """A table, its stamp and its sidecar; none on standard output."""
-    from adaptive_qs.release.bundle import manifest_path
-
-    if table is None or table == STANDARD:
-        return []
-    return [table, stamp_path(table), manifest_path(table)]
-
-
-def check_table(path: Path, force: bool) -> None:
-    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
-    if path == STANDARD:
-        return
-    from adaptive_qs.table.write import check_table_path
-
-    check_table_path(path)
-    for file in with_sidecar(path):
-        check_file(file, force)
-
-
-def check_file(path: Path, force: bool) -> None:
-    """Refuse a path at which no file can or may be written."""
-    from adaptive_qs.table.files import check_new, claimed
-
-    at_end.enter_context(claimed(path))
-    check_new(path, force, "--force")
-
-
-def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
-    """Return which texts are escaped: by default all where the schema is that of a release, which
-    somebody else may have made."""
-    from adaptive_qs.table.text import check_formulas
-
-    if kind is None:
-        kind = "escape" if schema is not None and is_zipfile(schema) else "escape-learnt"
-    return check_formulas(kind)
-
-
-def check_release(path: Path, force: bool) -> None:
-    """Refuse a path at which no release bundle can or may be written."""
-    check_file(path, force)
-    if path.suffix.lower() != ".zip":
-        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
-
-
-def companions(ledger: str | Path | None, anchor: str | Path | None = None) -> list[Path]:
-    """A ledger, the files beside it that belong to it, and its anchor."""
-    if ledger is None:
-        return []
-    from adaptive_qs.ledger.files import own_files
-
-    return own_files(Path(ledger)) + ([] if anchor is None else [Path(anchor)])
-
-
-def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
-    """Refuse an output that is also an input or another output, or would be one of the files of a
-    table."""
-    inputs = [None if path is None else inside(path)[0] for path in inputs]
-    seen = {os.path.realpath(path) for path in inputs if path is not None}
-    for path in filter(None, outputs):
-        for table in filter(None, inputs):
-            folder, pattern = os.path.isdir(table), is_pattern(table)
-            within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
-            if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
-                raise InputError(f"{path}: would be one of the files of {table}: give another path")
-        if os.path.realpath(path) in seen:
-            raise InputError(f"{path}: is also an input or another output: give another path")
-        seen.add(os.path.realpath(path))
-
-
-def private_inputs(
-    data: Path | None,
-    schema: Path | None,
-    demo: bool,
-    sql: str | None = None,
-    database: Path | None = None,
-) -> tuple[Path | Query, Path]:
-    """The private table and its schema, as given or as shipped."""
-    if demo:
-        if data is not None or schema is not None or sql is not None or database is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
-        return demo_files()
-    if (table := table_of(data, sql, database)) is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
-    if schema is None:
-        raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
-        )
-    return table, schema
-
-
-def table_of(
-    data: Path | None, sql: str | None, database: Path | None, name: str = "DATA"
-) -> Path | Query | None:
-    """A table that is a file, an argument of this name, or the rows of a query, if it is either."""
-    if (sql is None) != (database is None):
-        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
-        raise InputError(f"--sql and --database belong together: give {missing} as well")
-    if sql is None or database is None:
-        return data
-    if data is not None:
-        raise InputError(f"both {name} and --sql were given: give one of them")
-    from adaptive_qs.table.sql import Query
-
-    return Query(database, sql)
-
-
-def file_of(table: Path | Query) -> Path:
-    """What a private table is read from."""
-    return table if isinstance(table, Path) else table.database
-
-
-def demo_files() -> tuple[Path, Path]:
-    """The shipped table and its schema, relative to the working folder where they lie below it."""
-    from adaptive_qs.table.files import sample_dataset
-
-    sample, here = sample_dataset(), Path.cwd()
-    data, schema = (
-        path.relative_to(here) if path.is_relative_to(here) else path
-        for path in (sample.data, sample.schema)
-    )
-    return data, schema
 
 
 def warn_of(job: Job[Any], schema: Path) -> None:

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from adaptive_qs.arguments import (
+    as_number,
+    natural_number,
+    positive_integer,
+    positive_number,
+    shown,
+)
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import option
+from adaptive_qs.cli.options import (
+    ForceOptions,
+    JsonOptions,
+    check_distinct,
+    check_file,
+    companions,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS
+from adaptive_qs.run.options import (
+    BUDGET,
+    OUTPUT,
+    LimitOptions,
+    MemoryOptions,
+    NeighbourOptions,
+    Option,
+    PromiseOptions,
+    PublicRows,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
@@ -20,6 +40,8 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.run import RunState
     from adaptive_qs.privacy.events import Cost
 
+MOST_RUNS = 2**62
+"""What the number of a run can be in a database."""
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
@@ -127,78 +149,119 @@ def _cost_json(
     }
 
 
-def _named(ledger: Path | None) -> Path:
-    if ledger is None:
-        raise InputError("no --ledger was given: name the file of the ledger")
-    return ledger
+# The options.
 
 
-def _opened(
-    ledger: Path | None, anchor: str | None = None, restoring: bool = False, reading: bool = False
-) -> LedgerBook:
-    from adaptive_qs.ledger.book import LedgerBook
-
-    book = LedgerBook(_named(ledger), anchor, restoring, reading)
-    io.at_end.callback(book.close)
-    return book
+def _run_number(name: str, value: Any) -> int:
+    if (number := positive_integer(name, value)) > MOST_RUNS:
+        raise InputError(f"{name} is {number}: adaptive-qs ledger show lists the runs")
+    return number
 
 
-Related = Annotated[
-    bool,
-    option(
-        "--related",
-        None,
-        "Count runs on related tables whose key is --person: the total then protects a parent with "
-        "all children.",
-        None,
-    ),
-]
+def _delta(name: str, value: Any) -> float:
+    if (number := as_number(value)) is None or not 0 <= number < 1:
+        raise InputError(f"{name} is {shown(value)}: give a number from 0 to 1")
+    return number
 
 
-def create(
-    ledger: Path | None = None,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    discovery_delta: float = 0.0,
-    person: str | None = None,
-    related: Related = False,
-    neighbours: str = DEFAULT_NEIGHBOURS,
-    anchor: str | None = None,
-    public_rows: int | None = None,
-    beyond_limits: bool = False,
-) -> None:
+@dataclass(kw_only=True)
+class LedgerOptions:
+    """The ledger."""
+
+    ledger: Annotated[Path | None, Option("The data set's ledger. Required.", "FILE")] = None
+
+    @property
+    def path(self) -> Path:
+        """Its file.
+
+        Raises:
+            InputError: it was not given.
+        """
+        if self.ledger is None:
+            raise InputError("no --ledger was given: name the file of the ledger")
+        return self.ledger
+
+    def open_book(self, restoring: bool = False, reading: bool = False) -> LedgerBook:
+        """Open it, until the command ends."""
+        from adaptive_qs.ledger.book import LedgerBook
+
+        book = LedgerBook(self.path, getattr(self, "anchor", None), restoring, reading)
+        io.at_end.callback(book.close)
+        return book
+
+
+@dataclass(kw_only=True)
+class AnchoredOptions(LedgerOptions):
+    """The ledger, and how far it must have come."""
+
+    anchor: Annotated[str | None, Option(
+        "How far the ledger must have come: a file on another volume, or its newest entry as "
+        "ledger show prints it.", "FILE")] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class NewAnchorOptions(AnchoredOptions):
+    """The ledger, and an anchor to create."""
+
+    anchor: Annotated[str | None, Option("Anchor to create, on another volume.", "FILE")] = None
+
+
+@dataclass(kw_only=True)
+class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, NewAnchorOptions):
+    """The options of `ledger create`."""
+
+    epsilon: Annotated[float | None, Option(
+        "Privacy loss of all runs together. Give it or --rho.", "E", BUDGET)] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "The total in zCDP, instead of --epsilon.", "R", BUDGET)] = None  # fmt: skip
+    discovery_delta: Annotated[float, Option(
+        "Part of delta that is set aside for runs that discover the values of columns.", "D",
+        BUDGET)] = 0.0  # fmt: skip
+    person: Annotated[str | None, Option(
+        "Person column of the schemas whose runs it counts. The total then protects a person with "
+        "all rows.", "COLUMN", default="the total protects a row")] = None  # fmt: skip
+    related: Annotated[bool, Option(
+        "Count runs on related tables whose key is --person. The total then protects a parent "
+        "with all children.")] = False  # fmt: skip
+
+
+def create(*, options: CreateOptions) -> None:
     """Create a ledger with the total that all runs on a data set may spend together.
 
     The total is set once. A secret key, by which a resumed run recognises its table, is written
     next to the ledger, to FILE.key. An anchor records how far the ledger has come, out of reach of
     copies of the ledger and its mark: give it to every run.
     """
-    path = _named(ledger)
+    path, anchor, person = options.path, options.anchor, options.person
     from adaptive_qs.ledger.book import LedgerBook, Total
-    from adaptive_qs.privacy.budget import check_rails, checked_public_rows
-
-    public_rows = checked_public_rows(public_rows, "--public-rows")
+    from adaptive_qs.privacy.budget import check_rails
     from adaptive_qs.privacy.unit import Unit
 
-    total = Total.of(epsilon, delta, rho, discovery_delta)
-    unit = Unit.of(person, None if person is None else 1, neighbours)
-    if related:
+    total = Total.of(options.epsilon, options.delta, options.rho, options.discovery_delta)
+    unit = Unit.of(person, None if person is None else 1, options.neighbours)
+    if options.related:
         if person is None:
             raise InputError("--related was given without --person: name the key of the parents")
         unit = replace(unit, related="parents")
-    io.check_distinct([None if anchor is None else Path(anchor)], io.companions(path))
-    for doubt in check_rails(total.rails(public_rows), beyond_limits):
+    check_distinct(
+        [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
+    )
+    for doubt in check_rails(total.rails(options.public_rows), options.beyond_limits):
         io.warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
     io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
 
-def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = False) -> None:
+@dataclass(kw_only=True)
+class ShowOptions(JsonOptions, AnchoredOptions):
+    """The options of `ledger show`."""
+
+
+def show(*, options: ShowOptions) -> None:
     """Show the total, what is left, what each run spent, and the newest entry (head)."""
-    book = _opened(ledger, anchor, reading=True)
+    book = options.open_book(reading=True)
     runs = book.runs()
-    if as_json:
+    if options.as_json:
         io.emit_json(_ledger_json(book, runs))
         return
     io.emit_rows(str(book.path), _ledger_lines(book, runs))
@@ -219,13 +282,16 @@ def show(ledger: Path | None = None, anchor: str | None = None, as_json: bool = 
         io.emit_columns(names, rows)
 
 
-def verify(
-    ledger: Path | None = None,
-    release: Path | None = None,
-    anchor: str | None = None,
-    as_json: bool = False,
-    max_memory: str | None = None,
-) -> None:
+@dataclass(kw_only=True)
+class VerifyOptions(JsonOptions, MemoryOptions, AnchoredOptions):
+    """The options of `ledger verify`."""
+
+    release: Annotated[Path | None, Option(
+        "Release bundle, answers or a table with its .manifest.json. Check also that a run of "
+        "this ledger handed it over.", "FILE")] = None  # fmt: skip
+
+
+def verify(*, options: VerifyOptions) -> None:
     """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
 
     For a release: its charges, the digests of its parts, and that what is for people follows from
@@ -233,14 +299,14 @@ def verify(
     """
     from adaptive_qs.audit.released import read_released
 
-    book = _opened(ledger, anchor, reading=True)
+    release, book = options.release, options.open_book(reading=True)
     entries = book.verify()
     unchecked: tuple[str, ...] = ()
     if release is not None:
-        found = read_released(release, max_memory)
+        found = read_released(release, options.max_memory)
         found.check(book)
         unchecked = found.unchecked
-    if as_json:
+    if options.as_json:
         content = {"ledger": book.identity, "entries": entries, "sound": True}
         if release is not None:
             content |= {"release": str(release), "unchecked": list(unchecked)}
@@ -251,87 +317,85 @@ def verify(
     io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
-def export(
-    ledger: Path | None = None,
-    out: Path | None = None,
-    force: bool = False,
-    anchor: str | None = None,
-) -> None:
+@dataclass(kw_only=True)
+class ExportOptions(ForceOptions, AnchoredOptions):
+    """The options of `ledger export`."""
+
+    out: Annotated[Path | None, Option("Where to write, as JSON.", "FILE", OUTPUT, "print")] = None
+
+
+def export(*, options: ExportOptions) -> None:
     """Write all entries as JSON, for auditors: without the key and the noisy answers."""
     from adaptive_qs.ledger.book import exported
     from adaptive_qs.table.files import atomic_writer
 
-    path = _named(ledger)
-    if out is not None:
-        io.check_distinct([out], io.companions(path, anchor))
-        io.check_file(out, force)
-    text = exported(_opened(path, anchor, reading=True))
+    if (out := options.out) is not None:
+        check_distinct([out], companions(options))
+        check_file(out, options.force)
+    text = exported(options.open_book(reading=True))
     if out is None:
         io.emit(text)
         return
-    with atomic_writer(out, force) as file:
+    with atomic_writer(out, options.force) as file:
         file.write(text.encode())
     io.emit(f"{out}: written")
 
 
-def close(
-    ledger: Path | None = None,
-    run: Annotated[
-        int | None, typer.Option("--run", metavar="N", min=1, max=2**62, help="Number of the run.")
-    ] = None,
-    anchor: str | None = None,
-) -> None:
+@dataclass(kw_only=True)
+class CloseOptions(AnchoredOptions):
+    """The options of `ledger close`."""
+
+    run: Annotated[int | None, Option("Number of the run.", "N", check=_run_number)] = None
+
+
+def close(*, options: CloseOptions) -> None:
     """Give up an interrupted run: what it has not spent may be spent by others.
 
     Its noisy answers are forgotten, and it cannot be resumed.
     """
-    path = _named(ledger)
+    path, run = options.path, options.run
     if run is None:
         raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
-    book = _opened(path, anchor)
+    book = options.open_book()
     book.close_run(run)
     io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
 
 
-def anchor(ledger: Path | None = None, anchor: str | None = None) -> None:
+def anchor(*, options: NewAnchorOptions) -> None:
     """Create an anchor for a ledger that has none.
 
     Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
     twice. The anchor, on another volume, reveals this to every command that is given it.
     """
-    path = _named(ledger)
+    bare, anchor = LedgerOptions(ledger=options.path), options.anchor
     if anchor is None:
         raise InputError("no --anchor was given: name a file on another volume")
-    io.check_distinct([Path(anchor)], io.companions(path))
-    _opened(path).anchor(anchor)
+    check_distinct([Path(anchor)], companions(bare))
+    bare.open_book().anchor(anchor)
     io.emit(f"{anchor}: written; give it to every run with --anchor")
 
 
-def restore(
-    ledger: Path | None = None,
-    release: list[Path] | None = None,
-    rho: float | None = None,
-    discovery_delta: float = 0.0,
-    nothing: Annotated[
-        bool, typer.Option("--none", help="Nothing was released since the copy was made.")
-    ] = False,
-    missing: Annotated[
-        int,
-        typer.Option(
-            "--missing",
-            metavar="N",
-            min=0,
-            help="With --none, where the copy is known to lack N entries: they released nothing.",
-            show_default=False,
-        ),
-    ] = 0,
-    lock: Annotated[
-        bool,
-        typer.Option("--lock", help="Take no run until it is said what was released."),
-    ] = False,
-    anchor: str | None = None,
-    max_memory: str | None = None,
-) -> None:
+@dataclass(kw_only=True)
+class RestoreOptions(MemoryOptions, AnchoredOptions):
+    """The options of `ledger restore`."""
+
+    release: Annotated[list[Path] | None, Option(
+        "A bundle, answers or a table with its .manifest.json, released since the copy was made. "
+        "Repeat the option for more.", "FILE")] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "What else has been spent since (zCDP), of which there is no file.", "R",
+        check=positive_number)] = None  # fmt: skip
+    discovery_delta: Annotated[float, Option(
+        "Part of delta that has been spent on discovery since.", "D", check=_delta
+    )] = 0.0  # fmt: skip
+    none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
+    missing: Annotated[int, Option(
+        "With --none, for a copy that is known to lack N entries: they released nothing.", "N",
+        check=natural_number)] = 0  # fmt: skip
+    lock: Annotated[bool, Option("Take no run until it is stated what was released.")] = False
+
+
+def restore(*, options: RestoreOptions) -> None:
     """After restoring a copy of a ledger, count what was released since the copy was made.
 
     A copy that is known to lack entries, or whose mark is lost, is locked if none of --release,
@@ -339,21 +403,17 @@ def restore(
     Releases that the copy has are not counted again.
     """
     from adaptive_qs.audit.released import read_released
-    from adaptive_qs.privacy.budget import positive_number
     from adaptive_qs.privacy.events import Cost
 
-    path = _named(ledger)
+    path, nothing, missing, lock = options.path, options.none, options.missing, options.lock
+    release, rho, discovery_delta = options.release, options.rho, options.discovery_delta
     if nothing and (release or rho is not None or discovery_delta):
         raise InputError("--none was given together with what was released: give one of them")
     if missing and not nothing:
         raise InputError("--missing was given without --none: it says that they released nothing")
-    if not 0 <= discovery_delta < 1:
-        raise InputError(f"--discovery-delta is {discovery_delta!r}: give a number from 0 to 1")
-    if rho is not None:
-        positive_number("rho", rho)
     stated = Cost.covering(rho or 0.0, discovery_delta)
-    found = [read_released(file, max_memory) for file in release or ()]
-    book = _opened(path, anchor, restoring=True)
+    found = [read_released(file, options.max_memory) for file in release or ()]
+    book = options.open_book(restoring=True)
     lost = [one.recovered(book.identity) for one in found]
     if nothing and missing != book.missing:
         raise InputError(

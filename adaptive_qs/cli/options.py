@@ -1,26 +1,33 @@
-"""The options of all commands in one table, so that they read alike."""
+"""From options to a command line, where each field of a dataclass is an option, and to the files
+that options name."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, replace
+from fnmatch import fnmatch
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from zipfile import is_zipfile
 
 import typer
 
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import LONGEST_SHOWN
+from adaptive_qs.cli import io
 from adaptive_qs.errors import AdaptiveQsError, InputError
-from adaptive_qs.loop import LEVELS
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH
-from adaptive_qs.run import RunOptions
-from adaptive_qs.strategy import MECHANISMS
-from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
-from adaptive_qs.table.files import FORMATS
+from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
+from adaptive_qs.table.files import inside, is_pattern, stamp_path
 from adaptive_qs.workload import FAMILIES
+
+if TYPE_CHECKING:
+    from adaptive_qs.run.options import RunOptions
+    from adaptive_qs.table.sql import Query
+    from adaptive_qs.table.text import Formulas
 
 TABLE_HELP = (
     "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (of several tables in a file, FILE::NAME); "
@@ -34,438 +41,172 @@ PrivateTable = Annotated[
     ),
 ]
 
-_SCHEMA = "Public schema, mbi domain file, or release bundle; needed"
-_DEMO = "Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, {} unless --out"
-_LEFT = "How far the ledger must have come: a file on another volume,"
-_PRINTED = "or its newest entry as ledger show prints it."
-_QUARTERS = "three quarters of the machine's"
+
+# Options that several commands have and Python does not.
 
 
-class _Entry(NamedTuple):
-    """An option of the command line."""
+@dataclass(kw_only=True)
+class SchemaOptions:
+    """The schema of a table."""
 
-    name: str
-    """Its parameter, in a command or in :class:`RunOptions`."""
-    metavar: str
-    """What its value is called; a flag has none."""
-    help: str
-    of: tuple[str, ...] = ()
-    """Commands, or "run" for those that take a :class:`RunOptions`; empty for all others."""
+    schema: Annotated[Path | None, Option(
+        "Public schema, mbi domain file, or release bundle.", "FILE")] = None  # fmt: skip
 
 
-_PANELS: Mapping[str | None, Sequence[_Entry]] = {
-    None: (
-        _Entry("schema", "FILE", f"{_SCHEMA} without --demo."),
-        _Entry("schema", "FILE", f"{_SCHEMA}.", of=("audit", "evaluate")),
-        _Entry(
-            "sql",
-            "QUERY",
-            "One SELECT whose rows are the private table, in the place of DATA; with --database.",
-        ),
-        _Entry(
-            "sql",
-            "QUERY",
-            "One SELECT whose rows are the private table, in the place of TRUE; with --database.",
-            of=("evaluate",),
-        ),
-        _Entry("database", "FILE", "DuckDB database for --sql; it is opened for reading only."),
-        _Entry("workload", "FILE", "Workload file: the queries to answer."),
-        _Entry(
-            "workload",
-            "FILE",
-            "Workload file: the marginals or other queries that matter.",
-            of=("synthesize",),
-        ),
-        _Entry("ways", "K", "Queries on all sets of K attributes; several as 1,2. (Default: 2.)"),
-        _Entry(
-            "ways",
-            "K",
-            "All K-way marginals; several as 1,2. (Default: 2.)",
-            of=("synthesize", "evaluate"),
-        ),
-        _Entry(
-            "target",
-            "COLUMN",
-            "Column that models trained on the table are to predict: every set of columns asked "
-            "for is also asked for together with it.",
-            of=("run",),
-        ),
-        _Entry(
-            "queries",
-            "FAMILY",
-            f"With --ways: {FAMILIES.listed(but='custom')}; custom ones need a --workload file. "
-            "(Default: marginal.)",
-        ),
-        _Entry("mechanism", "NAME", f"{MECHANISMS.listed()}. (Default: auto.)"),
-        _Entry(
-            "gap",
-            "G",
-            "Stop solving once the squared error is proven to be within this fraction of "
-            "the optimum. (Default: 0.0001.)",
-        ),
-        _Entry(
-            "levels",
-            "KIND",
-            "Whether marginals may be measured over groups of codes too: auto, where that may pay, "
-            f"or off. (Default: {LEVELS[0]}.)",
-        ),
-        _Entry(
-            "demo", "", f"{_DEMO.format('./adult_synthetic.csv')} is given.", of=("synthesize",)
-        ),
-        _Entry("demo", "", f"{_DEMO.format('./adult_answers.parquet')} is given.", of=("answer",)),
-        _Entry("demo", "", "Plan for the schema of the shipped sample (UCI Adult).", of=("plan",)),
-        _Entry(
-            "rows",
-            "N",
-            "About how many rows the table will have, as far as is public: adds the rows in a "
-            "cell next to the error, and which columns a synthetic table would leave independent.",
-            of=("plan",),
-        ),
-        _Entry(
-            "where",
-            "CONDITION",
-            'Only rows that meet it, such as "sex = F and age >= 65".',
-        ),
-        _Entry(
-            "balance",
-            "COLUMN",
-            "As many rows of each value, bin or period of this column as of any other.",
-        ),
-        _Entry("columns", "A,B", "Columns of the marginal, by name; needed."),
-        _Entry(
-            "fitted",
-            "",
-            "Counts of the model that tables follow, instead of those measured: closer on average, "
-            "without standard errors.",
-        ),
-        _Entry("ledger", "FILE", "The data set's ledger; needed."),
-        _Entry(
-            "epsilon", "E", "Privacy loss of all runs together; give it or --rho.", of=("create",)
-        ),
-        _Entry("rho", "R", "The total in zCDP, instead of --epsilon.", of=("create",)),
-        _Entry(
-            "discovery_delta",
-            "D",
-            "Part of delta set aside for runs that discover the values of columns. (Default: 0.)",
-            of=("create",),
-        ),
-        _Entry(
-            "discovery_delta",
-            "D",
-            "Part of delta that has since been spent on discovery. (Default: 0.)",
-            of=("restore",),
-        ),
-        _Entry(
-            "rho",
-            "R",
-            "What else has since been spent (zCDP), of which there is no file.",
-            of=("restore",),
-        ),
-        _Entry(
-            "release",
-            "FILE",
-            "A bundle, answers or a table with its .manifest.json, released since the copy was "
-            "made; repeat it for more.",
-            of=("restore",),
-        ),
-        _Entry(
-            "release",
-            "FILE",
-            "A release bundle, answers or a table with the .manifest.json beside it: "
-            "check also that it is what a run of this ledger handed over.",
-            of=("verify",),
-        ),
-        _Entry(
-            "person",
-            "COLUMN",
-            "Person column of the schemas whose runs it counts: the total then protects a person "
-            "with all rows. (Default: the total protects a row.)",
-            of=("create",),
-        ),
-        _Entry("anchor", "FILE", f"{_LEFT} {_PRINTED}"),
-        _Entry("anchor", "FILE", "Anchor to create, on another volume.", of=("create", "anchor")),
-        _Entry("out", "FILE", "Where to write, as JSON.", of=("export",)),
-        _Entry("out", "FILE", "Where to write.  [default: print]", of=("init", "import")),
-    ),
-    "Privacy budget": (
-        _Entry("epsilon", "E", "Privacy loss of the whole run; give it or --rho."),
-        _Entry("delta", "D", "Far below 1 / number of rows. (Default: 1e-9.)"),
-        _Entry("rho", "R", "The budget in zCDP, instead of --epsilon."),
-        _Entry("cost", "B", "The privacy cost 2 rho, instead of --epsilon."),
-        _Entry(
-            "learning_share",
-            "P",
-            "Part of the budget for the bins and values that the schema leaves to be learnt. "
-            "(Default: 0.1.)",
-        ),
-        _Entry(
-            "rows_per_person",
-            "K",
-            "Rows of one person that count at most, where the schema names the person column: "
-            "the budget then protects a person with all rows. A public number.",
-        ),
-        _Entry(
-            "rows_per_person",
-            "K",
-            "Rows of one person that count at most, where the schema names the person column: "
-            "the budget then protects a person with all rows. A public number.",
-            of=("plan",),
-        ),
-        _Entry(
-            "weigh",
-            "KIND",
-            "What counts alike: rows, or persons, so that each person is one row in everything "
-            "that is published: the average of theirs, made of --rows-per-person equal parts. "
-            f"(Default: {DEFAULT_WEIGH}.)",
-        ),
-        _Entry(
-            "neighbours",
-            "KIND",
-            "Which tables the budget makes alike: add-remove, with and without one row or person, "
-            "or replace, with another one in its place, which takes up to twice the noise. "
-            f"(Default: {DEFAULT_NEIGHBOURS}.)",
-        ),
-        _Entry(
-            "insecure_seed",
-            "N",
-            "Reproducible noise, for tests: the outputs are NOT PRIVATE and say so.",
-        ),
-        _Entry(
-            "ledger",
-            "FILE",
-            "The data set's ledger: counts its budget over all runs, and keeps what an "
-            "interrupted run has paid for. adaptive-qs ledger create makes one.",
-            of=("run",),
-        ),
-        _Entry(
-            "resume",
-            "",
-            "Continue the interrupted run of this command in the ledger: nothing is paid "
-            "for twice.",
-        ),
-        _Entry(
-            "anchor", "FILE", f"{_LEFT} which is moved forward with it, {_PRINTED}", of=("run",)
-        ),
-        _Entry(
-            "unreviewed_schema",
-            "",
-            "Take a schema that still says that it was taken from the data, which "
-            "is refused otherwise: the privacy promise does not cover what it reveals.",
-        ),
-        _Entry(
-            "public_rows",
-            "N",
-            "About how many rows the private table has, as far as is public: the budget is "
-            "compared with it before any is spent. The true number is never used for this.",
-        ),
-        _Entry(
-            "beyond_limits",
-            "",
-            "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.",
-        ),
-    ),
-    "Output": (
-        _Entry("out", "FILE", f"Synthetic table: {FORMATS.listed()}; - for CSV on stdout."),
-        _Entry("out", "FILE", f"Answers: {FORMATS.listed()}; - for CSV on stdout.", of=("answer",)),
-        _Entry("out", "FILE", f"Counts: {FORMATS.listed()}.", of=("marginals",)),
-        _Entry("release", "FILE", "Release bundle (.zip): sample more tables from it at no cost."),
-        _Entry(
-            "confidence",
-            "P",
-            "Probability with which an interval contains the true answer. (Default: 0.95.)",
-        ),
-        _Entry(
-            "rows", "N", "Rows of the synthetic table. (Default: the noisy number of private rows.)"
-        ),
-        _Entry(
-            "rows",
-            "N",
-            "Rows of the synthetic table. (Default: the noisy number of private rows, or of those "
-            "that meet the condition.)",
-            of=("sample",),
-        ),
-        _Entry(
-            "seed",
-            "N",
-            "Seed of the sampling: the same release and seed give the same table on the "
-            "same kind of machine with the same versions. (Default: from the operating system.)",
-        ),
-        _Entry("seed", "N", "Seed of the model's chains. (Default: 0.)", of=("marginals",)),
-        _Entry(
-            "formulas",
-            "KIND",
-            "Texts in CSV that a spreadsheet program would run as formulas get an apostrophe: "
-            "values that were learnt (escape-learnt), declared values and names of columns as well "
-            "(escape), or none (keep). (Default: escape if the schema is that of a release, "
-            "otherwise escape-learnt.)",
-        ),
-        _Entry("force", "", "Replace existing files, which are refused otherwise."),
-        _Entry("as_json", "", "Print one JSON object instead of a summary."),
-    ),
-    "Machine": (
-        _Entry(
-            "max_candidates",
-            "N",
-            "Most marginals of several columns that may be measured; the rest is left out by a "
-            "rule that does not depend on the rows. (Default: 250,000.)",
-        ),
-        _Entry(
-            "max_cells",
-            "N",
-            "Most cells of all these marginals together, likewise. (Default: 2^39.)",
-        ),
-        _Entry(
-            "max_memory",
-            "SIZE",
-            "Such as 3GB: a release that needs more to be read is refused. (Default: "
-            f"{_QUARTERS}.)",
-        ),
-        _Entry(
-            "max_memory",
-            "SIZE",
-            "Such as 3GB: a run that needs more is refused before any budget is spent. (Default: "
-            f"{_QUARTERS}.)",
-            of=("run", "sample"),
-        ),
-        _Entry("workers", "N", "Threads; results do not depend on it. (Default: all cores.)"),
-        _Entry(
-            "engine",
-            "NAME",
-            f"What keeps and counts the rows: {ENGINES.listed()}; results do not depend on it. "
-            f"(Default: {DEFAULT_ENGINE}.)",
-        ),
-        _Entry(
-            "temp_folder",
-            "DIR",
-            "Where codes of rows go that do not stay in memory; they are removed at the end. "
-            "(Default: the system's folder for temporary files.)",
-        ),
-        _Entry(
-            "scheduler",
-            "ADDRESS",
-            "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows: "
-            "they must see the files under the same paths. (Default, for --engine dask: as many "
-            "processes on this machine as threads.)",
-        ),
-        _Entry("jobs", "N", "Threads that solve; they share the memory. (Default: all cores.)"),
-    ),
-}
-"""The options by panel of the help."""
-_OPTIONS = {
-    (verb, entry.name): (panel, entry)
-    for panel, entries in _PANELS.items()
-    for entry in entries
-    for verb in entry.of or (None,)
-}
+@dataclass(kw_only=True)
+class QueryOptions:
+    """A table that is the rows of a query."""
 
-_MACHINE = {entry.name for entry in _PANELS["Machine"]}
-
-OF_TABLES = tuple(name for name in get_type_hints(RunOptions) if name != "cost")
-OF_ANSWERS = tuple(
-    "jobs" if name == "workers" else name
-    for name in get_type_hints(RunOptions)
-    if name not in ("target", "max_candidates", "max_cells")
-)
-"""The options of a run; ``jobs`` are the ``workers`` of a batch of answers."""
-OF_PLAN = (
-    "epsilon", "delta", "rho", "cost", "learning_share", "rows_per_person", "weigh", "neighbours",
-    "target", "max_candidates", "max_cells", "max_memory", "jobs",
-)  # fmt: skip
-_KINDS = {
-    **get_type_hints(RunOptions),
-    "ledger": Path | None,
-    "anchor": str | None,
-    "max_memory": str | None,
-    "temp_folder": Path | None,
-    "scheduler": str | None,
-    "jobs": int | None,
-}
+    sql: Annotated[str | None, Option(
+        "One SELECT whose rows are the private table, instead of a file. Use it with --database.",
+        "QUERY")] = None  # fmt: skip
+    database: Annotated[Path | None, Option(
+        "DuckDB database for --sql. It is opened for reading only.", "FILE")] = None  # fmt: skip
 
 
-def option(
-    name: str,
-    metavar: str | None,
-    text: str,
-    panel: str | None,
-    default: str = "",
-    parser: Callable[[Any], Any] | None = None,
-) -> Any:
-    """An option whose default, where there is one to tell, is said in words."""
-    return typer.Option(
-        name,
-        metavar=metavar or "",
-        help=f"{text} (Default: {default}.)" if default else text,
-        rich_help_panel=panel,
-        show_default=False,
-        parser=parser,
-    )
+@dataclass(kw_only=True)
+class WorkloadOptions:
+    """Which marginals or queries matter."""
+
+    workload: Annotated[Path | None, Option(
+        "Workload file: the marginals or other queries that matter.", "FILE")] = None  # fmt: skip
+    ways: Annotated[str | None, Option(
+        "All sets of K columns. Give several numbers as 1,2.", "K", default="2"
+    )] = None  # fmt: skip
 
 
-def double(text: Any) -> float:
-    """A number as it was written, or a default."""
+@dataclass(kw_only=True)
+class FamilyOptions(WorkloadOptions):
+    """Queries other than marginals."""
+
+    queries: Annotated[str | None, Option(
+        f"With --ways: {FAMILIES.listed(but='custom')}; custom ones need a --workload file.",
+        "FAMILY", default="marginal")] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class ForceOptions:
+    """Whether files are replaced."""
+
+    force: Annotated[bool, Option(
+        "Replace existing files, which are refused otherwise.", "", OUTPUT)] = False  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class JsonOptions:
+    """How results are printed."""
+
+    as_json: Annotated[bool, Option(
+        "Print one JSON object instead of a summary.", "", OUTPUT, flag="--json"
+    )] = False  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class OutputOptions(JsonOptions, ForceOptions):
+    """How a table is written, and what is said then."""
+
+    formulas: Annotated[str | None, Option(
+        "Which texts in CSV get an apostrophe, because a spreadsheet program would run them as "
+        "formulas: learnt values (escape-learnt), declared values and column names as well "
+        "(escape), or none (keep).", "KIND", OUTPUT,
+        "escape if the schema is that of a release, otherwise escape-learnt")] = None  # fmt: skip
+
+
+# How the options become a command line.
+
+
+def read_number(field: Field, text: str) -> Any:
+    """Return the number that a text says; other text as it is, which is then refused.
+
+    Raises:
+        InputError: a double cannot hold the number.
+    """
+    if int in field.kinds:
+        try:
+            return int(text)
+        except ValueError:
+            pass
     try:
         number = float(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a number") from None
-    digits = [int(c) for c in str(text).lower().partition("e")[0] if c.isdecimal()]
+        return text
+    digits = [int(c) for c in text.lower().partition("e")[0] if c.isdecimal()]
     if (any(digits) and not number) or (digits and math.isinf(number)):
-        raise typer.BadParameter(
-            f"{text} is {number or 0:g} as a double: give a number from 1e-307 to 1e308"
+        name = field.flag.removeprefix("--")
+        raise InputError(
+            f"{name} is {text[:LONGEST_SHOWN]}, or {number or 0:g} as a double: give a number from "
+            "1e-307 to 1e308"
         )
     return number
 
 
-def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
-    """What Typer calls with the values of a command line: the command with them, to be called then.
+def read_text(field: Field, text: Any) -> Any:
+    """Return the value of an option on the command line, which is still to be checked."""
+    if text is None:
+        return field.default
+    if field.option.read is not None:
+        return field.option.read(text)
+    first = field.kinds[0]
+    if get_origin(first) is list:
+        return list(map(get_args(first)[0], text)) or None
+    if first in (int, float):
+        return read_number(field, text)
+    return Path(text) if first is Path else text
 
-    Parameters that say nothing to Typer are options of the table. In the place of ``run``, which is
-    annotated with names of options of a run, stand those, but for those of the machine, which come
-    last; the command gets one :class:`RunOptions`.
+
+def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
+    """Return what Typer calls with the values of a command line: the command with them, for later.
+
+    The fields of the dataclass that annotates the parameter ``options`` become options.
     """
-    verb = command.__name__.strip("_")
-    parameters: list[inspect.Parameter] = []
-    last: list[inspect.Parameter] = []
-    names: Sequence[str] = ()
-    for each in inspect.signature(command, eval_str=True).parameters.values():
-        kind, said = each.annotation, getattr(each.annotation, "__metadata__", None)
-        if said is not None and isinstance(said[0], tuple):
-            names = said[0]
-            for name in names:
-                default = getattr(RunOptions, name, None)
-                kind = _annotated(_KINDS[name], verb, name, "run")
-                place = last if name in _MACHINE else parameters
-                place.append(inspect.Parameter(name, each.kind, default=default, annotation=kind))
-        elif said is not None:
-            parameters.append(each)
-        else:
-            kind = _annotated(kind, verb, each.name)
-            parameters.append(each.replace(annotation=kind))
+    own = inspect.signature(command, eval_str=True).parameters
+    model = own["options"].annotation if "options" in own else None
+    found = () if model is None else read_options(model)
+    arguments = [each for each in own.values() if each.name != "options"]
+    shown = sorted(found, key=lambda each: PANELS.index(each.option.panel))
+    parameters = [*arguments, *map(_parameter, shown)]
 
     @wraps(command)
     def parse(**given: Any) -> Callable[[], int | None]:
-        if names:
-            run = {"workers" if name == "jobs" else name: given.pop(name) for name in names}
-            given["run"] = RunOptions(**run)
+        if model is not None:
+            texts = {each.name: given.pop(each.name) for each in found}
+            values = {each.name: read_text(each, texts[each.name]) for each in found}
+            given["options"] = checked(model(**values), model)
         return partial(command, **given)
 
-    parse.__signature__ = inspect.Signature([*parameters, *last])  # type: ignore[attr-defined]
-    parse.__annotations__ = {each.name: each.annotation for each in [*parameters, *last]}
+    parse.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    parse.__annotations__ = {each.name: each.annotation for each in parameters}
     return parse
 
 
-def _annotated(kind: Any, verb: str, name: str, group: str | None = None) -> Any:
-    """A type with the option of this name: that of the command, of its group, or of all."""
-    found = _OPTIONS.get((verb, name)) or _OPTIONS.get((group, name))
-    panel, entry = found or _OPTIONS[None, name]
-    flag = "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
-    parser = double if float in (kind, *get_args(kind)) else None
-    return Annotated[kind, option(flag, entry.metavar, entry.help, panel, parser=parser)]
+def _parameter(field: Field) -> inspect.Parameter:
+    """Return an option as a parameter of Typer: a flag, or a text that is read later."""
+    is_flag, is_list = field.kinds[0] is bool, get_origin(field.kinds[0]) is list
+    default: Any = False if is_flag else None
+    if field.default is MISSING:
+        default = inspect.Parameter.empty
+    option = typer.Option(
+        field.flag,
+        metavar=field.option.metavar,
+        help=field.help,
+        rich_help_panel=field.option.panel,
+        show_default=False,
+    )
+    kind: Any = bool if is_flag else list[str] if is_list else str
+    kind = kind if is_flag or default is not None else kind | None
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default,
+        annotation=Annotated[kind, option],
+    )  # fmt: skip
+
+
+# Workloads.
 
 
 def workload_spec(
     workload: Path | None, ways: str | None, family: str | None = None
 ) -> Path | Sequence[int] | dict[str, Any] | None:
-    """The workload that the options stand for; None is the default."""
+    """Return the workload that the options stand for; None is the default."""
     if family is not None and workload is not None:
         raise InputError("both --workload and --queries were given: the file names its families")
     if family is not None and (family == "custom" or family not in FAMILIES):
@@ -481,15 +222,14 @@ def workload_spec(
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
         raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
     counts = [int(part) for part in numbers]
-    if family is None:
-        return counts
-    one_of("--queries", family, FAMILIES)
-    return {"version": 1, "parts": [{"ways": counts, "queries": family}]}
+    return counts if family is None else {
+        "version": 1, "parts": [{"ways": counts, "queries": family}]
+    }  # fmt: skip
 
 
 @contextmanager
 def naming_queries(family: str | None) -> Iterator[None]:
-    """Errors about what `workload_spec` made of --queries name the option, not a file's part."""
+    """Make errors about the workload of --queries name the option, not a part of a file."""
     try:
         yield
     except AdaptiveQsError as error:
@@ -497,3 +237,141 @@ def naming_queries(family: str | None) -> Iterator[None]:
         if family is not None and words != str(error):
             error.args = (f"--queries {family}: {words}",)
         raise
+
+
+# Files that options name, checked before anything is spent.
+
+
+def with_sidecar(table: Path | None) -> list[Path]:
+    """Return a table, its stamp and its sidecar; nothing for standard output."""
+    from adaptive_qs.release.bundle import manifest_path
+
+    if table is None or table == io.STANDARD:
+        return []
+    return [table, stamp_path(table), manifest_path(table)]
+
+
+def check_table(path: Path, force: bool) -> None:
+    """Refuse a path at which no table, or no stamp or sidecar of one, can or may be written."""
+    if path == io.STANDARD:
+        return
+    from adaptive_qs.table.write import check_table_path
+
+    check_table_path(path)
+    for file in with_sidecar(path):
+        check_file(file, force)
+
+
+def check_file(path: Path, force: bool) -> None:
+    """Refuse a path at which no file can or may be written."""
+    from adaptive_qs.table.files import check_new, claimed
+
+    io.at_end.enter_context(claimed(path))
+    check_new(path, force, "--force")
+
+
+def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
+    """Return which texts are escaped: by default all where the schema is that of a release, which
+    somebody else may have made."""
+    from adaptive_qs.table.text import check_formulas
+
+    if kind is None:
+        kind = "escape" if schema is not None and is_zipfile(schema) else "escape-learnt"
+    return check_formulas(kind)
+
+
+def check_release(path: Path, force: bool) -> None:
+    """Refuse a path at which no release bundle can or may be written."""
+    check_file(path, force)
+    if path.suffix.lower() != ".zip":
+        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+
+
+def companions(options: Any) -> list[Path]:
+    """Return the files of the ledger that the options name, and its anchor."""
+    if options.ledger is None:
+        return []
+    from adaptive_qs.ledger.files import own_files
+
+    anchor = getattr(options, "anchor", None)
+    return own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
+
+
+def resumes(path: Path, options: RunOptions) -> bool:
+    """Whether the interrupted run that the options resume has written a file."""
+    from adaptive_qs.release.bundle import is_from_interrupted_run
+
+    return options.resume and is_from_interrupted_run(path, options.ledger, options.max_memory)
+
+
+def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
+    """Refuse an output that is also an input or another output, or would be one of the files of a
+    table."""
+    inputs = [None if path is None else inside(path)[0] for path in inputs]
+    seen = {os.path.realpath(path) for path in inputs if path is not None}
+    for path in filter(None, outputs):
+        for table in filter(None, inputs):
+            folder, pattern = os.path.isdir(table), is_pattern(table)
+            within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
+            if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
+                raise InputError(f"{path}: would be one of the files of {table}: give another path")
+        if os.path.realpath(path) in seen:
+            raise InputError(f"{path}: is also an input or another output: give another path")
+        seen.add(os.path.realpath(path))
+
+
+def private_inputs(data: Path | None, options: Any) -> tuple[Path | Query, Path]:
+    """Return the private table and its schema, as given or as shipped."""
+    schema, sql, database = options.schema, options.sql, options.database
+    if options.demo:
+        if data is not None or schema is not None or sql is not None or database is not None:
+            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+        return demo_files()
+    if (table := table_of(data, sql, database)) is None:
+        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+    if schema is None:
+        raise InputError(
+            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+        )
+    return table, schema
+
+
+def with_demo(options: Any, out: Path) -> Any:
+    """Return the options of --demo, if it was given: epsilon 1 and this output by default."""
+    if not options.demo:
+        return options
+    epsilon = options.epsilon if options.budgeted else 1.0
+    return replace(options, out=options.out or out, epsilon=epsilon)
+
+
+def table_of(
+    data: Path | None, sql: str | None, database: Path | None, name: str = "DATA"
+) -> Path | Query | None:
+    """Return a table that is a file (the argument of this name) or a query; None without either."""
+    if (sql is None) != (database is None):
+        missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
+        raise InputError(f"--sql and --database belong together: give {missing} as well")
+    if sql is None or database is None:
+        return data
+    if data is not None:
+        raise InputError(f"both {name} and --sql were given: give one of them")
+    from adaptive_qs.table.sql import Query
+
+    return Query(database, sql)
+
+
+def file_of(table: Path | Query) -> Path:
+    """Return the file from which a private table is read."""
+    return table if isinstance(table, Path) else table.database
+
+
+def demo_files() -> tuple[Path, Path]:
+    """Return the shipped table and its schema, relative to the working folder if they are in it."""
+    from adaptive_qs.table.files import sample_dataset
+
+    sample, here = sample_dataset(), Path.cwd()
+    data, schema = (
+        path.relative_to(here) if path.is_relative_to(here) else path
+        for path in (sample.data, sample.schema)
+    )
+    return data, schema

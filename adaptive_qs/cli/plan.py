@@ -2,181 +2,386 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io, related_tables
 from adaptive_qs.cli.answer import (
-    SERVED,
-    cells_line,
-    cells_of,
-    foreseen_of,
+    is_weighted,
     plan_json,
     plan_lines,
-    resolution_line,
     rmse_words,
-    scoring_of,
-    strategies_line,
-    tables_line,
-    tables_of,
     tell_limits,
 )
-from adaptive_qs.cli.options import OF_PLAN, naming_queries, workload_spec
+from adaptive_qs.cli.options import (
+    FamilyOptions,
+    JsonOptions,
+    SchemaOptions,
+    demo_files,
+    naming_queries,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import counted
-from adaptive_qs.run import RunOptions
+from adaptive_qs.pages.words import at_resolution, counted, first_of, short
+from adaptive_qs.run.options import (
+    Option,
+    PlanOptions,
+    SelectionOptions,
+    SynthesizeOptions,
+    check_public_rows,
+    read_options,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
+    from adaptive_qs.loop.forecast import LoopForecast
+    from adaptive_qs.loop.measure import Strategies
     from adaptive_qs.run.related import RelatedJob
     from adaptive_qs.table.related import RelatedSchema
     from adaptive_qs.table.schema import Schema
+    from adaptive_qs.workload.file import WorkloadSpec
+    from adaptive_qs.workload.limit import LeftOut
     from adaptive_qs.workload.workload import Workload
+
+
+RUN = read_options(SynthesizeOptions)
+"""The options that a run of related tables would have."""
 
 
 # Of answers.
 
 
-def plan(
-    *,
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    queries: str | None = None,
-    mechanism: str = "auto",
-    gap: float | None = None,
-    demo: bool = False,
-    run: Annotated[RunOptions, OF_PLAN],
-    rows: int | None = None,
-    parents_share: related_tables.ParentsShare = None,
-    related_rows: related_tables.ChildrenRows = None,
-    as_json: bool = False,
-) -> None:
+@dataclass(kw_only=True)
+class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaOptions):
+    """The options of `plan`."""
+
+    demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
+    public_rows: Annotated[int | None, Option(
+        "About how many rows the table will have, if that is public. The plan then gives the rows "
+        "in a cell, and the columns that a synthetic table would leave independent.", "N",
+        check=check_public_rows, flag="--rows")] = None  # fmt: skip
+    parents_share: related_tables.ParentsShare = None
+    related_rows: Annotated[int | None, Option(
+        "About how many children there will be, if that is public, with a schema of two related "
+        "tables. --rows are then parents.", "N", check=check_public_rows)] = None  # fmt: skip
+
+
+def plan(*, options: Options) -> None:
     """State the error, time and memory of answering a workload, without any data.
 
-    Where the schema describes two related tables, which have no answers: what synthesize would
-    give each of them of the budget, and know of them.
+    For two related tables, which have no answers, it states what synthesize would give each of them
+    of the budget, and what it would know of them.
 
-    Without a budget, figures are for a privacy cost of 1; they shrink with its square root.
+    Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
-    if demo:
-        if schema is not None:
-            raise InputError("--demo brings its own schema: leave out --schema")
-        from adaptive_qs.table.files import sample_dataset
-
-        schema = sample_dataset().schema
+    schema = options.schema
+    if options.demo and schema is not None:
+        raise InputError("--demo brings its own schema: leave out --schema")
+    if options.demo:
+        schema = demo_files()[1]
     if schema is None:
         raise InputError("no --schema was given: name the public schema, or try --demo")
-    spec = workload_spec(workload, ways, queries)
+    spec = workload_spec(options.workload, options.ways, options.queries)
     if related_tables.describes_pair(schema):
-        related_tables.refuse_beside(
-            queries=queries, mechanism=None if mechanism == "auto" else mechanism, gap=gap
-        )
-        _plan_related(schema, spec, run, parents_share, rows, related_rows, as_json)
+        related_tables.reject_options(options, "queries", "mechanism", "gap")
+        _plan_related(schema, spec, options)
         return
-    related_tables.refuse_for_one(parents_share=parents_share, related_rows=related_rows)
+    related_tables.refuse_for_one(
+        parents_share=options.parents_share, related_rows=options.related_rows
+    )
 
     from adaptive_qs.answering.api import plan_answers
-    from adaptive_qs.answering.plan import DEFAULT_GAP, Batch
-    from adaptive_qs.privacy.budget import checked_public_rows
     from adaptive_qs.run.tables import looked_at
     from adaptive_qs.table.schema import Schema
 
-    rows = checked_public_rows(rows, "--rows")
-    wanted = DEFAULT_GAP if gap is None else gap
-    run = replace(run, public_rows=rows)
-    described = Schema.load(schema, run.max_memory)
+    described = Schema.load(schema, options.max_memory)
     planned: BatchPlan | ResourceExceeded
-    with naming_queries(queries):
+    with naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
-                asked = partial(Batch, spec, mechanism=mechanism, gap=wanted, progress=bars)
-                planned, doubts = plan_answers(described, asked, run)
+                planned, doubts = plan_answers(described, spec, options, bars)
         except ResourceExceeded as error:
-            if mechanism != "auto":  # which only answers have
+            if options.mechanism != "auto":  # which only answers have
                 raise
             planned, doubts = error, ()
-        looked, left_out = looked_at(spec, described.widest_domain(), run)
-    tables = tables_of(described, spec, looked, run) if run.budgeted else None
-    scoring, scored = scoring_of(looked, left_out, run)
-    lines = [scored]
-    if scoring["target"] is not None:
-        lines.insert(0, ("target", f"{scoring['target']}: {SERVED}"))
-    if tables is not None:
-        if tables["strategies"]:
-            lines.insert(0, strategies_line(tables))
-        if tables["resolutions"] is not None:
-            lines.insert(0, resolution_line(looked, tables))
-        lines.insert(0, tables_line(len(looked.domain), tables))
+        looked, left_out = looked_at(spec, described.widest_domain(), options)
+    lines, tables, scoring = _forecast_tables(described, spec, looked, left_out, options)
     for doubt in doubts:
         io.warn(doubt)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
-        if as_json:
+        if options.as_json:
             io.emit_json({"refused": str(planned), "tables": tables, "scoring": scoring})
         else:
             io.emit_rows("Synthetic tables for this workload", lines)
         return
-    tell_limits(planned, mechanism, wanted)
+    tell_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
-    cells = cells_of(planned, rows)
-    if as_json:
-        told = {**plan_json(planned), **cells, "tables": tables, "scoring": scoring}
-        io.emit_json({**told, "refused": None})
-        return
-    about = counted(planned.workload.num_sets, "set")
+    cells = cells_of(planned, options.public_rows)
+    if options.as_json:
+        more = {"tables": tables, "scoring": scoring, "refused": None}
+        io.emit_json({**plan_json(planned), **cells, **more})
+    else:
+        _emit_plan(planned, cells, lines)
+
+
+def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -> None:
+    about = counted(plan.workload.num_sets, "set")
     io.emit_rows(
-        f"{counted(planned.queries, 'query', 'queries')} about {about} of attributes",
-        [*plan_lines(planned, cells_line(planned, cells)), *lines],
+        f"{counted(plan.queries, 'query', 'queries')} about {about} of attributes",
+        [*plan_lines(plan, cells_line(plan, cells)), *lines],
     )
     io.emit_columns(
-        ["epsilon", "privacy cost", rmse_words(planned)],
-        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in planned.by_epsilon()],
+        ["epsilon", "privacy cost", rmse_words(plan)],
+        [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],
     )
+
+
+def _forecast_tables(
+    schema: Schema,
+    spec: WorkloadSpec,
+    looked: Workload,
+    left_out: LeftOut | None,
+    options: Options,
+) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
+    """Return what a synthetic table of the workload would be like, for people and for scripts."""
+    tables = tables_of(schema, spec, looked, options) if options.budgeted else None
+    scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
+    lines = [] if tables is None else table_lines(looked, tables)
+    if scoring["target"] is not None:
+        lines.append(("target", f"{scoring['target']}: {SERVED}"))
+    return [*lines, scored], tables, scoring
+
+
+# What `plan` says, for people and for scripts.
+
+
+SERVED = "for a synthetic table every set of attributes is also asked for together with it"
+"""What a target means."""
+
+
+def cells_of(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
+    """The cells of the marginals over a workload's sets of attributes, each set once.
+
+    Args:
+        plan: what was planned.
+        rows: about how many rows the table will have; None where that is not public.
+
+    Returns:
+        Fields that scripts rely on. ``relative_rmse`` is the expected RMSE as a part of the rows
+        of a cell: None without rows, with weights, or where queries count more than a cell.
+    """
+    import numpy as np
+
+    from adaptive_qs.workload.axes import Marginal
+
+    sets: dict[int, list[Any]] = {}
+    single = True
+    for part in plan.workload.parts:
+        sets.setdefault(part.degree, []).append(part.cliques)
+        families = part.axis.values()
+        single = single and bool(families) and all(isinstance(q, Marginal) for q in families)
+    sizes = np.asarray(plan.workload.domain.sizes, dtype=np.float64)
+    distinct = [np.unique(np.concatenate(some), axis=0) for some in sets.values()]
+    cells = np.concatenate([sizes[some].prod(axis=1) for some in distinct])
+    mean = float(cells.mean())
+    each = None if rows is None else rows / mean
+    comparable = each is not None and single and not is_weighted(plan)
+    return {
+        "cells": {"mean": mean, "largest": int(cells.max())},
+        "rows": rows,
+        "rows_per_cell": each,
+        "relative_rmse": plan.rmse / each if comparable and each else None,
+    }
+
+
+def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
+    """The same for people."""
+    mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
+    text = f"{mean} in a set of attributes on average, {largest} at most"
+    if found["rows"] is None:
+        return ("cells", f"{text} (--rows N adds the rows in each)")
+    text += f"; {found['rows']:,} rows are {io.figure(found['rows_per_cell'])} for each"
+    if found["relative_rmse"] is not None:
+        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of that"
+    return ("cells", text)
+
+
+def tables_of(
+    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
+) -> dict[str, Any]:
+    """What `synthesize` would make of a workload with the same budget.
+
+    Args:
+        schema: the public schema.
+        spec: the workload as it was given.
+        workload: its marginals, as far as they are looked at.
+        asked: the options of the run.
+
+    Returns:
+        Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
+        less; ``unconnected``, columns that it will likely leave independent of all others (None
+        without rows, or where no combination is asked for, or too many); ``least_rows``, about how
+        many rows each column takes not to be (None likewise); ``resolutions``, the combinations
+        that it will likely measure, each with the groups of codes of its columns (None likewise);
+        ``strategies``, the columns that it will measure by other queries than their cells, each
+        with the number of them and the noise that its cells get, relative to that of counting them.
+    """
+    from adaptive_qs.loop.forecast import LoopForecast
+    from adaptive_qs.loop.measure import CELLS_ALONE
+    from adaptive_qs.run.budget import PrivacyTarget
+    from adaptive_qs.run.job import budget_of
+    from adaptive_qs.run.tables import QueryStrategies
+
+    rho = asked.rho if asked.cost is None else asked.cost / 2
+    budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
+    target, learning = budget_of(schema, asked, budget)
+    left = target.left_of(target.budget - learning)
+    served = QueryStrategies.of(spec, workload.domain)
+    strategies = CELLS_ALONE if served is None else served.strategies
+    forecast = LoopForecast(workload, left.rho_of_published)
+    return foreseen_of(forecast, strategies, asked.public_rows)
+
+
+def foreseen_of(forecast: LoopForecast, strategies: Strategies, rows: int | None) -> dict[str, Any]:
+    """The same of a forecast and of strategies, for a table of about so many rows."""
+    from adaptive_qs.loop.forecast import total_std
+
+    workload = forecast.workload
+    foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
+    return {
+        "total_std": total_std(workload, forecast.rho, rows or 0),
+        "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
+        "least_rows": forecast.least_rows() if forecast.possible else None,
+        "resolutions": foreseen and [one._asdict() for one in foreseen],
+        "strategies": [
+            {
+                "column": workload.domain.names[i],
+                "queries": len(strategy.integers),
+                "cell_noise": strategy.cell_noise,
+            }
+            for i, strategy in sorted(strategies.items())
+        ],
+    }
+
+
+def scoring_of(
+    workload: Workload, left_out: LeftOut | None, rows: int | None, options: SelectionOptions
+) -> tuple[dict[str, Any], io.Row]:
+    """What a scoring pass of `synthesize` looks at.
+
+    Returns:
+        Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
+        all of them; ``seconds`` of a processor, without what rows take where their number is not
+        given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
+        None; ``target``, the column that a table would serve, or None. And the candidates in one
+        line.
+    """
+    from adaptive_qs.run.tables import scoring_forecast
+
+    found = scoring_forecast(workload, rows, options)
+    left = None if left_out is None else str(left_out)
+    return {
+        "candidates": found.candidates,
+        "cells": found.cells,
+        "seconds": found.seconds,
+        "memory_mb": round(found.memory_bytes / 2**20, 1),
+        "left_out": left,
+        "target": workload.target,
+    }, ("scoring", "; ".join(filter(None, (str(found), left))))
+
+
+def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--rows") -> list[io.Row]:
+    """Return what a synthetic table of the workload would be like, for people."""
+    lines = [tables_line(len(workload.domain), found, flag)]
+    if found["resolutions"] is not None:
+        lines.append(resolution_line(workload, found))
+    if found["strategies"]:
+        lines.append(strategies_line(found))
+    return lines
+
+
+def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
+    """What would be known of the columns, of which there are so many, for people; the number of
+    rows is given with ``flag``."""
+    from adaptive_qs.loop.forecast import MEND
+
+    known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
+    text = f"with synthesize the number of rows would be known {known}"
+    if found["least_rows"] is None:
+        return ("tables", text)
+    if unconnected is None:
+        return ("tables", f"{text} ({flag} N tells which columns it would leave independent)")
+    if not unconnected:
+        return ("tables", f"{text}, and likely no column independent of all others")
+    if found["least_rows"].keys() == set(unconnected):
+        return ("tables", f"{text}, and likely nothing but single columns: {MEND}")
+    some = f"{len(unconnected):,} of {counted(columns, 'column')}"
+    named = f"likely independent of all others: {first_of(unconnected, 6)}: {MEND}"
+    return ("tables", f"{text}, and {some} {named}")
+
+
+def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
+    """How finely combinations would likely be measured, for people; those over groups are named."""
+    from adaptive_qs.loop.candidates import measurable_cliques
+
+    likely = found["resolutions"]
+    combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
+    fine = [one for one in likely if one["groups"] == one["codes"]]
+    some = [at_resolution(**one) for one in likely if one not in fine]
+    text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
+    if some:
+        text += f", {len(fine):,} over all codes and {len(some):,} over groups"
+        text += f" ({first_of(some, 4)})"
+    elif likely:
+        text += ", over all codes"
+    if len(likely) < combinations:
+        missed = "all columns" if not likely else "what the others would show beyond these"
+        text += f": {missed} would come out as if independent"
+    return ("resolution", text)
+
+
+def strategies_line(found: Mapping[str, Any]) -> io.Row:
+    """Which single columns would be measured by other queries than their cells, for people."""
+    some = [
+        f"{short(one['column'])} by {counted(one['queries'], 'query', 'queries')} "
+        f"(cells {io.excess(one['cell_noise'] - 1)} noisier)"
+        for one in found["strategies"]
+    ]
+    return ("strategies", f"for what the workload asks of single columns: {first_of(some, 4)}")
 
 
 # `plan` of two related tables: what each would get of one budget.
 
 
-def _plan_related(
-    schema: Path,
-    workload: Any,
-    run: RunOptions,
-    parents_share: float | None,
-    parents: int | None,
-    children: int | None,
-    as_json: bool,
-) -> None:
+def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of both tables, and what a child more that counts costs.
 
     Args:
         schema: of both.
         workload: the marginals that matter.
-        run: options; without a budget, figures are for a privacy cost of 1.
-        parents_share: part of the budget for the parents; None for the default.
-        parents, children: about how many rows there will be; None where that is not public.
-        as_json: whether JSON is printed.
+        options: of the command; without a budget, figures are for a privacy cost of 1.
     """
     from adaptive_qs.loop.forecast import total_std
-    from adaptive_qs.privacy.budget import checked_public_rows, refusable
+    from adaptive_qs.privacy.budget import refusable
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob
     from adaptive_qs.table.related import MOST_CHILDREN, RelatedSchema
 
-    numbers = (
-        checked_public_rows(parents, "--rows"),
-        checked_public_rows(children, "--related-rows"),
-    )
-    rho = run.rho if run.budgeted else 0.5
-    rho = rho if run.cost is None else run.cost / 2
-    run = replace(run, rho=rho, cost=None, beyond_limits=True, unreviewed_schema=True)
-    share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    described = RelatedSchema.load(schema, run.max_memory)
+    numbers, share = (options.public_rows, options.related_rows), options.parents_share
+    share = DEFAULT_PARENTS_SHARE if share is None else share
+    rho = options.rho if options.budgeted else 0.5
+    rho = rho if options.cost is None else options.cost / 2
+    given = {each.name: getattr(options, each.name, each.default) for each in RUN}
+    given |= {"rho": rho, "workload": workload}
+    run = SynthesizeOptions(**given | {"beyond_limits": True, "unreviewed_schema": True})
+    described = RelatedSchema.load(schema, options.max_memory)
 
     def job_of(schema: RelatedSchema) -> RelatedJob:
-        return RelatedJob.of(schema, workload, run, share)
+        return RelatedJob.of(schema, run, share)
 
     job = job_of(described)
     target, found, lines = job.parents.target, {}, []
@@ -185,7 +390,7 @@ def _plan_related(
         work = part.work
         flag = "--rows" if name == "parents" else "--related-rows"
         tables = foreseen_of(work.forecast, work.strategies, rows)
-        scoring, scored = scoring_of(work.workload, work.left_out, replace(run, public_rows=rows))
+        scoring, scored = scoring_of(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
         found[name] = {
             "rho": of_budget * target.rho, "rho_of_rows": work.rho, "rows": rows,
@@ -198,17 +403,12 @@ def _plan_related(
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {of_budget * target.rho:.6g} ({io.percent(of_budget)})"
         lines.append((name, f"{budget} for {some}{known} if all are measured"))
-        lines.append(tables_line(len(work.workload.domain), tables, flag))
-        if tables["resolutions"] is not None:
-            lines.append(resolution_line(work.workload, tables))
-        if tables["strategies"]:
-            lines.append(strategies_line(tables))
-        lines.append(scored)
+        lines += [*table_lines(work.workload, tables, flag), scored]
     most, stds = described.most_children, {}
     for number in sorted({1, (most + 1) // 2, most, min(2 * most, MOST_CHILDREN)}):
         work = job_of(described.changed(most_children=number)).children.work
         stds[number] = total_std(work.workload, work.rho, numbers[1] or 0)
-    if as_json:
+    if options.as_json:
         io.emit_json(
             {
                 **{name: getattr(target, name) for name in ("epsilon", "delta", "rho")},
@@ -231,7 +431,9 @@ def _plan_related(
     )
 
 
-def _cell_rmse(schema: Schema, workload: Workload, rho: float, run: RunOptions) -> float | None:
+def _cell_rmse(
+    schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
+) -> float | None:
     """Expected RMSE (rows) of all cells of the marginals where rho is spent on them in the optimal
     way, without choosing; None where that is too large to plan."""
     from adaptive_qs.answering.api import plan as planned
@@ -240,6 +442,6 @@ def _cell_rmse(schema: Schema, workload: Workload, rho: float, run: RunOptions) 
     asked = WorkloadFile.of(workload).model_dump(exclude_none=True)
     one = schema.model_copy(update={"person": None})
     try:
-        return planned(one, asked, rho=rho, jobs=run.workers, max_memory=run.max_memory).rmse
+        return planned(one, asked, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
     except ResourceExceeded:
         return None

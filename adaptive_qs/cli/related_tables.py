@@ -13,18 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from zipfile import is_zipfile
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import double, option
+from adaptive_qs.cli.options import (
+    check_distinct,
+    check_file,
+    check_release,
+    check_table,
+    chosen_formulas,
+    companions,
+    resumes,
+    with_sidecar,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
-from adaptive_qs.run import RunOptions
+from adaptive_qs.run.options import BUDGET, Option, read_options
 from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.related import RelatedEvaluation
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.related import Pair, RelatedRelease
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.related import RelatedJob
     from adaptive_qs.table.related import RelatedSchema, TableName
 
@@ -32,62 +41,15 @@ Found = dict[str, Any]
 """Contradictions of both tables, by name."""
 Children = Annotated[
     Path | None,
-    option(
-        "--related",
-        "FILE",
-        "Private table of the children of the rows of DATA (persons of households, orders of "
-        "customers): both are synthesized, with links. --schema then describes both tables, and "
-        "names their files where DATA and --out are folders with both instead.",
-        None,
-    ),
-]
+    Option("Private table of the children of the rows of DATA (persons of households, orders of "
+           "customers): both are synthesized, with links. --schema then describes both tables, and "
+           "names their files if DATA and --out are folders with both instead.", "FILE"),
+]  # fmt: skip
 ParentsShare = Annotated[
     float | None,
-    option(
-        "--parents-share",
-        "P",
-        "Of related tables: part of the budget for the parents' table.",
-        "Privacy budget",
-        "0.25",
-        parser=double,
-    ),
-]
-ChildrenOut = Annotated[
-    Path | None,
-    option(
-        "--related-out", "FILE", "Synthetic table of the children of two related tables.", "Output"
-    ),
-]
-TrueChildren = Annotated[
-    Path | None,
-    option(
-        "--related",
-        "FILE",
-        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
-        "SYNTHETIC may be folders with both instead, whose files the schema names.",
-        None,
-    ),
-]
-SyntheticChildren = Annotated[
-    Path | None,
-    option(
-        "--related-synthetic",
-        "FILE",
-        "Synthetic table of the children of two related tables.",
-        None,
-    ),
-]
-
-ChildrenRows = Annotated[
-    int | None,
-    option(
-        "--related-rows",
-        "N",
-        "With a schema of two related tables: about how many children there will be, as far as is "
-        "public; --rows are parents.",
-        None,
-    ),
-]
+    Option("Part of the budget for the parents' table, of two related tables.", "P", BUDGET,
+           "0.25"),
+]  # fmt: skip
 
 PAIRS_SHOWN = 10
 
@@ -104,8 +66,15 @@ refuse_for_one = partial(
     _refuse, "is for two related tables, and the schema describes one: leave it out"
 )
 """Refuse options of related tables if the schema describes one table."""
-refuse_beside = partial(_refuse, "is not for related tables: leave it out")
-"""Refuse options that related tables do not have."""
+_refuse_others = partial(_refuse, "is not for related tables: leave it out")
+
+
+def reject_options(options: Any, *names: str) -> None:
+    """Refuse options that related tables do not have, if they differ from their defaults."""
+    defaults = {each.name: each.default for each in read_options(type(options))}
+    _refuse_others(
+        **{n: v for n in names if (v := getattr(options, n)) is not None and v != defaults[n]}
+    )
 
 
 def describes_both(folder: Path | None, schema: Path | None) -> bool:
@@ -224,6 +193,15 @@ class Outputs:
     write_stamped: Callable[..., None]
     folder: Path | None = None
 
+    @classmethod
+    def of(cls, options: Any, schema: Path | None, write_stamped: Callable[..., None]) -> Self:
+        """Return those that the options of a command name."""
+        kind, release = (
+            chosen_formulas(options.formulas, schema),
+            getattr(options, "release", None),
+        )
+        return cls(options.out, options.related_out, release, options.force, kind, write_stamped)
+
     def named(self, schema: RelatedSchema) -> Self:
         """The same with the names that the schema gives to files, where one folder was given."""
         folder = self.parents
@@ -259,8 +237,8 @@ class Outputs:
         if len(self.tables) == 1:
             missing = "--related-out" if self.children is None else "--out"
             raise InputError(f"one of two related tables would be written: give {missing} as well")
-        beside = [file for table in self.tables for file in io.with_sidecar(table)]
-        io.check_distinct([*beside, self.release], inputs)
+        beside = [file for table in self.tables for file in with_sidecar(table)]
+        check_distinct([*beside, self.release], inputs)
         if self.folder is not None and not exists(self.folder):
             from adaptive_qs.table.files import check_writable
             from adaptive_qs.table.write import table_format
@@ -270,9 +248,9 @@ class Outputs:
                 table_format(table).library()
         else:
             for table in self.tables:
-                io.check_table(table, self.force or mine(table))
+                check_table(table, self.force or mine(table))
         if self.release is not None:
-            io.check_release(self.release, self.force or mine(self.release))
+            check_release(self.release, self.force or mine(self.release))
 
     def write(
         self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any], found: Found
@@ -294,53 +272,36 @@ class Outputs:
             )  # fmt: skip
 
 
-def synthesize(
-    inputs: Inputs,
-    outputs: Outputs,
-    workload: Any,
-    parents_share: float | None,
-    run: RunOptions,
-    about: Path | None,
-    rows: int | None,
-    seed: int | None,
-    as_json: bool,
-) -> None:
+def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., None]) -> None:
     """Turn two private tables into synthetic ones; the release is saved as soon as it is paid for.
 
     Args:
-        inputs, outputs: files.
-        workload: the marginals that matter.
-        parents_share: part of the budget for the parents; None for the default.
-        run: options of the run.
-        about: file with what the pages of the release say of the data; None for what the schema
-            says.
-        rows: of the synthetic parents; None for their noisy number.
-        seed: of the sampling.
-        as_json: whether JSON is printed.
+        data: the table of parents, or the folder with both.
+        options: of the command.
+        write_stamped: writes a table with its stamp and statement.
     """
+    reject_options(options, "sql", "database", "demo")
+    inputs = Inputs.of(data, options.related, options.schema, options.max_memory)
+    outputs = Outputs.of(options, options.schema, write_stamped)
+    workload = workload_spec(options.workload, options.ways)
     outputs = outputs.named(inputs.schema)
-    files = [inputs.parents, inputs.children, inputs.path, about]
-    from adaptive_qs.release.bundle import of_interrupted_run
-
-    def mine(path: Path) -> bool:
-        return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
-
-    outputs.check([*files, *io.companions(run.ledger, run.anchor)], mine)
-    outputs = replace(outputs, force=outputs.force or run.resume)  # what is there is its own
+    files = [inputs.parents, inputs.children, inputs.path, options.about]
+    outputs.check([*files, *companions(options)], partial(resumes, options=options))
+    outputs = replace(outputs, force=outputs.force or options.resume)  # what is there is its own
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
     from adaptive_qs.run.tables import SPENT_IN_VAIN
-    from adaptive_qs.table.schema import about_of
+    from adaptive_qs.table.schema_files import resolve_about
 
     described = inputs.schema
-    if about is not None:
-        described = described.with_about(*about_of(about))
-    rows = None if rows is None else check_rows(rows)
-    seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    share = DEFAULT_PARENTS_SHARE if parents_share is None else parents_share
-    job = RelatedJob.of(described, workload, run, share)
+    if options.about is not None:
+        described = described.with_about(*resolve_about(options.about))
+    rows = None if options.rows is None else check_rows(options.rows)
+    seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
+    share = DEFAULT_PARENTS_SHARE if options.parents_share is None else options.parents_share
+    job = RelatedJob.of(described, replace(options, workload=workload), share)
     _warn_of(job, inputs.path)
     job = replace(job, parents=replace(job.parents, before=lambda: _tell_of(job)))
     workers = job.parents.work.limits.workers
@@ -365,7 +326,7 @@ def synthesize(
             io.warn(f"{name}: {warning}")
     closed = job.session.closed
     done = _Done(release, outputs, numbers, clock.stop(), closed, found)
-    if as_json:
+    if options.as_json:
         io.emit_json(done.json())
     else:
         io.emit_rows("Done.", done.lines(inputs))
@@ -431,7 +392,7 @@ class _Done:
     outputs: Outputs
     numbers: tuple[int, int] | None
     seconds: Mapping[str, float]
-    closed: Closing | None = None
+    closed: FinishedRun | None = None
     contradictions: Found = field(default_factory=dict)
 
     def json(self) -> dict[str, Any]:
@@ -503,27 +464,16 @@ class _Done:
         return [(name, f"{path} ({counted(rows, 'row')})") for name, path, rows in sizes]
 
 
-def sample(
-    bundle: Path,
-    outputs: Outputs,
-    steered: Mapping[str, str | None],
-    rows: int | None,
-    seed: int | None,
-    as_json: bool,
-    max_memory: str | None,
-    workers: int | None,
-) -> None:
+def sample(bundle: Path, options: Any, write_stamped: Callable[..., None]) -> None:
     """Draw another pair of tables from a release, at no cost.
 
     Args:
         bundle: the release.
-        outputs: files.
-        steered: the condition that parents meet, and the column whose values they have evenly.
-        rows: of the parents; None for their noisy number.
-        seed: of the sampling.
-        as_json: whether JSON is printed.
-        max_memory, workers: of the process.
+        options: of the command.
+        write_stamped: writes a table with its stamp and statement.
     """
+    outputs = Outputs.of(options, bundle, write_stamped)
+    rows, steered = options.rows, {"where": options.where, "balance": options.balance}
     if outputs.children is not None:
         outputs.check([bundle])
 
@@ -532,19 +482,19 @@ def sample(
     from adaptive_qs.release.related import RelatedRelease
     from adaptive_qs.release.release import chosen_seed
 
-    seed, threads = chosen_seed(seed), plan_workers(workers)
-    release = RelatedRelease.load(bundle, max_memory)
+    seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
+    release = RelatedRelease.load(bundle, options.max_memory)
     if outputs.children is None:
         outputs = outputs.named(release.schema)
         outputs.check([bundle])
-    check_sample_pair(release, rows, max_memory)
+    check_sample_pair(release, rows, options.max_memory)
     if release.insecure:
         io.warn(f"{bundle}: {release.manifest.stamp}")
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         numbers, found = _drawn(release, outputs, steered, rows, seed, threads, clock)
     done = _Done(release, outputs, numbers, clock.stop())
-    if as_json:
+    if options.as_json:
         content = {"parents": numbers[0], "children": numbers[1], "contradictions": found}
         content |= io.taken_json(done.seconds)
         io.emit_json({**content, "seed_insecure": release.insecure})
@@ -557,74 +507,63 @@ def sample(
     io.emit_rows("Done.", lines)
 
 
-def evaluate(
-    parents: tuple[Path | None, Path | None],
-    children: tuple[Path | None, Path | None],
-    schema: Path | None,
-    report: Path | None,
-    force: bool,
-    models: tuple[bool, int, int],
-    as_json: bool,
-    workers: int | None,
-) -> None:
+def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     """Compare two synthetic tables with the true ones; the result is for the owner only.
 
     Args:
-        parents, children: the true table and the synthetic one.
-        schema: of both.
-        report: page about both, beside which there is one for each table; None for none.
-        force: whether pages are replaced.
-        models: whether the pages have models, their repeats and their seed.
-        as_json: whether JSON is printed.
-        workers: threads.
+        true, synthetic: the tables of parents, or folders with both.
+        options: of the command.
     """
-    schema, described = _load(schema)
-    first, second = _both(parents, children, described)
-    trained, repeats, seed = models
+    reject_options(
+        options, "sql", "database", "workload", "ways", "rule", "by", "weigh", "target", "control",
+        "release",
+    )  # fmt: skip
+    schema, described = _load(options.schema)
+    children = options.related, options.related_synthetic
+    first, second = _both((true, synthetic), children, described)
+    report, force = options.report, options.force
     pages = {} if report is None else _pages_of(report)
-    io.check_distinct(
+    check_distinct(
         [*pages.values(), report],
-        [schema, *first, *(file for table in second for file in io.with_sidecar(table))],
+        [schema, *first, *(file for table in second for file in with_sidecar(table))],
     )
     for path in (*pages.values(), report):
         if path is not None:
-            io.check_file(path, force)
+            check_file(path, force)
 
-    from adaptive_qs.evaluation.related import evaluate_related, judge
+    from adaptive_qs.evaluation.related import evaluate_related
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.machine import PhaseClock, plan_workers
 
-    threads = plan_workers(workers)
+    threads = plan_workers(options.workers)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("read")
-        result = evaluate_related(
-            first, second, described, models=trained and report is not None, repeats=repeats,
-            seed=seed, workers=threads, progress=clock,
-        )  # fmt: skip
-        judged = judge(result, threads, clock.steps("verdict"))
+        result = evaluate_related(first, second, described, workers=threads, progress=clock)
+        clock.start("verdict")
+        _ = result.overall
         if report is not None:
-            from adaptive_qs.evaluation.report import related_pages
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
             names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
             files = {name: path.name for name, path in pages.items()}
-            written = related_pages(result, judged, names, files, report.name)
-            for name, page in written.items():
+            for name, page in result.pages(names, files, report.name).items():
                 with atomic_writer(report.with_name(name), force) as file:
                     file.write(page.encode())
         seconds = clock.stop()
-    if as_json:
-        said = None if report is None else str(report)
-        io.emit_json({**result.as_json(judged), "report": said, **io.taken_json(seconds)})
+    if options.as_json:
+        written = None if report is None else str(report)
+        io.emit_json({**result.as_json(), "report": written, **io.taken_json(seconds)})
         return
     io.emit(OWNER_ONLY)
-    io.emit_rows(f"Verdict: {judged.overall.word}", [("-", text) for text in judged.brief])
-    for name, each in judged.tables.items():
-        io.emit_rows(f"Verdict on {name}: {each.overall.word}", [("-", t) for t in each.brief])
-    _show(result)
-    closing = [("publish", "no: all of this is computed from private rows, without noise")]
+    lines = [("-", finding.plain) for finding in result.sentences]
+    io.emit_rows(f"Verdict: {result.overall.word}", lines)
+    for name, each in result.by_table.items():
+        lines = [("-", text) for text in each.verdict.brief]
+        io.emit_rows(f"Verdict on {name}: {each.verdict.overall.word}", lines)
+    io.show_figures(result.findings.items())
+    closing = [io.NOT_PUBLIC]
     closing += (
         [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
     )
@@ -661,25 +600,3 @@ def _both(
         pairs.append((table, child))
     first, second = pairs
     return first, second
-
-
-def _show(result: RelatedEvaluation) -> None:
-    """Print how many children parents have, and the pairs across both tables."""
-    true, synthetic = result.numbers
-    io.emit_rows(
-        "Links",
-        [
-            ("children", f"{true.mean:.3f} of a parent on average, {synthetic.mean:.3f} synthetic"),
-            ("numbers", f"L1 distance of their distribution: {result.l1_of_numbers:.4f}"),
-            (
-                "across",
-                f"mean L1 distance of {counted(len(result.across), 'pair')} of a column of parents "
-                f"and one of children: {result.mean_l1_across:.4f}",
-            ),
-        ],
-    )
-    shares = list(zip(true.shares, synthetic.shares))
-    figures = [(str(k), io.percent(a), io.percent(b)) for k, (a, b) in enumerate(shares)]
-    io.emit_figures(["children", "parents: true", "synthetic"], figures[: PAIRS_SHOWN + 1])
-    worst = [(" x ".join(e.attributes), f"{e.l1:.4f}") for e in result.across[:PAIRS_SHOWN]]
-    io.emit_figures(["worst pairs across", "error"], worst)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adaptive_qs.cli import io
-from adaptive_qs.cli.options import TABLE_HELP
+from adaptive_qs.cli.options import (
+    TABLE_HELP,
+    ForceOptions,
+    QueryOptions,
+    check_distinct,
+    check_file,
+    file_of,
+    table_of,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import first_of
+from adaptive_qs.run.options import OUTPUT, Option
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import ColumnBase
@@ -21,13 +31,22 @@ if TYPE_CHECKING:
 HELP = "Describe a table in public: propose, check and convert schemas."
 
 
+@dataclass(kw_only=True)
+class WriteOptions(ForceOptions):
+    """Where a schema is written."""
+
+    out: Annotated[Path | None, Option("Where to write.", "FILE", OUTPUT, "print")] = None
+
+
+@dataclass(kw_only=True)
+class InitOptions(WriteOptions, QueryOptions):
+    """The options of `schema init`."""
+
+
 def init(
     data: Annotated[Path | None, typer.Argument(metavar="[DATA]", help=TABLE_HELP)] = None,
     *,
-    sql: str | None = None,
-    database: Path | None = None,
-    out: Path | None = None,
-    force: bool = False,
+    options: InitOptions,
 ) -> None:
     """Propose a schema from the data: review it, it is not private.
 
@@ -37,10 +56,10 @@ def init(
     from adaptive_qs.table.propose import propose
     from adaptive_qs.table.schema import AS_PROPOSED
 
-    source = io.table_of(data, sql, database)
+    source, out = table_of(data, options.sql, options.database), options.out
     if source is None:
         raise InputError("no DATA was given: name a CSV or Parquet file")
-    _check_out(out, force, io.file_of(source))
+    _check_out(options, file_of(source))
     with io.readable(source) as table:
         proposal = propose(table)
         rules = proposed_rules(table, proposal.schema)
@@ -61,8 +80,7 @@ def check(
         Path | None, typer.Argument(metavar="[DATA]", help="A table that should fit the schema.")
     ] = None,
     *,
-    sql: str | None = None,
-    database: Path | None = None,
+    options: QueryOptions,
 ) -> None:
     """Check a schema, and whether a table fits it.
 
@@ -72,7 +90,7 @@ def check(
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.schema import Schema, is_related
 
-    source = io.table_of(data, sql, database)
+    source = table_of(data, options.sql, options.database)
     if is_table_file(schema):
         if is_written_only(schema):
             raise InputError(
@@ -106,7 +124,7 @@ def check(
                 gather(table, loaded, MOST_BYTES)
             else:
                 read_table(table, loaded)
-        io.emit(f"{io.shown(io.file_of(source))}: fits the schema")
+        io.emit(f"{io.shown(file_of(source))}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
@@ -119,25 +137,6 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     io.emit(f"{path}: {table}valid, {len(schema.columns)} columns, {codes:,} codes in all")
     if left := left_as_proposed(schema):
         emit_checklist(left, str(path))
-
-
-def import_(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="Another system's description.")],
-    kind: Annotated[
-        str, typer.Option("--from", metavar="KIND", help="auto, mbi, sdv, dpmm or dpsynth.")
-    ] = "auto",
-    out: Path | None = None,
-    force: bool = False,
-) -> None:
-    """Convert mbi, SDV, dpmm or dpsynth metadata to a schema."""
-    from typing import get_args
-
-    from adaptive_qs.arguments import one_of
-    from adaptive_qs.table.importers import Kind, import_schema
-
-    one_of("--from", kind, get_args(Kind))
-    _check_out(out, force, source)
-    _deliver(import_schema(source, kind), out)  # type: ignore[arg-type]
 
 
 def json_schema(
@@ -159,10 +158,10 @@ def json_schema(
     io.emit(renderers[kind]())
 
 
-def _check_out(out: Path | None, force: bool, source: Path) -> None:
-    if out is not None:
-        io.check_distinct([out], [source])
-        io.check_file(out, force)
+def _check_out(options: WriteOptions, source: Path) -> None:
+    if options.out is not None:
+        check_distinct([options.out], [source])
+        check_file(options.out, options.force)
 
 
 def _deliver(schema: Schema, out: Path | None) -> None:
@@ -231,4 +230,4 @@ def _taken(column: ColumnBase) -> str:
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 
 
-COMMANDS = (init, check, import_, json_schema)
+COMMANDS = (init, check, json_schema)

@@ -1,39 +1,55 @@
-"""`synthesize DATA`, what it says when it is done, `sample RELEASE` and `marginals RELEASE`."""
+"""`synthesize DATA`, and what it says when it is done."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from adaptive_qs.cli import io, related_tables
-from adaptive_qs.cli.options import OF_TABLES, PrivateTable, option, workload_spec
+from adaptive_qs.cli.options import (
+    OutputOptions,
+    PrivateTable,
+    QueryOptions,
+    SchemaOptions,
+    check_distinct,
+    check_release,
+    check_table,
+    chosen_formulas,
+    companions,
+    file_of,
+    private_inputs,
+    resumes,
+    with_demo,
+    with_sidecar,
+    workload_spec,
+)
 from adaptive_qs.errors import InputError
-from adaptive_qs.loop import LEVELS
 from adaptive_qs.pages.words import counted
-from adaptive_qs.run import RunOptions
+from adaptive_qs.run.options import OUTPUT, Option, SynthesizeOptions
+from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.domain import Clique
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.drawing import Contradiction
-    from adaptive_qs.release.release import Marginal, Release
-    from adaptive_qs.run.budget import Closing
+    from adaptive_qs.release.release import Release
+    from adaptive_qs.run.budget import FinishedRun
+    from adaptive_qs.run.job import Job
+    from adaptive_qs.run.tables import Tables
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
 
 
-class Served(NamedTuple):
-    """The column that models are to predict, and of how many combinations with it, as far as they
-    are looked at, the release knows everything."""
+class TargetCoverage(NamedTuple):
+    """How many of the requested marginals that contain the target column were measured."""
 
     column: str
     measured: int
@@ -65,7 +81,7 @@ class Outcome:
     release: Release
     rows: int
     seconds: Mapping[str, float]
-    closed: Closing | None
+    closed: FinishedRun | None
     contradictions: tuple[Contradiction, ...] = ()
 
     def json(self) -> dict[str, Any]:
@@ -97,14 +113,14 @@ class Outcome:
         return self.release.manifest.unconnected
 
     @property
-    def served(self) -> Served | None:
+    def served(self) -> TargetCoverage | None:
         """How much of what models need was measured; None where no target was named."""
         target, workload = self.release.manifest.settings.get("target"), self.release.workload
         if target is None:
             return None
         (attribute,) = workload.domain.clique([target])
         asked = [c for c in workload.cliques if attribute in c and len(c) > 1]
-        return Served(target, len(self._measured_of(asked)), len(asked))
+        return TargetCoverage(target, len(self._measured_of(asked)), len(asked))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -182,118 +198,75 @@ class Outcome:
 
 # `synthesize DATA`: the main job.
 
-About = Annotated[
-    Path | None,
-    option(
-        "--about",
-        "FILE",
-        "JSON or Markdown with title, publisher, contact, date, licence and description of the "
-        "data: what the page of the release opens with. All of it is public.",
-        "Output",
-        "what the schema says",
-    ),
-]
 DEMO_OUT = Path("adult_synthetic.csv")
 LONG_PASS = 1.0
 """Processor seconds of a scoring pass from which on it is forecast before the run."""
 
 
-def synthesize(
-    data: PrivateTable = None,
-    *,
-    sql: str | None = None,
-    database: Path | None = None,
-    schema: Path | None = None,
-    workload: Path | None = None,
-    ways: str | None = None,
-    levels: str = LEVELS[0],
-    demo: bool = False,
-    related: related_tables.Children = None,
-    parents_share: related_tables.ParentsShare = None,
-    run: Annotated[RunOptions, OF_TABLES],
-    out: Path | None = None,
-    related_out: related_tables.ChildrenOut = None,
-    release: Path | None = None,
-    about: About = None,
-    rows: int | None = None,
-    seed: int | None = None,
-    formulas: str | None = None,
-    force: bool = False,
-    as_json: bool = False,
-) -> None:
+@dataclass(kw_only=True)
+class DrawOptions(OutputOptions):
+    """How a table is drawn from a release."""
+
+    rows: Annotated[int | None, Option(
+        "Rows of the synthetic table.", "N", OUTPUT,
+        "the noisy number of private rows, or of those that meet the condition"
+    )] = None  # fmt: skip
+    seed: Annotated[int | None, Option(
+        "Seed of the sampling. The same release and seed give the same table on the same kind of "
+        "machine with the same versions.", "N", OUTPUT, "from the operating system"
+    )] = None  # fmt: skip
+    related_out: Annotated[Path | None, Option(
+        "Synthetic table of the children of two related tables.", "FILE", OUTPUT
+    )] = None  # fmt: skip
+
+
+OUT_HELP = f"Synthetic table: {FORMATS.listed()}; - for CSV on standard output."
+
+
+@dataclass(kw_only=True)
+class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
+    """The options of `synthesize`."""
+
+    ways: Annotated[str | None, Option(
+        "All K-way marginals. Give several numbers as 1,2.", "K", default="2")] = None  # fmt: skip
+    demo: Annotated[bool, Option(
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
+        "unless --out is given.")] = False  # fmt: skip
+    related: related_tables.Children = None
+    parents_share: related_tables.ParentsShare = None
+    out: Annotated[Path | None, Option(OUT_HELP, "FILE", OUTPUT)] = None
+    release: Annotated[Path | None, Option(
+        "Release bundle (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
+    )] = None  # fmt: skip
+
+
+def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     """Turn a private table into a synthetic one.
 
     The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
-    one person where the schema names the column that tells whose a row is (--rows-per-person).
-    Everything is checked before any budget is spent. The release is saved as soon as it is paid
-    for, the table when it is fitted.
+    one person if the schema names the person column (--rows-per-person). Everything is checked
+    before any budget is spent. The release is saved as soon as it is paid for, and the table when
+    it is fitted.
     """
-    if related is None and not related_tables.describes_both(data, schema):
-        related_tables.refuse_alone(related_out=related_out, parents_share=parents_share)
-    else:
-        related_tables.refuse_beside(sql=sql, database=database, demo=demo or None)
-        inputs = related_tables.Inputs.of(data, related, schema, run.max_memory)
-        outputs = related_tables.Outputs(
-            out, related_out, release, force, io.chosen_formulas(formulas, schema), write_stamped
-        )
-        related_tables.synthesize(
-            inputs, outputs, workload_spec(workload, ways), parents_share, run, about, rows, seed,
-            as_json,
-        )  # fmt: skip
+    if options.related is not None or related_tables.describes_both(data, options.schema):
+        related_tables.synthesize(data, options, write_stamped)
         return
-    source, schema = io.private_inputs(data, schema, demo, sql, database)
-    replacing = force or (demo and out is None)
-    if demo:
-        out = out or DEMO_OUT
-        run = run if run.budgeted else replace(run, epsilon=1.0)
-    if out is None and release is None:
-        raise InputError("nothing would be written: give --out, --release or both")
-    spec = workload_spec(workload, ways)
-    kind = io.chosen_formulas(formulas, schema)
-    io.check_standard_output(out, run.insecure_seed is not None, as_json)
-    io.check_distinct(
-        [*io.with_sidecar(out), release],
-        [io.file_of(source), schema, workload, about, *io.companions(run.ledger, run.anchor)],
+    related_tables.refuse_alone(
+        related_out=options.related_out, parents_share=options.parents_share
     )
-    from adaptive_qs.release.bundle import of_interrupted_run
-
-    def mine(path: Path) -> bool:
-        return run.resume and of_interrupted_run(path, run.ledger, run.max_memory)
-
-    renewing = release is not None and (force or mine(release))
-    if out is not None:
-        replacing = replacing or mine(out)
-        io.check_table(out, replacing)
-    if release is not None:
-        io.check_release(release, renewing)
+    source, schema = private_inputs(data, options)
+    replacing = options.force or (options.demo and options.out is None)
+    options = with_demo(options, DEMO_OUT)
+    replacing, renewing = _check_outputs(source, schema, options, replacing)
+    kind = chosen_formulas(options.formulas, schema)
 
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, tables_job
+    from adaptive_qs.release.release import chosen_seed
+    from adaptive_qs.run.tables import SPENT_IN_VAIN
     from adaptive_qs.run.tables import synthesize as spend
-    from adaptive_qs.table.schema import Schema, about_of
 
-    described = Schema.load(schema, run.max_memory)
-    if about is not None:
-        described = described.with_about(*about_of(about))
-    sampling_seed = chosen_seed(run.insecure_seed if seed is None else seed)
-    job = tables_job(described, spec, levels, run)
-    limits, forecast = job.work.limits, job.work.forecast
-    if rows is not None:
-        check_rows(rows)
-        check_sample_rows(rows, len(job.schema.columns), run.max_memory, held=False)
-    io.warn_of(job, schema)
-    if job.work.left_out is not None:
-        io.warn(str(job.work.left_out))
-
-    def tell() -> None:
-        scoring = job.work.scoring(run.counted_rows)
-        if scoring.seconds >= LONG_PASS or job.work.left_out is not None:
-            io.note(str(scoring))
-        if run.public_rows is None and not run.resume and (told := forecast.note()) is not None:
-            io.note(told)
-
-    job = replace(job, before=tell)
+    seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
+    job, out, release = _check_job(schema, options), options.out, options.release
     with io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         with job.session.working(SPENT_IN_VAIN):
@@ -303,33 +276,86 @@ def synthesize(
                     clock.start("write")
                     released.save(release, renewing)
                     written["release"] = release
-                made = released.num_rows
+                rows = released.num_rows
                 contradictions: tuple[Contradiction, ...] = ()
                 if out is not None:
-                    made = made if rows is None else rows
-                    drawing = released.draw(made, sampling_seed, limits.workers, clock)
+                    rows = options.rows or rows
+                    drawing = released.draw(rows, seed, job.work.limits.workers, clock)
                     write_stamped(
-                        _timed(drawing.pages(), clock), made, out, released, sampling_seed, kind,
-                        replacing, contradictions=lambda: drawing.contradictions,
+                        timed(drawing.pages(), clock), rows, out, released, seed, kind, replacing,
+                        contradictions=lambda: drawing.contradictions,
                     )  # fmt: skip
                     contradictions = drawing.contradictions
                     if out != io.STANDARD:
                         written["table"] = out
                 job.session.finish()
+    closed = job.session.closed
     outcome = Outcome(
-        source, schema, out, release, released, made, clock.stop(), job.session.closed,
-        contradictions,
-    )  # fmt: skip
+        source, schema, out, release, released, rows, clock.stop(), closed, contradictions
+    )
     for warning in outcome.warnings:
         io.warn(warning)
-    if as_json:
+    if options.as_json:
         io.emit_json(outcome.json())
     else:
         io.emit_done(outcome.lines(), out)
 
 
-def _timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
-    """The pages of a table; what is done with them counts as writing."""
+def _check_outputs(
+    source: Path | Query, schema: Path, options: Options, replacing: bool
+) -> tuple[bool, bool]:
+    """Refuse outputs that cannot or may not be written; return whether the table and the release
+    replace files."""
+    out, release = options.out, options.release
+    if out is None and release is None:
+        raise InputError("nothing would be written: give --out, --release or both")
+    io.check_standard_output(out, options.insecure, options.as_json)
+    inputs = [file_of(source), schema, options.workload, options.about]
+    check_distinct([*with_sidecar(out), release], [*inputs, *companions(options)])
+    renewing = release is not None and (options.force or resumes(release, options))
+    if out is not None:
+        replacing = replacing or resumes(out, options)
+        check_table(out, replacing)
+    if release is not None:
+        check_release(release, renewing)
+    return replacing, renewing
+
+
+def _check_job(schema: Path, options: Options) -> Job[Tables]:
+    """Check everything that can be checked without rows, and print the warnings."""
+    from adaptive_qs.release.release import check_rows
+    from adaptive_qs.run.tables import check_sample_rows, tables_job
+    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.schema_files import resolve_about
+    from adaptive_qs.table.write import check_format
+
+    described = Schema.load(schema, options.max_memory)
+    if options.about is not None:
+        described = described.with_about(*resolve_about(options.about))
+    spec = workload_spec(options.workload, options.ways)
+    job = tables_job(described, replace(options, workload=spec))
+    if options.out is not None and options.out != io.STANDARD:
+        check_format(options.out, job.schema.names, options.rows or 0)
+    if options.rows is not None:
+        check_rows(options.rows)
+        check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)
+    io.warn_of(job, schema)
+    if job.work.left_out is not None:
+        io.warn(str(job.work.left_out))
+    return replace(job, before=partial(_note_forecasts, job.work, options))
+
+
+def _note_forecasts(work: Tables, options: Options) -> None:
+    """Say how long scoring takes, and which columns the budget will leave independent."""
+    scoring = work.scoring(options.counted_rows)
+    if scoring.seconds >= LONG_PASS or work.left_out is not None:
+        io.note(str(scoring))
+    if options.public_rows is None and not options.resume and (text := work.forecast.note()):
+        io.note(text)
+
+
+def timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
+    """Yield the pages of a table; the time between them counts as writing."""
     clock.start("fit")
     for page in pages:
         clock.start("write")
@@ -382,194 +408,3 @@ def write_stamped(
             put_stamp()
 
         write_table(pages, path, schema or release.schema, formulas, state, replacing)
-
-
-# `sample RELEASE`: another table, free of charge.
-
-
-def sample(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
-    out: Path,
-    where: str | None = None,
-    balance: str | None = None,
-    rows: int | None = None,
-    seed: int | None = None,
-    formulas: str | None = None,
-    force: bool = False,
-    as_json: bool = False,
-    max_memory: str | None = None,
-    workers: int | None = None,
-    related_out: related_tables.ChildrenOut = None,
-) -> None:
-    """Sample another table from a release, at no cost.
-
-    The noise was drawn when the release was made: sampling spends no budget. Rows that meet a
-    condition are drawn as such, not searched for among others.
-    """
-    kind = io.chosen_formulas(formulas, release)
-    if related_out is not None or related_tables.holds_both(out, release):
-        outputs = related_tables.Outputs(out, related_out, None, force, kind, write_stamped)
-        steered = {"where": where, "balance": balance}
-        related_tables.sample(release, outputs, steered, rows, seed, as_json, max_memory, workers)
-        return
-    io.check_distinct(io.with_sidecar(out), [release])
-    io.check_table(out, force)
-
-    from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.release.drawing import warn_of_contradictions
-    from adaptive_qs.release.release import check_rows, chosen_seed
-    from adaptive_qs.run.tables import check_sample_rows
-
-    if rows is not None:
-        check_rows(rows)
-    seed = chosen_seed(seed)
-    threads = plan_workers(workers)
-    loaded = _loaded(release, max_memory, out, as_json)
-    count = loaded.num_rows if rows is None else rows
-    check_sample_rows(count, len(loaded.schema.columns), max_memory, held=False)
-    if rows is None and not loaded.counted:
-        for doubt in loaded.doubts:
-            io.warn(doubt)
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
-        clock.start("fit")
-        drawing = loaded.draw(rows, seed, threads, clock, where, balance)
-        for doubt in drawing.doubts:
-            io.warn(doubt)
-        pages = _timed(drawing.pages(), clock)
-        asked = {"where": where, "balance": balance}
-        write_stamped(
-            pages, drawing.rows, out, loaded, seed, kind, force, asked,
-            contradictions=lambda: drawing.contradictions,
-        )  # fmt: skip
-    for warning in warn_of_contradictions(drawing.contradictions):
-        io.warn(warning)
-    seconds = clock.stop()
-    if as_json:
-        found = [asdict(each) for each in drawing.contradictions]
-        content = {"rows": drawing.rows, "share": drawing.share, "contradictions": found}
-        content |= io.taken_json(seconds)
-        io.emit_json({**content, "seed_insecure": loaded.insecure})
-        return
-    size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"
-    lines = [("table", f"{io.shown_output(out)} ({size})")]
-    if where is not None:
-        lines.append(("where", f"{where} ({drawing.share:.2%} of all rows, by the model)"))
-    if balance is not None:
-        lines.append(("balance", f"{balance}: as many rows of each value"))
-    lines += [
-        ("privacy", "no budget spent: everything comes from the release"),
-        ("seconds", f"{seconds['total']:.1f}"),
-    ]
-    io.emit_done(lines, out)
-
-
-def _loaded(path: Path, max_memory: str | None, out: Path, as_json: bool) -> Release:
-    """A release, with a warning of what its promise leaves out; none where ``out`` is refused."""
-    from adaptive_qs.release.release import Release
-    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
-
-    loaded = Release.load(path, max_memory)
-    io.check_standard_output(out, loaded.insecure, as_json)
-    if loaded.insecure:
-        io.warn(f"{path}: {loaded.manifest.stamp}")
-    if is_unreviewed(loaded.schema):
-        io.warn(f"{path}: {UNREVIEWED}")
-    return loaded
-
-
-# `marginals RELEASE`: the counts in a release, measured or fitted.
-
-FITTED = "the model's: closer on average than what was measured, by an amount that nobody knows"
-MEASURED = "as measured: unbiased, with Gaussian noise"
-PARTLY = "partly measured: what was not is filled by the reference, so there is no standard error"
-
-
-def marginals(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")],
-    columns: str,
-    out: Path,
-    fitted: bool = False,
-    seed: int = 0,
-    formulas: str | None = None,
-    force: bool = False,
-    as_json: bool = False,
-    max_memory: str | None = None,
-    workers: int | None = None,
-) -> None:
-    """Write the counts of a marginal from a release, at no cost.
-
-    As they were measured, with their standard error; or those of the fitted model, which are closer
-    on average and have none.
-    """
-    kind = io.chosen_formulas(formulas, release)
-    io.check_distinct(io.with_sidecar(out), [release])
-    io.check_table(out, force)
-
-    from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.release.release import chosen_seed
-
-    seed, threads = chosen_seed(seed), plan_workers(workers)
-    loaded = _loaded(release, max_memory, out, as_json)
-    named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
-    with io.progress_bars() as bars:
-        clock = PhaseClock(bars)
-        if fitted:
-            (found,) = loaded.fitted_marginals([named], seed, threads, clock)
-        else:
-            (found,) = loaded.marginals([named])
-        sampling = {"seed": seed} if fitted else {}
-        _write_counts(found, out, loaded, kind, sampling, force)
-    seconds = clock.stop()
-    if as_json:
-        content = {
-            "columns": list(found.columns),
-            "cells": found.counts.size,
-            "basis": found.basis,
-            "standard_error": found.standard_error,
-            "out": str(out),
-            **io.taken_json(seconds),
-            "seed_insecure": loaded.insecure,
-        }
-        io.emit_json(content)
-        return
-    words = {"model": FITTED, "measured": MEASURED, "partly measured": PARTLY}[found.basis]
-    lines = [
-        ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
-        ("basis", words),
-        ("privacy", "no budget spent: everything comes from the release"),
-        ("seconds", f"{seconds['total']:.1f}"),
-    ]
-    if (error := found.standard_error) is not None:
-        lines.insert(2, ("error", f"standard error {io.figure(error)} rows in each cell"))
-    io.emit_rows("Done.", lines)
-
-
-def _write_counts(
-    found: Marginal,
-    path: Path,
-    release: Release,
-    formulas: Formulas,
-    sampling: Mapping[str, Any],
-    replacing: bool,
-) -> None:
-    """Write a marginal with the stamp and the statement of its release."""
-    from adaptive_qs.release.bundle import with_manifest
-    from adaptive_qs.table.files import STAMP_KEY, stamped
-    from adaptive_qs.table.write import table_format, write_batches
-
-    stamp = release.manifest.stamp
-    kind = formulas if table_format(path).is_text else "keep"
-    table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
-    marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
-    with (
-        with_manifest(path, replacing) as write_manifest,
-        stamped(path, stamp) as put_stamp,
-    ):
-
-        def state(sha256: str) -> None:
-            write_manifest(release.manifest, marginal=marginal, sha256=sha256)
-            put_stamp()
-
-        batches = table.to_batches()
-        write_batches(batches, table.schema, path, found.columns, state, replacing)

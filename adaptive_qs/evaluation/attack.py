@@ -1,23 +1,30 @@
-"""A membership-inference attack on the released table, beside the bound that was promised."""
+"""A membership-inference attack on the released table, compared with the bound of its promise."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
-from scipy.stats import binomtest
-from sklearn.metrics import roc_auc_score, roc_curve
 
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.marginals import drawn_sets
-from adaptive_qs.evaluation.results import SEEDS, AttackScore, Membership, Promise
+from adaptive_qs.evaluation.checks import (
+    Check,
+    Column,
+    Comparison,
+    Facts,
+    Finding,
+    Table,
+    Word,
+    number,
+)
+from adaptive_qs.evaluation.models import SEEDS, gradient_boosting, run_tasks
+from adaptive_qs.evaluation.promise import Promise, why_no_promise
 from adaptive_qs.evaluation.tables import (
     Overlap,
     TablePair,
@@ -26,8 +33,9 @@ from adaptive_qs.evaluation.tables import (
     ranked,
     row_numbers,
 )
-from adaptive_qs.evaluation.target import gradient_boosting, run_tasks
 from adaptive_qs.machine import StepProgress, njit
+from adaptive_qs.pages.charts import Line, Mark
+from adaptive_qs.pages.words import decimals, significant
 from adaptive_qs.privacy.accounting import delta_of
 from adaptive_qs.table.coded import CodedTable
 
@@ -35,6 +43,48 @@ from adaptive_qs.table.coded import CodedTable
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class AttackScore:
+    """One attack.
+
+    Attributes:
+        attack: what it does, in a few words.
+        advantage: true positive rate minus false positive rate at a threshold chosen on other
+            rows.
+        lower, upper: ends of the interval of the advantage.
+        auc: area under the curve of the attack's score.
+    """
+
+    attack: str
+    advantage: float
+    lower: float
+    upper: float
+    auc: float
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The attacks on a released table against rows that were held out; owner only.
+
+    Attributes:
+        scores: of each attack; the strongest first.
+        members, non_members: rows of the true and of the control table that were attacked.
+        confidence: of every interval, all intervals together.
+        bound: no attack has a larger advantage in the mean over releases; None where no promise is
+            known.
+        promise: that the bound follows from.
+        limitations: what a reader has to know, such as a control table that overlaps.
+    """
+
+    scores: tuple[AttackScore, ...]
+    members: int
+    non_members: int
+    confidence: float
+    bound: float | None
+    promise: Promise | None
+    limitations: tuple[str, ...]
 
 
 def judge(
@@ -57,6 +107,9 @@ def judge(
         attacks: how many are judged together.
         confidence: of all intervals together.
     """
+    from scipy.stats import binomtest
+    from sklearn.metrics import roc_auc_score
+
     halves = len(members) // 2, len(non_members) // 2
     threshold = best_threshold(members[: halves[0]], non_members[: halves[1]])
     tested = members[halves[0] :], non_members[halves[1] :]
@@ -75,6 +128,8 @@ def judge(
 
 def best_threshold(members: Array, non_members: Array) -> float:
     """The score from which on rows are accused; infinite if no accusation is better than none."""
+    from sklearn.metrics import roc_curve
+
     truth = np.repeat([1, 0], [len(members), len(non_members)])
     fpr, tpr, thresholds = roc_curve(truth, np.concatenate([members, non_members]))
     return float(thresholds[np.argmax(tpr - fpr)])
@@ -87,6 +142,8 @@ def resolution(targets: int, attacks: int, confidence: float) -> float:
         targets: of either kind; half of them are tested.
         attacks, confidence: as for :func:`judge`.
     """
+    from scipy.stats import binomtest
+
     tested = targets - targets // 2
     level = 1 - (1 - confidence) / (2 * attacks)
     interval = binomtest(tested // 2, tested).proportion_ci(level, method="exact")
@@ -151,6 +208,7 @@ def pair_distance(epsilon: float, delta: float) -> float:
 
 def _least_on_curve(rho: float) -> float:
     """The best bound by an (ε, δ) that ρ-zCDP implies."""
+    from scipy.optimize import minimize_scalar
 
     def distance(log_epsilon: float) -> float:
         epsilon = math.exp(log_epsilon)
@@ -257,6 +315,8 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
     equal rows decide. It says nothing on its own: a synthetic row close to a true one is no breach.
     Time is bounded whatever the number of columns: see :func:`rows_compared`.
     """
+    from scipy.special import logsumexp
+
     log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
     codes = np.stack(stack.columns).astype(np.min_scalar_type(max(stack.sizes)))
@@ -293,7 +353,7 @@ def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
 
 MAX_SETS = 500
 """Sets of each size that are looked at; of more, an even sample."""
-WAYS = (1, 2, 3)
+MOST_WAYS = 3
 
 
 def marginal_scores(
@@ -324,9 +384,22 @@ def marginal_scores(
 
 
 def attribute_sets(attributes: int, seed: int) -> list[tuple[int, ...]]:
-    """All sets of one, two and three attributes, or 500 of each size where there are more."""
+    """Return all sets of one, two and three attributes, or ``MAX_SETS`` of each size."""
     rng = np.random.default_rng(seed)
-    return [drawn for ways in WAYS for drawn in drawn_sets(attributes, ways, MAX_SETS, rng)]
+    ways = range(1, min(MOST_WAYS, attributes) + 1)
+    return [drawn for k in ways for drawn in draw_sets(attributes, k, rng)]
+
+
+def draw_sets(attributes: int, ways: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    """Return all sets of a number of attributes, or an even sample of ``MAX_SETS``."""
+    if math.comb(attributes, ways) <= MAX_SETS:
+        return list(combinations(range(attributes), ways))
+    drawn: set[tuple[int, ...]] = set()
+    while len(drawn) < MAX_SETS:
+        some = sorted(set(rng.integers(attributes, size=ways).tolist()))
+        if len(some) == ways:
+            drawn.add(tuple(some))
+    return sorted(drawn)
 
 
 # The membership game played on a released table.
@@ -455,3 +528,111 @@ def _limitations(
             f"the density of close rows was taken from {compared:,} rows of either kind at most: "
             "with so many columns more take long"
         )
+
+
+# The check of attacks.
+
+
+class JudgedAttack(NamedTuple):
+    """The largest lower end of the advantages, and the bound of the promise."""
+
+    lower: float
+    bound: float | None
+
+
+class AttackCheck(Check):
+    """Whether attacks tell members from others better than the promise allows.
+
+    The intervals hold together, so the largest lower end decides: another attack can have a larger
+    estimate and a less certain gain.
+    """
+
+    name, title = "membership", "Membership attacks"
+    rules = (
+        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound,
+             "one certainly gains more than the promise allows"),
+        Word("some gain", "fair", lambda found: found.lower > 0, "one certainly gains something"),
+        Word("no gain", "good"),
+    )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> Membership | None:
+        """Measure both tables."""
+        if comparison.control is None:
+            return None
+        (control, overlap), pair = comparison.control, comparison.pair
+        game = (control, comparison.promised.promise, comparison.settings.seed, comparison.workers)
+        steps = comparison.steps("attack")
+        return measure_membership(pair.true, pair.synthetic, *game, steps, overlap=overlap)
+
+    def judge(self, facts: Membership | None, evaluation: Any) -> Finding:
+        """Judge what was measured."""
+        promised = evaluation.comparison.promised
+        if facts is None or not facts.scores:
+            reason = why_no_promise(promised.statement)
+            text = "No control table was given, so no attack was run"
+            text += f". {reason}." if reason else "; the promise holds without it."
+            advice = ("Provide a control table to run the membership attacks.",)
+            return Finding("plain", "not run", text, advice=advice)
+        top = max(facts.scores, key=lambda score: score.lower)
+        best = max(facts.scores, key=lambda score: score.advantage)
+        which = "strongest attack" if top == best else "attack with the most certain gain"
+        interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
+        text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
+        grade, word = self.word_for(JudgedAttack(top.lower, facts.bound))
+        alarm = ""
+        if word == "alarm":
+            text += f": more than the {significant(facts.bound)} that the promise allows on average"
+            text += " over releases. Do not release the table before that is explained."
+            alarm = "An attack gains more than the promise allows, whatever else holds."
+        else:
+            if facts.bound is not None:
+                text += f"; the promise allows at most {significant(facts.bound)} on average over"
+                text += " releases"
+            gain = "It distinguishes members from others better than chance"
+            text += (
+                f". {'No attack can be distinguished from chance' if word == 'no gain' else gain}."
+            )
+        notes = facts.limitations
+        if promised.limitation:
+            notes = (*notes, promised.limitation)
+        return Finding(grade, word, text, headline=alarm, figures=_figures(facts), notes=notes)
+
+
+def _figures(facts: Membership) -> tuple[Facts | Table, ...]:
+    bound = "not known: no promise was found"
+    if facts.bound is not None:
+        bound = f"{significant(facts.bound)}: no attack on releases with this promise has a larger "
+        bound += "advantage on average"
+    rows = f"{facts.members:,} of the true table, {facts.non_members:,} of the control table"
+    columns = (
+        Column("attack"), number("lower", decimals), number("upper", decimals),
+        number("area under the curve", decimals), number("advantage", decimals), Column("picture"),
+    )  # fmt: skip
+    caption = (
+        "Advantage: true positive rate minus false positive rate, 0 is a guess and 1 always right, "
+        f"with {facts.confidence:.0%} intervals that hold together"
+    )
+    lines = [
+        (s.attack, s.lower, s.upper, s.auc, s.advantage, line) for s, line in attack_lines(facts)
+    ]
+    return (Facts((("rows", rows), ("bound", bound))), Table(caption, columns, lines, "attacks"))
+
+
+def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
+    """Return each attack's advantage with its interval, and the bound, on one axis."""
+    bound = membership.bound
+    values = [v for s in membership.scores for v in (s.lower, s.upper)] + [0.0]
+    low, high = min(values), max(*values, bound or 0.0) or 1.0
+    margin = 0.04 * (high - low)
+    lines = []
+    for score in membership.scores:
+        marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
+        label = (
+            f"advantage {decimals(score.advantage)}, interval {decimals(score.lower)} to "
+            f"{decimals(score.upper)}"
+        )
+        if bound is not None:
+            marks.insert(1, Mark("limit", bound))
+            label += f", bound {significant(bound)}"
+        lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
+    return lines

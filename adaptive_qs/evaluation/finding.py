@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator
-from itertools import combinations
+from itertools import chain, combinations, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.marginals import PairCounts, count_pairs
+from adaptive_qs.evaluation.associations import PairCounts, count_pairs
 from adaptive_qs.evaluation.rules import (
     Determination,
     Predicate,
@@ -23,8 +23,9 @@ from adaptive_qs.evaluation.rules import (
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Values, values_of, written, written_value
+from adaptive_qs.table.conditions import NEAR, Values, values_of
 from adaptive_qs.table.encode import read_with_amounts
+from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
@@ -102,6 +103,7 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
     found += [rule.text for rule in keys if frozenset(rule.names) not in settled]
     settled |= {frozenset(rule.names) for rule in keys}
     found += _at_least_one(joint, schema)
+    found += _empty_together(joint, schema)
     found += _implications(joint, schema, settled)
     kept: list[str] = []
     for text in dict.fromkeys(found):
@@ -239,14 +241,31 @@ def _telling(
 
 def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
     """Texts of rules that of two columns one has a value."""
-    gaps = {
+    gaps = _gaps(joint, schema)
+    pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
+    texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
+    return [text for text in texts if _telling(joint, schema, text)]
+
+
+def _empty_together(joint: JointCodes, schema: Schema) -> list[str]:
+    """Return texts of rules that several columns are missing in the same rows, as a circle."""
+    groups: dict[bytes, list[str]] = {}
+    for name, gap in _gaps(joint, schema).items():
+        groups.setdefault(gap.tobytes(), []).append(written(name))
+    pairs = chain.from_iterable(
+        zip(names, (*names[1:], names[0])) for names in groups.values() if len(names) > 1
+    )
+    texts = (f"{a} is missing -> {b} is missing" for a, b in islice(pairs, MOST_TRIED))
+    return [text for text in texts if _telling(joint, schema, text)]
+
+
+def _gaps(joint: JointCodes, schema: Schema) -> dict[str, NDArray[np.bool_]]:
+    """Return the rows without a value, by column."""
+    return {
         column.name: codes == column.missing_code
         for column, codes in zip(schema.columns, joint.pair.true.columns)
         if column.missing_code is not None
     }
-    pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
-    texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
-    return [text for text in texts if _telling(joint, schema, text)]
 
 
 # Implications: what values of a column, or numbers below or above a limit, say of another one.

@@ -1,5 +1,4 @@
-"""How far the marginals of a synthetic table are from the true ones, and what its pairs of columns
-say of each other: distances, prefixes and ranges, association, unseen pairs."""
+"""How far the marginals of a synthetic table are from the true ones, overall and in groups."""
 
 from __future__ import annotations
 
@@ -7,17 +6,47 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
+from adaptive_qs.evaluation.checks import (
+    COLUMNS,
+    FEW_NAMED,
+    Check,
+    Comparison,
+    Drawn,
+    Facts,
+    Finding,
+    Table,
+    Word,
+    named,
+    number,
+)
+from adaptive_qs.evaluation.scale import (
+    CLOSE_SINGLE,
+    CLOSENESS,
+    DEVIATIONS,
+    DOUBTFUL,
+    FEW,
+    GONE,
+    SPARSE,
+    STEP_ERROR,
+    USABLE_SINGLE,
+    Scale,
+    WorkloadScale,
+    chance_l1,
+    fresh_sample_l1,
+    independent_l1,
+    scale_over,
+    sparse_share,
+)
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, in_batches
 from adaptive_qs.machine import StepProgress, njit, plan_workers
-from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.pages.words import combination, count, counted, share, significant
+from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 
 # Distances between the marginals of two tables, many at a time.
@@ -85,13 +114,7 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
     return total, squares
 
 
-# The error of a workload, and total variation over all marginals; for the owner of the data only.
-
-MAX_COMPARED = 6_000
-"""Most marginals of one number of attributes whose total variation is computed: all pairs of 110
-attributes. Of more, that many are drawn at random."""
-DRAWING_SEED = 20_250_101
-"""Of that draw, so that it is the same for every synthetic table."""
+# The error of a workload; for the owner of the data only.
 
 
 @dataclass(frozen=True)
@@ -145,27 +168,6 @@ class WorkloadDistance:
         return math.sqrt(math.fsum(squares) / queries)
 
 
-@dataclass(frozen=True)
-class TotalVariation:
-    """Half the L1 distance over all marginals of so many attributes; owner only.
-
-    Attributes:
-        ways: attributes of each marginal.
-        marginals: their number.
-        compared: how many were compared; fewer where there are very many, drawn at random.
-        mean: over those compared.
-        max: over those compared.
-        worst: names of the attributes of the worst.
-    """
-
-    ways: int
-    marginals: int
-    compared: int
-    mean: float
-    max: float
-    worst: tuple[str, ...]
-
-
 def workload_error(
     true: CodedTable,
     synthetic: CodedTable,
@@ -213,381 +215,168 @@ def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
     return WorkloadDistance(tuple(errors))
 
 
-def total_variation(domain: Domain, cliques: Sequence[Clique], found: Distances) -> TotalVariation:
-    """Total variation over some cliques of one size, whose distances were found."""
-    ways, errors = len(cliques[0]), [found[clique].l1 / 2 for clique in cliques]
-    worst = int(np.argmax(errors))
-    return TotalVariation(
-        ways,
-        math.comb(len(domain), ways),
-        len(cliques),
-        math.fsum(errors) / len(errors),
-        errors[worst],
-        domain.clique_names(cliques[worst]),
+# The scale of a workload.
+
+MOST_CELLS, MOST_MARGINALS = 2**25, 10_000
+"""Maximum number of cells and of marginals that are counted for the scale: an even sample."""
+LARGEST = 2**22
+"""Maximum number of cells of a marginal that is counted for the scale."""
+
+
+def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> WorkloadScale:
+    """Return the errors that a fresh sample and independent columns would have in marginals."""
+    pair, workers, (n, m) = comparison.pair, comparison.workers, comparison.rows
+    small = [c for c in cliques if c.cells <= LARGEST]
+    steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
+    chosen = small[:: max(1, math.ceil(max(steps)))]
+    counter = MarginalCounter(pair.true, workers=workers)
+    counter.prepare(pair.domain.clique(error.attributes) for error in chosen)
+    shares = [counts / n for counts in pair.margins[0]]
+
+    def scale(error: CliqueError) -> Scale:
+        clique = pair.domain.clique(error.attributes)
+        counts = counter.count(clique)
+        independent = independent_l1(counts, [shares[i] for i in clique], m)
+        sparse = sparse_share(counts)
+        chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
+        return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
+
+    steps_of = comparison.steps("verdict")
+    scales = [*in_batches(lambda batch: [*map(scale, batch)], chosen, workers, steps_of)]
+    known = {error.attributes: scale for error, scale in zip(chosen, scales)}
+    return scale_over(cliques, known, (n, m))
+
+
+# The check of marginals.
+
+MARGINALS_SHOWN = 200
+"""Maximum number of marginals on the page."""
+
+
+class MarginalsCheck(Check):
+    """How far the marginals of the workload are off."""
+
+    name, title, about = "workload", "Marginals of the workload", "marginals"
+    uses, shown = ("the workload",), "always"
+    rules = (
+        Word("no scale", "plain", lambda error: not error.known,
+             f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
+             "so that chance decides most of every error, or a table has so few rows that chance "
+             "may take a fresh sample as far off as any table can be"),
+        *CLOSENESS,
+    )  # fmt: skip
+    definitions = (
+        "For marginals of single columns, and where independent columns hardly differ from a fresh "
+        f"sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
+        "sample.",
+        "Limits of marginals and columns are never below what chance can add: three standard "
+        "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, "
+        f"and {STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. Those of "
+        f"queries are never below {DEVIATIONS} standard deviations of the squared error of a fresh "
+        "sample. Queries are no closer than independent columns if all together are as far off, by "
+        f"more than {DOUBTFUL} standard deviations.",
+        f"A marginal or a part of the queries is as far off as independent columns from {GONE:.0%} "
+        "of the way on, if these are further off than a fresh sample by what chance can add, here "
+        f"{DEVIATIONS} standard deviations; in marginals by {CLOSE_SINGLE} at least.",
     )
 
+    def measure(self, comparison: Comparison) -> WorkloadDistance:
+        """Measure both tables."""
+        steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
+        found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
+        return workload_distance(comparison.marginals, found)
 
-def drawn_sets(
-    attributes: int, ways: int, most: int | None = None, rng: np.random.Generator | None = None
-) -> list[Clique]:
-    """All sets of so many attributes, or an even sample of them.
+    def judge(self, facts: WorkloadDistance, evaluation: Any) -> Finding:
+        """Judge what was measured."""
+        scale: WorkloadScale = evaluation.scale
+        grade, word = self.word_for(scale.place)
+        long, text = marginals_sentence(facts, scale, evaluation)
+        advice: tuple[str, ...] = ()
+        if grade == "poor":
+            advice = ("Coarser columns, a smaller workload or more budget would improve most.",)
+        tiles = [(significant(facts.mean_l1), f"mean L1 error of "
+                  f"{counted(len(facts.per_clique), 'marginal')}; largest "
+                  f"{significant(facts.max_l1)}")]  # fmt: skip
+        if scale.joint:
+            errors = f"{significant(scale.fresh)} – {significant(scale.independent)}"
+            tiles.append((errors, "errors of a fresh sample and of independent columns"))
+        elif scale.per_clique:
+            tiles.append((f"about {significant(scale.fresh)}", "error of a fresh sample"))
+        return Finding(
+            grade, word, long, text, figures=self._figures(facts, scale, evaluation),
+            advice=advice, tiles=tuple(tiles),
+        )  # fmt: skip
 
-    Args:
-        attributes: their number.
-        ways: from 1 to their number.
-        most: sets that are given; by default ``MAX_COMPARED``.
-        rng: that draws; by default always alike.
-    """
-    most = MAX_COMPARED if most is None else most
-    if math.comb(attributes, ways) <= most:
-        return list(combinations(range(attributes), ways))
-    rng = np.random.default_rng(DRAWING_SEED) if rng is None else rng
-    drawn: set[Clique] = set()
-    while len(drawn) < most:
-        some = sorted(set(rng.integers(attributes, size=ways).tolist()))
-        if len(some) == ways:
-            drawn.add(tuple(some))
-    return sorted(drawn)
-
-
-# Errors of prefix and range queries on ordered attributes.
-
-
-@dataclass(frozen=True)
-class OrderedError:
-    """Errors of A <= a and of a <= A <= b, in shares of the rows; owner only.
-
-    Missing and unknown values come after all others, as in the queries of a workload.
-
-    Attributes:
-        attribute: its name.
-        prefix_rmse: root mean squared error over all prefixes.
-        prefix_max: the largest error of a prefix: the Kolmogorov-Smirnov distance.
-        range_rmse: root mean squared error over all ranges.
-        range_max: the largest error of a range: the Kuiper distance.
-        mean_shift: mean code of the synthetic table less that of the true one, in standard
-            deviations of the true one; in codes where that is 0, and 0 where a table has no
-            value. Missing and unknown values are left out.
-    """
-
-    attribute: str
-    prefix_rmse: float
-    prefix_max: float
-    range_rmse: float
-    range_max: float
-    mean_shift: float
-
-
-def ordered_errors(
-    pair: TablePair, num_values: Mapping[str, int] | None = None
-) -> tuple[OrderedError, ...]:
-    """The errors of every ordered attribute.
-
-    With G_0 = 0 and G_k the difference of the shares of the first k codes, the error of a range is
-    G_j − G_i, i < j. So Σ over all n(n+1)/2 ranges of its square is (n+1)·ΣG² − (ΣG)², and the
-    largest is max G − min G: linear in n.
-
-    Args:
-        num_values: by attribute, how many of its first codes are values and neither missing nor
-            unknown; all where it is not named.
-    """
-    errors = []
-    for i, attribute in enumerate(pair.domain.attributes):
-        if not attribute.ordered:
-            continue
-        columns = (pair.true.columns[i], pair.synthetic.columns[i])
-        codes, ranks = np.unique(np.concatenate(columns), return_inverse=True)
-        true, synthetic = (
-            np.bincount(part, minlength=len(codes)) for part in np.split(ranks, [len(columns[0])])
+    def _figures(
+        self, facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any
+    ) -> tuple[Facts | Table | Drawn, ...]:
+        rmse = f"{significant(facts.rmse)} of the rows, over all cells"
+        known = (("mean", f"{facts.mean_l1:.4f}"), ("largest", f"{facts.max_l1:.4f}"))
+        worst = sorted(facts.per_clique, key=lambda c: (-c.l1, c.attributes))[:MARGINALS_SHOWN]
+        rows = []
+        for c in worst:
+            beside = scale.per_clique.get(c.attributes)
+            fresh, independent = (beside.fresh, beside.independent) if beside else (None, None)
+            rows.append((c.attributes, c.cells, c.l1, fresh, independent, c.rmse))
+        caption = "Marginals, the worst first: L1 error, 0 is equal and 2 has nothing in common"
+        if len(worst) < len(facts.per_clique):
+            caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
+        columns = (
+            COLUMNS, number("cells", count), number("L1 error", significant),
+            number("fresh sample", significant), number("independent columns", significant),
+            number("RMSE of a cell", share),
+        )  # fmt: skip
+        return (
+            Facts((*known, ("RMSE", rmse))),
+            Table(caption, columns, rows, "errors"),
         )
-        sums = np.cumsum(synthetic / pair.synthetic.num_rows - true / pair.true.num_rows)
-        sums[-1] = 0.0  # G after every code that occurs, and for how many codes it stays so
-        n, lengths = attribute.size, np.diff(codes.astype(np.float64), append=attribute.size)
-        squares = float((lengths * np.square(sums)).sum())
-        ranges = max(0.0, (n + 1) * squares - float((lengths * sums).sum()) ** 2)
-        known = codes < (n if num_values is None else num_values[attribute.name])
-        errors.append(
-            OrderedError(
-                attribute.name,
-                math.sqrt(squares / n),
-                float(np.abs(sums).max()),
-                math.sqrt(ranges / (n * (n + 1) / 2)),
-                float(max(0.0, sums.max()) - min(0.0, sums.min())),
-                _mean_shift(codes[known], true[known], synthetic[known]),
-            )
-        )
-    return tuple(errors)
+
+    def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
+        return {"per_clique": facts.per_clique}
 
 
-def _mean_shift(codes: NDArray, true: NDArray, synthetic: NDArray) -> float:
-    if not (true.sum() and synthetic.sum()):
-        return 0.0
-    mean = float(np.average(codes, weights=true))
-    deviation = float(np.sqrt(np.average((codes - mean) ** 2, weights=true)))
-    shift = float(np.average(codes, weights=synthetic)) - mean
-    return shift / deviation if deviation else shift
-
-
-# Every pair of attributes, counted once.
-
-Matrix = NDArray[np.float64]
-
-
-class PairSums(NamedTuple):
-    """Sums over the occupied cells n_xy of one contingency table.
-
-    Attributes:
-        squares: Σ n_xy² / (n_x·n_y), which is χ²/N + 1.
-        logs: Σ n_xy·log n_xy.
-        occupied: cells that are.
-        influence: N times the variance of χ²/N over samples, in the limit of many rows.
-    """
-
-    squares: float
-    logs: float
-    occupied: float
-    influence: float
-
-
-@dataclass(frozen=True, eq=False)
-class PairCounts:
-    """What was counted of all pairs of attributes, of the true and of the synthetic table.
-
-    Attributes:
-        joint: the tables.
-        margins, sums: counts of every attribute's codes, and sums of every pair, of both tables.
-        unseen: by pair, synthetic rows whose two values never occur together in the true table.
-        row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
-        row_unique: which true rows have two values that no other true row has together.
-    """
-
-    joint: JointCodes
-    margins: tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]
-    sums: tuple[dict[Clique, PairSums], dict[Clique, PairSums]]
-    unseen: dict[Clique, int]
-    row_unseen: NDArray[np.bool_]
-    row_unique: NDArray[np.bool_]
-
-
-def count_pairs(
-    joint: JointCodes, workers: int = 1, progress: StepProgress | None = None
-) -> PairCounts:
-    """Count all pairs of attributes of both tables in one pass over the rows each."""
-    split = joint.true_rows
-    parts = (joint.codes[:, :split], joint.codes[:, split:])
-    margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
-    pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
-    row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
-    row_unique = np.zeros(split, dtype=np.bool_)
-    marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
-
-    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
-        scratch = np.zeros((2, 0), dtype=np.int64)
-        found = []
-        for i, j in batch:
-            cells, bound = joint.cells((i, j))
-            if bound > scratch.shape[1]:
-                scratch = np.zeros((2, bound), dtype=np.int64)
-            unseen = _count(cells, split, scratch, row_unseen)
-            tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
-            true, synthetic = (
-                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
-                for own, codes, of, counts, unique in tables
-            )
-            found.append((true, synthetic, unseen))
-        return found
-
-    true, synthetic, unseen = (
-        dict(zip(pairs, column))
-        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
+def marginals_sentence(
+    facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any
+) -> tuple[str, str]:
+    """Return how close the workload's marginals are, on which scale, at length and short."""
+    amount = counted(len(facts.per_clique), "marginal")
+    subject = f"The workload's {amount}"
+    if evaluation.queries is not None:
+        subject = f"The {amount} of the workload's columns"
+    differ = "differs" if len(facts.per_clique) == 1 else "differ"
+    start = f"{subject} {differ} by {significant(facts.mean_l1)} on average"
+    measured = (
+        f"{start} (L1: 0 is equal, 2 has nothing in common): {share(facts.mean_l1 / 2)} of the "
+        "rows would have to move to another cell."
     )
-    margins = (margins[0], margins[1])
-    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
-
-
-@njit(cache=True, nogil=True)
-def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
-    """Fill both rows of counts; the number of synthetic rows in cells without a true one."""
-    for row in range(true_rows):
-        counts[0, cells[row]] += 1
-    unseen = 0
-    for row in range(true_rows, cells.size):
-        counts[1, cells[row]] += 1
-        if counts[0, cells[row]] == 0:
-            unseen += 1
-            row_unseen[row - true_rows] = True
-    return unseen
-
-
-@njit(cache=True, nogil=True)
-def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
-    """The sums over occupied cells, whose counts are 0 afterwards; marks the only rows in a cell.
-
-    By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
-    h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
-    """
-    squares, logs, occupied = 0.0, 0.0, 0
-    ratio_first, ratio_second = np.zeros(of_first.size), np.zeros(of_second.size)
-    found, times = np.empty(cells.size, np.int64), np.empty(cells.size)
-    for row in range(cells.size):
-        count = counts[cells[row]]
-        if count == 0:
-            continue
-        counts[cells[row]] = 0
-        expected = float(of_first[first[row]]) * float(of_second[second[row]])
-        square = float(count) * float(count) / expected
-        squares += square
-        ratio_first[first[row]] += square
-        ratio_second[second[row]] += square
-        found[occupied], times[occupied] = row, count
-        occupied += 1
-        if count > 1:
-            logs += count * np.log(float(count))
-        elif unique.size:
-            unique[row] = True
-    influence = 0.0
-    for k in range(occupied):
-        i, j = first[found[k]], second[found[k]]
-        ratio = times[k] / (float(of_first[i]) * float(of_second[j]))
-        moved = 2 * ratio - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
-        influence += times[k] * cells.size * moved * moved
-    return squares, logs, occupied, influence
-
-
-# Entropy of a column, corrected for the number of its rows.
-
-
-def miller_entropy(counts: NDArray[np.int64]) -> float:
-    """The plug-in entropy of counts, in nats, plus (K − 1) / (2N) of K occurring values.
-
-    Miller (1955); without it the entropy of few rows is too small.
-    """
-    seen = counts[counts > 0]
-    rows = int(seen.sum())
-    plug_in = np.log(rows) - float((seen * np.log(seen)).sum()) / rows
-    return float(plug_in + (len(seen) - 1) / (2 * rows))
-
-
-# How strongly attributes depend on each other, in both tables.
-#
-# Cramér's V is bias-corrected (Bergsma 2013, "A bias-correction for Cramér's V and Tschuprow's T",
-# J. Korean Stat. Soc. 42): N rows of independent attributes with r and c values have
-# χ²/N = (r−1)(c−1)/(N−1) on average, not 0; that is taken off, and r and c are corrected alike.
-#
-# The plug-in mutual information of N rows has the same fault: it is about (r−1)(c−1)/(2N) too large
-# where cells are well filled. So entropies are corrected as Miller (1955) did: (K−1)/(2N) is added
-# to the entropy of K occurring values. What is left of the bias is small where N is large beside
-# the occupied cells, and upwards where it is not: limitations name pairs with fewer than five rows
-# for each occupied cell. It depends on the number of rows, so tables of very different length are
-# compared less well.
-#
-# r, c and K count the values that occur, each table for itself.
-
-
-@dataclass(frozen=True, eq=False)
-class Association:
-    """Association matrices of both tables; owner only.
-
-    Every matrix has shape (attributes, attributes), is symmetric and has entries from 0
-    (independent) to 1 (one determines the other); the diagonal is 1. An attribute with a single
-    value has 0 beside all others.
-
-    Attributes:
-        names: of the attributes.
-        cramers_v: of the true and of the synthetic table, bias-corrected.
-        mutual_information: normalised by the smaller entropy, of the true and of the synthetic
-            table.
-        influence: N times the variance of φ² over samples, of the true and of the synthetic table.
-    """
-
-    names: tuple[str, ...]
-    cramers_v: tuple[Matrix, Matrix]
-    mutual_information: tuple[Matrix, Matrix]
-    influence: tuple[Matrix, Matrix]
-
-
-def mean_and_largest(difference: Matrix) -> tuple[float, float]:
-    """Of the absolute differences of two association matrices, over all pairs of attributes."""
-    upper = np.abs(difference[np.triu_indices(len(difference), 1)])
-    return (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
-
-
-def association_of(counts: PairCounts) -> Association:
-    """The association matrices of two tables whose pairs have been counted."""
-    rows = (counts.joint.true_rows, counts.joint.rows - counts.joint.true_rows)
-    names = counts.joint.pair.domain.names
-    matrices = np.empty((3, 2, len(names), len(names)))
-    matrices[:] = np.eye(len(names))
-    for table, (number, margins, sums) in enumerate(zip(rows, counts.margins, counts.sums)):
-        values = [int(np.count_nonzero(margin)) for margin in margins]
-        entropies = [miller_entropy(margin) for margin in margins]
-        for (i, j), pair in sums.items():
-            v = cramers_v(pair, number, values[i], values[j])
-            information = _shared(pair, number, entropies[i], entropies[j])
-            matrices[:, table, i, j] = matrices[:, table, j, i] = v, information, pair.influence
-    return Association(names, *((true, synthetic) for true, synthetic in matrices))
-
-
-def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
-    """Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 where an attribute has one value.
-
-    Args:
-        rows: N.
-        r, c: values of the two attributes that occur.
-    """
-    if min(r, c) < 2:
-        return 0.0
-    phi = max(0.0, pair.squares - 1 - (r - 1) * (c - 1) / (rows - 1))
-    least = min(k - 1 - (k - 1) ** 2 / (rows - 1) for k in (r, c))
-    return float(min(1.0, np.sqrt(phi / least))) if least > 0 else 0.0
-
-
-def _shared(pair: PairSums, rows: int, first: float, second: float) -> float:
-    """Mutual information over the smaller entropy, from 0 to 1."""
-    together = np.log(rows) - pair.logs / rows + (pair.occupied - 1) / (2 * rows)
-    least = min(first, second)
-    if least <= 0:
-        return 0.0
-    return float(np.clip((first + second - together) / least, 0.0, 1.0))
-
-
-# Pairs of values that the synthetic table has and the true one never shows.
-
-WORST = 20
-"""Pairs of attributes that are named."""
-
-
-@dataclass(frozen=True)
-class UnseenPair:
-    """The names of two attributes, and the share of the synthetic rows with two values of them that
-    no true row has together."""
-
-    attributes: tuple[str, str]
-    share: float
-
-
-@dataclass(frozen=True)
-class UnseenPairs:
-    """Combinations of two values that never occur in the true table; owner only.
-
-    Some are impossible and some merely rare: true rows that were left out would have some, too.
-
-    Attributes:
-        share: synthetic rows with at least one such pair of values, in any two attributes.
-        expected_if_redrawn: the same for true rows, each against all the others (Good and Turing's
-            estimate of what was not seen).
-        worst: the pairs of attributes with the largest shares above 0, at most ``WORST``.
-    """
-
-    share: float
-    expected_if_redrawn: float
-    worst: tuple[UnseenPair, ...]
-
-
-def unseen_pairs(counts: PairCounts) -> UnseenPairs:
-    """Unseen combinations of two tables whose pairs have been counted."""
-    names, rows = counts.joint.pair.domain.names, len(counts.row_unseen)
-    worst = sorted(counts.unseen.items(), key=lambda item: (-item[1], item[0]))[:WORST]
-    pairs = tuple(UnseenPair((names[i], names[j]), n / rows) for (i, j), n in worst if n)
-    shares = float(counts.row_unseen.mean()), float(counts.row_unique.mean())
-    return UnseenPairs(*shares, pairs)
+    if not scale.per_clique:
+        return f"{measured} They are too large for a comparison.", ""
+    rest = ""
+    if not scale.all:
+        rest = f" {len(scale.per_clique):,} of them, with mean error {significant(scale.l1)}, give "
+        rest += "the scale."
+    other = counted(evaluation.pair.synthetic.num_rows, "row")
+    rest += f" For comparison: a fresh sample ({other} of the same population) would differ by "
+    rest += f"about {significant(scale.fresh)}"
+    if scale.vacuous:
+        rest += (
+            ". With so few rows chance alone can take a sample as far off as any table can be, so "
+            "no grade is given. More rows would say more."
+        )
+    elif not scale.known:
+        rest += (
+            f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {FEW} "
+            "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
+            "a time, coarser bins or more rows would say more."
+        )
+    else:
+        if scale.joint:
+            rest += f", a table with independent columns by {significant(scale.independent)}"
+        rest += str(scale.place)
+    if scale.gone and len(scale.per_clique) > 1:
+        names = [combination(attributes) for attributes in scale.gone]
+        are = "marginal is" if len(names) == 1 else "marginals are"
+        rest += f" {len(names):,} {are} as far off as independent columns: "
+        rest += f"{named(names, 'errors', FEW_NAMED)}."
+    return measured + rest, f"{start}.{rest}"

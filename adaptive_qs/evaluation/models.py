@@ -1,137 +1,224 @@
-"""Train on synthetic, test on real; and train on real, for scale."""
+"""Train on synthetic, test on real: what models lose that learn from synthetic rows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.dummy import DummyClassifier
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
+from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.domain import Attribute
-from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation.results import (
-    Importance,
-    Measure,
-    ModelScores,
-    Spread,
-    Utility,
-    UtilitySettings,
+from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.evaluation.checks import (
+    Check,
+    Column,
+    Comparison,
+    Facts,
+    Finding,
+    Table,
+    Word,
+    number,
 )
-from adaptive_qs.evaluation.tables import Overlap, TablePair
-from adaptive_qs.evaluation.target import (
-    Array,
-    Codes,
-    Target,
-    agreement,
-    class_probabilities,
-    determining,
-    feature_matrix,
-    gradient_boosting,
-    importances,
-    logistic_regression,
-    others_of,
-    propose_target,
-    quiet,
-    run_tasks,
-    scores,
-    spread,
-    target_of,
-)
+from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.charts import Line, Mark
+from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
 
+if TYPE_CHECKING:  # slow to import: only runs with models need it
+    from sklearn.pipeline import Pipeline
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MAX_REPEATS = 100
+"""More change no figure that is shown."""
+SEEDS = 2**32
+"""scikit-learn takes seeds below this."""
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How models are trained.
+
+    Attributes:
+        target: the column to predict; None for no models.
+        seed: of splits, samples and models; each repeat adds one. It protects nothing.
+        repeats: splits that every model is trained and tested on.
+        max_rows: maximum number of rows that a model is trained on, and tested on.
+
+    Raises:
+        InputError: a number is out of its range.
+    """
+
+    target: str | None = None
+    seed: int = 0
+    repeats: int = 5
+    max_rows: int = 10_000
+
+    def __post_init__(self) -> None:
+        self._check("repeats", 1, MAX_REPEATS)
+        self._check("max_rows", 100)
+        self._check("seed", 0, SEEDS - self.repeats)
+
+    def _check(self, name: str, least: int, most: float = math.inf) -> None:
+        found = as_integer(value := getattr(self, name))
+        if found is None or not least <= found <= most:
+            needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
+            raise InputError(f"{name} is {shown(value)}: give {needed}")
+        object.__setattr__(self, name, found)
+
+
+Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
+LEAST_GAIN_KEPT = 0.01
+"""If models of true rows gain no more over chance, there is nothing to keep."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation of a score over repeats (0 for a single one)."""
+
+    mean: float
+    std: float
+    repeats: int
+
+    @classmethod
+    def from_values(cls, values: Sequence[float]) -> Spread:
+        """Summarise a score."""
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), std, len(values))
+
+    def __str__(self) -> str:
+        return decimals(self.mean) + f" ± {decimals(self.std)}" * (self.repeats > 1)
+
+
+@dataclass(frozen=True)
+class ModelScores:
+    """One kind of model, judged on true rows that it has not seen.
+
+    Attributes:
+        model: its name.
+        real, synthetic: scores by measure, trained on true and on synthetic rows.
+        chance: of a guess that knows only the frequencies of the classes.
+    """
+
+    model: str
+    real: dict[Measure, Spread]
+    synthetic: dict[Measure, Spread]
+    chance: dict[Measure, Spread]
+
+    def kept_part(self, measure: Measure) -> float | None:
+        """Return the part of the gain over chance that synthetic rows keep; None without gain."""
+        real, made, chance = (
+            scores[measure].mean for scores in (self.real, self.synthetic, self.chance)
+        )
+        return (made - chance) / (real - chance) if real - chance > LEAST_GAIN_KEPT else None
+
+
+@dataclass(frozen=True)
+class Utility:
+    """What models learn; owner only.
+
+    Attributes:
+        target: the predicted column.
+        classes: number of its classes.
+        train_rows: rows that each model was trained on: true and synthetic.
+        test_rows: true rows that all were tested on.
+        models: their scores.
+        propensity: area under the curve of a classifier of true and synthetic rows, 0.5 if it
+            cannot distinguish them; spread over the folds.
+        limitations: what a reader has to know, such as classes that were left out.
+    """
+
+    target: str
+    classes: int
+    train_rows: tuple[int, int]
+    test_rows: int
+    models: tuple[ModelScores, ...]
+    propensity: Spread
+    limitations: tuple[str, ...]
+
+
+# The protocol.
+
 FOLDS = 5
-"""Of the rows that a classifier tells apart."""
+"""Parts of the rows that a classifier is to distinguish."""
 TEST_SHARE = 0.3
-"""Of the true rows are tested on, where no rows were held out."""
-LOGISTIC, BOOSTED = MODELS = ("logistic regression", "gradient boosting")
-LEAST_IMPORTANCE = 0.0005
-"""Columns that matter less to both models, 0.000 to three decimals, are left out."""
+"""Share of the true rows that are tested on, if no rows were held out."""
+BOOSTED = "gradient boosting"
 BELOW_CHANCE = 0.45
 """A propensity below this comes from rows that both tables share."""
-MOST_NAMED = 3
-"""Columns named in a sentence."""
 
 
 def measure_utility(
     true: CodedTable,
     synthetic: CodedTable,
-    settings: UtilitySettings,
+    settings: ModelSettings,
     workers: int = 1,
     progress: StepProgress | None = None,
     held_out: CodedTable | None = None,
     overlap: Overlap | None = None,
 ) -> Utility:
-    """What models learn from a synthetic table, judged on true rows; owner only.
+    """Train models on either table and test them on true rows; owner only.
 
-    In each repeat logistic regression and gradient boosting learn from true rows and from equally
-    many synthetic rows, and are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch
-    2017). Features are codes of the schema: values inside a bin are not
-    distinguished.
-
-    The synthetic table was made from all true rows, those tested on included. That is the usual
-    protocol, and what it favours the synthetic table by is bounded by the privacy promise; rows
-    that were never used, as `held_out`, avoid it.
+    In each repeat one model learns from true rows and one from equally many synthetic rows, and
+    both are judged on the same other true rows (TSTR: Esteban, Hyland, Rätsch 2017). Features are
+    codes of the schema. The synthetic table was made from all true rows, those tested on included.
+    That is the usual protocol; `held_out` rows avoid it.
 
     Args:
         true: the private rows.
         synthetic: rows over the same domain.
         settings: target, seed, repeats and size.
+        workers: threads.
+        progress: called with the models trained and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
-        overlap: of the held-out rows with the true ones, where it is known.
+        overlap: of the held-out rows with the true ones.
 
     Raises:
-        DataError: the domains differ, a table has no or too few rows, the target cannot be
-            predicted, or no column makes one.
+        DataError: the domains differ, a table has too few rows, or the target cannot be predicted.
     """
-    TablePair(true, synthetic)
-    if held_out is not None:
-        TablePair(true, held_out)
+    for other in (synthetic, *(() if held_out is None else (held_out,))):
+        TablePair(true, other)
     if min(true.num_rows, synthetic.num_rows) < FOLDS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
-    target = propose_target(true) if settings.target is None else target_of(true, settings.target)
-    attributes = [true.domain.attributes[i] for i in others_of(true, target)]
+    target = find_target(true, str(settings.target))
+    attributes = [true.domain.attributes[i] for i in target.others(true)]
     splits = _draw_splits(true, synthetic, held_out, target, settings)
     seeded = list(zip(splits, range(settings.seed, settings.seed + settings.repeats)))
     tasks: list[Callable[[], Any]] = [
-        partial(_train_and_test, name, attributes, target.classes, split, seed)
-        for name in MODELS
-        for split, seed in seeded
+        partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
     ]
-    trained = len(tasks)
     tasks += _propensity_tasks(true, synthetic, settings.max_rows, settings.seed)
-    with quiet() as warned:
-        results = run_tasks(tasks, workers, progress)
-        chance = _spreads([_chance(split, target.classes, seed) for split, seed in seeded])
-    outcomes = results[: settings.repeats], results[settings.repeats : trained]
-    propensity = spread(results[trained:])
-    real, made, test = splits[0]
-    known = _of_splits(splits, target.classes, true, synthetic, held_out, settings)
+    found = run_tasks(tasks, workers, progress)
+    outcomes, areas = found[: settings.repeats], found[settings.repeats :]
+    real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
+    chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
+    propensity = Spread.from_values(areas)
+    notes: list[str] = []
+    if held_out is None:
+        notes.append(
+            "the test rows were also used to make the synthetic table, so scores can be too high; "
+            "a control table avoids this"
+        )
+    notes += [*target.limitations, *_notes(splits, target.classes, settings)]
+    if overlap is not None and (overlap.found or overlap.complete):
+        notes.append(
+            "control rows that were tested on are rows of the true table, too: models trained on "
+            "that can look better than they are"
+        )
+    if propensity.mean < BELOW_CHANCE:
+        notes.append("the propensity is below 0.5 because both tables share rows: it says nothing")
     return Utility(
-        target=true.domain.names[target.attribute],
-        proposed=settings.target is None,
-        classes=target.classes,
-        train_rows=(len(real.labels), len(made.labels)),
-        test_rows=len(test.labels),
-        models=tuple(_model_scores(name, o, chance) for name, o in zip(MODELS, outcomes)),
-        importances=_importances([a.name for a in attributes], outcomes[1]),
-        propensity=propensity,
-        limitations=(
-            *target.limitations,
-            *_determined(determining(true, target)),
-            *known,
-            *_shared_rows(overlap, propensity, warned),
-        ),
-    )
-
-
-# Which rows are trained on and which are tested on.
+        true.domain.names[target.attribute], target.classes,
+        (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
+        (ModelScores(BOOSTED, real, made, chance),), propensity, tuple(notes),
+    )  # fmt: skip
 
 
 class Sample(NamedTuple):
@@ -154,14 +241,15 @@ def _draw_splits(
     synthetic: CodedTable,
     held_out: CodedTable | None,
     target: Target,
-    settings: UtilitySettings,
+    settings: ModelSettings,
 ) -> list[Split]:
-    """One split for each repeat, of rows whose class is kept.
+    """Return one split for each repeat, of rows whose class is kept.
 
-    30 % of the true rows, drawn with the shares of the classes kept, are tested on; the others
-    are trained on, and equally many synthetic rows, with fewer of both where one runs short or
-    max_rows is less. Held-out rows, if there are any, are tested on instead of the 30 %.
+    30 % of the true rows, drawn with the shares of the classes kept, are tested on. The others are
+    trained on, and equally many synthetic rows. Held-out rows replace the 30 %.
     """
+    from sklearn.model_selection import StratifiedShuffleSplit
+
     tested = true if held_out is None else held_out
     real, made, other = (np.flatnonzero(target.labels(t) >= 0) for t in (true, synthetic, tested))
     labels = target.labels(true)[real]
@@ -173,9 +261,9 @@ def _draw_splits(
             f"too few rows to predict {true.domain.names[target.attribute]!r}: every table needs "
             "more rows than the target has classes; give larger ones or name another target"
         )
-    others = others_of(true, target)
+    others = target.others(true)
 
-    def sample(table: CodedTable, rows: NDArray[np.int64]) -> Sample:
+    def sample(table: CodedTable, rows: Codes) -> Sample:
         return Sample(feature_matrix(table, others, rows), target.labels(table)[rows])
 
     rng = np.random.default_rng(settings.seed)
@@ -188,78 +276,55 @@ def _draw_splits(
         if held_out is not None:
             chosen = rng.permutation(other)[: settings.max_rows]
         drawn = rng.permutation(made)[:train_rows]
-        splits.append(
-            Split(sample(true, real[train]), sample(synthetic, drawn), sample(tested, chosen))
-        )
+        parts = (true, real[train]), (synthetic, drawn), (tested, chosen)
+        splits.append(Split(*(sample(*part) for part in parts)))
     return splits
 
 
-# One kind of model, trained on true and on synthetic rows of one split.
-
-
-class Outcome(NamedTuple):
-    """Of models of true and of synthetic rows: their scores, and what a shuffled column loses."""
-
-    scores: list[dict[Measure, float]]
-    importances: list[Array]
-
-
 def _train_and_test(
-    name: str, attributes: Sequence[Attribute], classes: int, split: Split, seed: int
-) -> Outcome:
-    outcome, test = Outcome([], []), split.test
+    attributes: Sequence[Attribute], classes: int, split: Split, seed: int
+) -> list[dict[Measure, float]]:
+    """Return the scores of a model of true rows, and of one of synthetic rows."""
+    from sklearn.dummy import DummyClassifier
+
+    found = []
     for sample in (split.real, split.synthetic):
-        model: Any = logistic_regression(attributes)
-        if len(np.unique(sample.labels)) == 1:
-            model = DummyClassifier()
-        elif name == BOOSTED:
-            model = gradient_boosting(attributes, seed)
+        single = len(np.unique(sample.labels)) == 1
+        model: Any = DummyClassifier() if single else gradient_boosting(attributes, seed)
         model.fit(sample.features, sample.labels)
-        probabilities = class_probabilities(model, test.features, classes)
-        outcome.scores.append(scores(probabilities, test.labels))
-        outcome.importances.append(importances(model, test.features, test.labels, classes, seed))
-    return outcome
+        found.append(_scores_of(model, split.test, classes))
+    return found
 
 
-def _chance(split: Split, classes: int, seed: int) -> dict[Measure, float]:
-    """Scores of a guess drawn from the frequencies of the classes, which sees no column."""
+def _guess(split: Split, classes: int, seed: int) -> dict[Measure, float]:
+    """Return the scores of a guess drawn from the frequencies of the classes."""
+    from sklearn.dummy import DummyClassifier
+
     guess = DummyClassifier(strategy="stratified", random_state=seed)
     guess.fit(split.real.features, split.real.labels)
-    return scores(class_probabilities(guess, split.test.features, classes), split.test.labels)
+    return _scores_of(guess, split.test, classes)
 
 
-def _model_scores(name: str, outcomes: list[Outcome], chance: dict[Measure, Spread]) -> ModelScores:
-    agreed = [agreement(*outcome.importances) for outcome in outcomes]
-    defined = [value for value in agreed if value is not None]
-    real, synthetic = (_spreads([outcome.scores[i] for outcome in outcomes]) for i in (0, 1))
-    return ModelScores(name, real, synthetic, chance, spread(defined) if defined else None)
+def _scores_of(model: Any, test: Sample, classes: int) -> dict[Measure, float]:
+    return scores(class_probabilities(model, test.features, classes), test.labels)
 
 
 def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
-    return {measure: spread([scores[measure] for scores in repeats]) for measure in repeats[0]}
-
-
-def _importances(names: list[str], outcomes: list[Outcome]) -> tuple[Importance, ...]:
-    """Means over the repeats of what matters, the most for the model of true rows first."""
-    real, synthetic = (np.mean([o.importances[i] for o in outcomes], axis=0) for i in (0, 1))
-    return tuple(
-        Importance(names[i], float(real[i]), float(synthetic[i]))
-        for i in np.argsort(-real, kind="stable")
-        if max(abs(real[i]), abs(synthetic[i])) >= LEAST_IMPORTANCE
-    )
+    return {m: Spread.from_values([scores[m] for scores in repeats]) for m in repeats[0]}
 
 
 def _propensity_tasks(
     true: CodedTable, synthetic: CodedTable, max_rows: int, seed: int
 ) -> list[Callable[[], float]]:
-    """One task for each fold: the area under the curve of a classifier of true and synthetic rows.
+    """Return one task for each fold: the area under the curve of a classifier of both tables.
 
-    As many true as synthetic rows, at most max_rows of either, are drawn and split into folds;
-    each fold is judged by a model of the others. 0.5 means indistinguishable, 1 perfectly told
-    apart. Rows that both tables share push it below 0.5, since a row's twin among the training
-    rows is of the other kind. Snoke et al. 2018, "General and specific utility measures for
-    synthetic data".
+    Each fold of equally many true and synthetic rows is judged by a model of the others. 0.5 means
+    indistinguishable. Rows that both tables share push it below 0.5, as the twin of a row is of the
+    other kind. Snoke et al. 2018, "General and specific utility measures for synthetic data".
     """
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import StratifiedKFold
+
     rng = np.random.default_rng(seed)
     rows = min(true.num_rows, synthetic.num_rows, max_rows)
     drawn = [(table, rng.permutation(table.num_rows)[:rows]) for table in (true, synthetic)]
@@ -267,7 +332,7 @@ def _propensity_tasks(
     features = np.concatenate([feature_matrix(table, every, chosen) for table, chosen in drawn])
     is_true = np.repeat([1, 0], rows)
 
-    def fold(train: NDArray, test: NDArray) -> float:
+    def fold(train: Codes, test: Codes) -> float:
         model = gradient_boosting(true.domain.attributes, seed)
         model.fit(features[train], is_true[train])
         return float(roc_auc_score(is_true[test], model.predict_proba(features[test])[:, 1]))
@@ -276,64 +341,303 @@ def _propensity_tasks(
     return [partial(fold, train, test) for train, test in folds.split(features, is_true)]
 
 
-# What a reader of the scores has to know.
-
-
-def _of_splits(
-    splits: list[Split],
-    classes: int,
-    true: CodedTable,
-    synthetic: CodedTable,
-    held_out: CodedTable | None,
-    settings: UtilitySettings,
-) -> Iterator[str]:
-    """Sentences about the rows and classes that the models saw."""
-    yield "features are codes of the schema: values inside a bin are not distinguished"
-    if held_out is None:
-        yield (
-            "the synthetic table was made from all true rows, those tested on included; a control "
-            "table would avoid it"
-        )
+def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
+    """Yield sentences about the rows and classes that the models saw."""
+    yield "models see codes of the schema: values inside a bin are not distinguished"
     trained = len(splits[0].real.labels)
     if trained == settings.max_rows:
         yield f"models were trained on {trained:,} rows at most, to save time"
-    elif synthetic.num_rows < (1 - TEST_SHARE) * true.num_rows - 1:
-        yield (
-            f"the synthetic table is shorter: every model was trained on {trained:,} rows, those "
-            "of true rows, too"
-        )
     fewest = [min(len(np.unique(part.labels)) for part in parts) for parts in zip(*splits)]
-    for least, name in zip(fewest, ("true rows that were trained", "synthetic rows that were "
-                                    "trained", "rows that were tested")):  # fmt: skip
+    for least, name in zip(fewest, ("true training", "synthetic training", "test")):
         if least < classes:
-            missing = f"{classes - least} of {classes} classes did not occur"
-            yield f"in some repeats {missing} among the {name} on"
-    if fewest[1] == 1:
-        yield "in some repeats the synthetic rows had one class only: it was predicted"
-    if fewest[2] == 1:
-        yield "in some repeats only one class was tested on: AUROC is set to 0.5 there"
+            yield f"in some repeats {classes - least} of {classes} classes are not in {name} rows"
 
 
-def _determined(columns: tuple[str, ...]) -> Iterator[str]:
-    """A sentence where single columns (nearly) determine the target."""
-    if columns:
-        named = first_of([repr(name) for name in columns], MOST_NAMED)
-        verb = "determines" if len(columns) == 1 else "each determine"
-        yield (
-            f"{named} {verb} the target, or nearly so: the scores say whether the synthetic table "
-            "kept that, and little else; name another target"
+# Boosted trees, and their scores.
+
+MAX_CATEGORIES = 255
+"""Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
+
+
+def feature_matrix(
+    table: CodedTable, attributes: Sequence[int], rows: Codes | slice = slice(None)
+) -> Array:
+    """Return codes of these attributes, shape (rows, attributes)."""
+    return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
+
+
+def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
+    """Return histogram gradient boosting, which knows which attributes are unordered.
+
+    Few small trees with a penalty: without one, steps for rare classes of a target with many
+    overshoot. No early stopping, so that small and large tables are treated alike.
+    """
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    codes = OrdinalEncoder(
+        max_categories=MAX_CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan
+    )
+    kinds = [[i for i, a in enumerate(attributes) if a.ordered == k] for k in (False, True)]
+    parts = [("unordered", codes, kinds[0]), ("ordered", "passthrough", kinds[1])]
+    model = HistGradientBoostingClassifier(
+        max_iter=30,
+        learning_rate=0.15,
+        max_leaf_nodes=15,
+        l2_regularization=1.0,
+        categorical_features=list(range(len(kinds[0]))) or None,
+        early_stopping=False,
+        random_state=seed,
+    )
+    return make_pipeline(ColumnTransformer(parts), model)
+
+
+def run_tasks(
+    tasks: Sequence[Callable[[], Any]], workers: int, progress: StepProgress | None = None
+) -> list[Any]:
+    """Return the results of all tasks, in order, each computed on one thread.
+
+    scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
+    this also makes results the same for any number of workers.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController()
+
+    def alone(batch: Sequence[Callable[[], Any]]) -> list[Any]:
+        controller.limit(limits=1)  # OpenMP keeps its limit for each thread
+        return [task() for task in batch]
+
+    with controller.limit(limits=1):
+        return list(in_batches(alone, tasks, workers, progress, 1))
+
+
+def class_probabilities(model: Any, features: Array, classes: int) -> Array:
+    """Return shape (rows, classes); a class that the model has not seen has probability 0."""
+    probabilities = np.zeros((len(features), classes))
+    probabilities[:, model.classes_] = model.predict_proba(features)
+    return probabilities
+
+
+def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
+    """Return every measure, over the classes among the labels; the most probable class wins.
+
+    Args:
+        probabilities: shape (rows, classes).
+        labels: shape (rows,): true classes.
+    """
+    from sklearn.metrics import precision_recall_fscore_support
+
+    guess, present = probabilities.argmax(axis=1), np.unique(labels)
+    _, recall, f1, _ = precision_recall_fscore_support(
+        labels, guess, labels=present, average="macro", zero_division=0
+    )
+    area = auroc(probabilities, labels)
+    return {"macro F1": float(f1), "AUROC": area, "balanced accuracy": float(recall)}
+
+
+def auroc(probabilities: Array, labels: Codes) -> float:
+    """Return the mean over the classes that occur, each against the rest; 0.5 for a single one.
+
+    Hand and Till (2001) call this the one-versus-rest average; with two classes it is the usual
+    area. Equal probabilities, as for a class that the model does not know, give 0.5.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    present = np.unique(labels)
+    if len(present) < 2:
+        return 0.5
+    return float(np.mean([roc_auc_score(labels == c, probabilities[:, c]) for c in present]))
+
+
+# The column that models predict.
+
+MAX_CLASSES = 20
+MAX_ORDERED_CLASSES = 10
+"""Ordered targets with more codes are grouped."""
+GROUPS = 4
+"""Maximum number of classes that they are grouped into."""
+MIN_CLASS_ROWS = 10
+"""True rows that a class needs to be kept: some to train on and some to test on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A column to predict.
+
+    Attributes:
+        attribute: its position in the domain.
+        class_of: shape (codes of the attribute,): the class of each code, -1 if it is left out.
+        classes: number of classes.
+        limitations: what was grouped or left out.
+    """
+
+    attribute: int
+    class_of: Codes
+    classes: int
+    limitations: tuple[str, ...]
+
+    def labels(self, table: CodedTable) -> Codes:
+        """Return the class of every row, -1 for rows that are left out."""
+        labels: Codes = self.class_of[table.columns[self.attribute]]
+        return labels
+
+    def others(self, table: CodedTable) -> list[int]:
+        """Return the positions of all other columns."""
+        return [i for i in range(len(table.domain)) if i != self.attribute]
+
+
+def find_target(true: CodedTable, name: str) -> Target:
+    """Return the column of this name as a target.
+
+    Codes in fewer than 10 true rows are left out. An ordered column with more than 10 codes in
+    use is grouped into up to 4 classes of about equally many true rows.
+
+    Raises:
+        DataError: the column is unknown, has one class only, or too many.
+    """
+
+    def refuse(reason: str) -> DataError:
+        return DataError(f"target {name!r} {reason}")
+
+    if name not in true.domain.names:
+        raise refuse("is not in the schema: check the spelling")
+    if len(true.domain) == 1:
+        raise refuse("is the only column: nothing is left to predict it from")
+    position = true.domain.names.index(name)
+    attribute = true.domain.attributes[position]
+    counts = np.bincount(true.columns[position], minlength=attribute.size)
+    used = int(np.count_nonzero(counts))
+    notes, class_of = [], np.arange(attribute.size)
+    if used < 2:
+        raise refuse("has one value only: name another column")
+    if attribute.ordered and used > MAX_ORDERED_CLASSES:
+        class_of = _quantile_classes(counts)
+        notes.append(
+            f"the target {name!r} is ordered and has many values: it was grouped into "
+            f"{int(class_of.max()) + 1} classes at quantiles of the true table"
         )
-
-
-def _shared_rows(
-    overlap: Overlap | None, propensity: Spread, warned: Sequence[str]
-) -> Iterator[str]:
-    """Sentences where rows are not held out, or in both tables; between them, what models said."""
-    if overlap is not None and (overlap.found or overlap.complete):
-        yield (
-            "control rows that were tested on are rows of the true table, too: models trained on "
-            "that may look better than they are"
+        counts = np.bincount(class_of, weights=counts).astype(np.int64)
+    kept = counts >= MIN_CLASS_ROWS
+    classes = int(kept.sum())
+    if classes < 2:
+        few = f"has fewer than two classes of {MIN_CLASS_ROWS} rows or more"
+        raise refuse(f"{few}: name another column")
+    if classes > MAX_CLASSES:
+        many = f"is unordered with more than {MAX_CLASSES} classes"
+        raise refuse(f"{many}: name another column, or join its rare values in the schema")
+    if rare := int((counts > 0).sum()) - classes:
+        notes.append(
+            f"{rare} values of the target {name!r} in fewer than {MIN_CLASS_ROWS} true rows were "
+            "left out"
         )
-    yield from warned
-    if propensity.mean < BELOW_CHANCE:
-        yield "the propensity is below 0.5 because both tables share rows: it means nothing here"
+    numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+    return Target(position, numbers[class_of], classes, tuple(notes))
+
+
+def _quantile_classes(counts: Codes) -> Codes:
+    """Return a class for each code, cut where the cumulative count passes each quantile."""
+    below = np.cumsum(counts)
+    shares = np.arange(1, GROUPS) / GROUPS * below[-1]
+    before_last, last = np.flatnonzero(counts)[-2:].tolist()
+    cuts = {min(int(np.searchsorted(below, share)), last) for share in shares}
+    cuts = {before_last if cut == last else cut for cut in cuts}
+    classes: Codes = np.searchsorted(sorted(cuts), np.arange(len(counts)), side="left")
+    return classes
+
+
+# The check of models.
+
+SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
+"""Parts of a model's gain over chance."""
+TELLTALE = 0.75
+"""Area under the curve from which a classifier easily distinguishes the tables."""
+
+
+class ModelsCheck(Check):
+    """What models lose that are trained on synthetic rows instead of true ones."""
+
+    name, title, uses = "utility", "Models", ("models",)
+    rules = (
+        Word("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
+        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS,
+             f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
+             "chance"),
+        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS,
+             f"it takes away more than {SMALL_LOSS:.0%}"),
+        Word("small loss", "good"),
+    )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> Utility | None:
+        """Train models, if a target was named."""
+        if comparison.settings.target is None:
+            return None
+        pair, steps = comparison.pair, comparison.steps("models")
+        game = (comparison.settings, comparison.workers, steps, *(comparison.control or ()))
+        return measure_utility(pair.true, pair.synthetic, *game)
+
+    def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
+        """Judge the part of the gain over chance that is lost."""
+        if facts is None:
+            text = "No model was trained, so its loss is not known."
+            advice = ("Name a target column to train models.",)
+            return Finding("plain", "not requested", text, advice=advice)
+        parts, losses = [], []
+        for model in facts.models:
+            kept = model.kept_part("AUROC")
+            made, real = (significant(s["AUROC"].mean) for s in (model.synthetic, model.real))
+            parts.append(f"{model.model} reaches AUROC {made} instead of {real}")
+            if kept is not None:
+                losses.append(1 - kept)
+                parts[-1] += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
+        text = f"Trained on synthetic rows to predict {quoted(facts.target)}, {'; '.join(parts)}."
+        area = significant(facts.propensity.mean)
+        if facts.propensity.mean >= TELLTALE:
+            text += " A classifier easily distinguishes synthetic rows from true ones (area under "
+            text += f"the curve {area})."
+        if not losses:
+            text += " There was nothing to learn from the true rows."
+        tile = "area under the curve of a classifier that distinguishes the tables; 0.5 if it fails"
+        return Finding(
+            *self.word_for(max(losses, default=None)), text,
+            figures=_figures(facts, evaluation.comparison.control is not None),
+            notes=facts.limitations, tiles=((area, tile),),
+        )  # fmt: skip
+
+
+def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
+    real, synthetic = facts.train_rows
+    tested = "rows of the control table" if held_out else "other true rows"
+    lines = (
+        ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
+        ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
+         f"{facts.test_rows:,} {tested}"),
+        ("propensity", f"area under the curve {facts.propensity} of a classifier of true and "
+         "synthetic rows; 0.5 if it cannot distinguish them"),
+    )  # fmt: skip
+    rows = [
+        (model.model, measure, real, model.synthetic[measure], model.chance[measure].mean,
+         model.kept_part(measure), _score_line(model, measure))
+        for model in facts.models for measure, real in model.real.items()
+    ]  # fmt: skip
+    columns = (
+        Column("model"), Column("measure"), number("trained on true"), number("on synthetic"),
+        number("chance", decimals), number("kept", partial(share, digits=2)), Column("picture"),
+    )  # fmt: skip
+    caption = "Scores on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
+    caption += "over chance"
+    return (Facts(lines), Table(caption, columns, rows, "scores", len(rows)))
+
+
+def _score_line(model: ModelScores, measure: Measure) -> Line:
+    """Return the scores of a model, trained on either table, and of a guess on one axis."""
+    real, made, chance = model.real[measure], model.synthetic[measure], model.chance[measure]
+    marks = [
+        Mark(kind, found.mean, found.mean - found.std, found.mean + found.std)
+        for kind, found in (("a", real), ("b", made))
+    ]
+    label = f"{measure} of {model.model}: true {significant(real.mean)}, synthetic "
+    label += f"{significant(made.mean)}, chance {significant(chance.mean)}"
+    return Line(0.0, 1.0, (Mark("chance", chance.mean), *marks), label)

@@ -1,20 +1,43 @@
-"""Error of the queries of a workload, of any family, and what it is to be compared with."""
+"""Error of the queries of a workload, of any family, compared with two others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
+from adaptive_qs.evaluation.checks import (
+    Check,
+    Column,
+    Comparison,
+    Facts,
+    Finding,
+    Table,
+    Word,
+    leading,
+    named,
+    number,
+)
+from adaptive_qs.evaluation.scale import (
+    CLOSENESS,
+    DEVIATIONS,
+    DOUBTFUL,
+    LEAST_ROOM,
+    STEP_ERROR,
+    RelativeError,
+    like_independent,
+)
 from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batches
 from adaptive_qs.machine import StepProgress
+from adaptive_qs.pages.words import count, counted, share, significant
 from adaptive_qs.workload.axes import Circular, FirstCells, Range
 from adaptive_qs.workload.families import family_of
 from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload
@@ -340,3 +363,109 @@ def _sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:
 
 def _clique(part: QueryPart, index: int) -> Clique:
     return tuple(part.cliques[index].tolist())
+
+
+# Where the error stands, and the check.
+
+
+def gone_parts(asked: QueryError) -> list[PartError]:
+    """Parts of the queries that are as far off as those of independent columns."""
+
+    def is_gone(part: PartError) -> bool:
+        doubt = max(LEAST_ROOM * part.fresh, part.chance(DEVIATIONS))
+        return part.ways > 1 and like_independent(part.rmse, part.fresh, part.independent, doubt)
+
+    return [part for part in asked.parts if is_gone(part)]
+
+
+def place_queries(asked: QueryError) -> RelativeError:
+    """Where the error of all queries together stands.
+
+    What is no closer than independent columns is far where these are clearly further off than a
+    fresh sample, and usable at best where they hardly are. Without a scale between the two, any
+    error is close.
+    """
+    room, excess = asked.independent - asked.fresh, asked.rmse - asked.fresh
+    chance, least = asked.chance(DEVIATIONS), LEAST_ROOM * asked.fresh
+    deviations = DOUBTFUL if room > STEP_ERROR * asked.fresh else DEVIATIONS
+    worse = asked.joint and excess >= room and excess > max(asked.chance(deviations), least)
+    doubtful = worse or bool(gone_parts(asked))
+    if not worse and room > max(least, 2 * chance):
+        return RelativeError(
+            asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful
+        )
+    far = worse and min(excess - chance, room - least) > 0
+    limits = (math.inf, math.inf)
+    return RelativeError(
+        asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful
+    )
+
+
+class QueriesCheck(Check):
+    """How far the queries of the workload are off, if they are not the cells of marginals."""
+
+    name, title, about = "queries", "Queries of the workload", "queries"
+    uses, shown = ("the workload",), "always"
+    rules = (
+        Word("queries", "plain", lambda error: not error.known,
+             "all of them are of single columns"),
+        *CLOSENESS,
+    )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> QueryError | None:
+        """Measure both tables."""
+        if comparison.queries is None:
+            return None
+        steps = comparison.steps("queries")
+        return query_error(comparison.joint, comparison.queries, comparison.workers, steps)
+
+    def judge(self, facts: QueryError | None, evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
+        if facts is None:
+            return None
+        rows, place = evaluation.pair.true.num_rows, place_queries(facts)
+        amount = leading(counted(facts.queries, "query", "queries"), "queries")
+        text = (
+            f"The workload's {amount} {'is' if facts.queries == 1 else 'are'} off by "
+            f"{share(facts.rmse)} of the rows ({significant(facts.rmse * rows)} of {rows:,}; root "
+            f"mean square{', weighted' if facts.weighted else ''}), a fresh sample by about "
+            f"{share(facts.fresh)}"
+        )
+        if facts.joint:
+            text += f", independent columns by {share(facts.independent)}"
+        text += str(place)
+        if gone := [part.title for part in gone_parts(facts)]:
+            text += f" As far off as independent columns: {named(gone, 'queries')}."
+        tile = (
+            f"of the rows: root mean squared error of {counted(facts.queries, 'query', 'queries')}"
+        )
+        return Finding(
+            *self.word_for(place), text, figures=_figures(facts, rows),
+            tiles=((share(facts.rmse), f"{tile}; a fresh sample about {share(facts.fresh)}"),),
+        )  # fmt: skip
+
+    def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
+        return {"query_parts": [] if facts is None else facts.parts}
+
+
+def _figures(facts: QueryError, rows: int) -> tuple[Facts, Table]:
+    parts: list[tuple[str, int, PartError | QueryError, bool]]
+    parts = [(part.title, part.sets, part, part.ways > 1) for part in facts.parts]
+    if len(parts) > 1:
+        parts.append(("all", sum(part.sets for part in facts.parts), facts, facts.joint))
+    lines = [
+        (name, e.queries, sets, e.rmse, e.rmse * rows, e.fresh, e.independent if joint else None)
+        for name, sets, e, joint in parts
+    ]
+    caption = "Root mean squared error of the workload's queries"
+    caption += f"{', weighted as the workload is,' if facts.weighted else ''} in shares of the rows"
+    columns = (
+        Column("queries"), number("number", count), number("sets", count), number("RMSE", share),
+        number("in rows", significant), number("fresh sample", share),
+        number("independent columns", share),
+    )  # fmt: skip
+    weighted = ", weighted" if facts.weighted else ""
+    rmse = f"{share(facts.rmse)} of the rows, over the "
+    rmse += f"{counted(facts.queries, 'query', 'queries')} of the workload{weighted}"
+    return Facts((("RMSE", rmse),)), Table(caption, columns, lines, "queries", len(lines))

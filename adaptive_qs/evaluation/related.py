@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from adaptive_qs.evaluation import limits as limit
-from adaptive_qs.evaluation.evaluation import (
-    Evaluation,
-    evaluate,
-    evaluation_json,
-    find_promise,
+from adaptive_qs.evaluation.checks import (
+    COLUMNS,
+    Column,
+    Drawn,
+    Facts,
+    Finding,
+    Table,
+    leading,
+    named,
+    number,
+    overall_finding,
 )
-from adaptive_qs.evaluation.limits import word_for
-from adaptive_qs.evaluation.marginals import CliqueError
+from adaptive_qs.evaluation.columns import BARS, ColumnsCheck, column_charts
+from adaptive_qs.evaluation.evaluation import Evaluation, evaluate
+from adaptive_qs.evaluation.marginals import CliqueError, MarginalsCheck
+from adaptive_qs.evaluation.promise import find_promise
+from adaptive_qs.evaluation.render import Section, evaluation_page, render_page
 from adaptive_qs.evaluation.scale import WorkloadScale, scale_over
-from adaptive_qs.evaluation.sentences import SERVES, Sentence, leading, named
 from adaptive_qs.evaluation.tables import OWNER_ONLY
-from adaptive_qs.evaluation.verdict import (
-    ColumnPair,
-    Findings,
-    Verdict,
-    findings,
-    overall_sentence,
-    placed,
-    verdict,
-)
-from adaptive_qs.machine import PhaseProgress, StepProgress
-from adaptive_qs.pages.words import combination, counted, listed, share, significant
+from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
 from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema, TableName
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 UNLIMITED = 2**62
 """Bytes for the keys of tables that are compared: the owner's."""
+PAIRS_NAMED = 3
+"""Pairs across both tables that the verdict names, the worst first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,8 @@ class Children:
     Attributes:
         parents: rows.
         children: rows.
-        shares: shape (most_children + 1,), of the parents that have each number of children; those
-            with more count as having the most.
+        shares: shape (most_children + 1,), of the parents that have each number of children;
+            parents with more count as having the maximum.
     """
 
     parents: int
@@ -57,8 +57,8 @@ class Children:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, family: Family, children: int) -> Children:
-        """Of two tables that fit each other."""
+    def from_family(cls, family: Family, children: int) -> Children:
+        """Count the children of two tables that fit each other."""
         most, parents = family.schema.most_children, len(family.counts)
         found = np.bincount(family.counts, minlength=most + 1) / parents
         return cls(parents, children, tuple(found.tolist()))
@@ -76,8 +76,8 @@ class RelatedEvaluation:
     Attributes:
         schema: of both tables.
         parents: the comparison of parents with the number of their children.
-        children: that of children behind the columns of their parents, in all pairs of columns of
-            which one at least is the children's.
+        children: that of children with the columns of their parents, in all pairs of columns of
+            which at least one is the children's.
         numbers: of children in the true and in the synthetic tables.
     """
 
@@ -86,9 +86,9 @@ class RelatedEvaluation:
     children: Evaluation
     numbers: tuple[Children, Children]
 
-    @property
+    @cached_property
     def across(self) -> tuple[CliqueError, ...]:
-        """The errors of pairs of a column of parents, or the number of children, and one of
+        """The errors of pairs of a column of parents (or the number of children) and one of
         children, the largest first."""
         own = set(self.schema.counted.names)
         errors = (e for e in self.children.workload.per_clique if own.intersection(e.attributes))
@@ -110,13 +110,97 @@ class RelatedEvaluation:
         """The comparisons of both tables."""
         return {"parents": self.parents, "children": self.children}
 
-    def as_json(self, judged: RelatedVerdict) -> dict[str, Any]:
-        """Everything but the rows, with the verdicts in a few sentences."""
+    @cached_property
+    def scale(self) -> WorkloadScale:
+        """The errors that a fresh sample and independent columns have in pairs across tables."""
+        rows = self.children.comparison.rows
+        return scale_over(self.across, self.children.scale.per_clique, rows)
+
+    @cached_property
+    def findings(self) -> dict[str, Finding]:
+        """What was found about both tables together, by title."""
+        return {"Number of children": self._numbers(), "Parents and children": self._across()}
+
+    @cached_property
+    def overall(self) -> Finding:
+        """The verdict, which is at most as good as that on one of the tables."""
+        parts: list[tuple[str, Finding]]
+        parts = [(name, part.verdict.overall) for name, part in self.by_table.items()]
+        parts += [(name.lower(), finding) for name, finding in self.findings.items()]
+        return overall_finding(parts, truth="the true pair of tables")
+
+    @property
+    def sentences(self) -> list[Finding]:
+        """The verdict on both tables; each table has its own."""
+        return [self.overall, *self.findings.values()]
+
+    def _numbers(self) -> Finding:
+        true, made = self.numbers
+        column = next(c for c in self.parents.columns if c.name == self.schema.count)
+        text = (
+            f"Parents have {significant(true.mean)} children on average, {significant(made.mean)} "
+            f"in the synthetic tables. {leading(share(column.variation, 2), 'part-children')} of "
+            "the parents would have to have another number, "
+            f"{share(column.fresh, 2)} in a fresh sample."
+        )
+        lines = (
+            ("children", f"{true.mean:.3f} of a parent on average, {made.mean:.3f} synthetic"),
+            ("numbers", f"L1 distance of their distribution: {self.l1_of_numbers:.4f}"),
+        )
+        table = Table(
+            "Parents by the number of their children",
+            (number("children", count), number("true", share), number("synthetic", share)),
+            [(k, *shares) for k, shares in enumerate(zip(true.shares, made.shares))],
+        )
+        most = f"Parents with more than {self.schema.most_children:,} children count as having that"
+        charts = Drawn(most, lambda: column_charts([column], self.schema.counted), BARS)
+        return Finding(
+            *ColumnsCheck().word_for([column]), text, figures=(Facts(lines), table, charts)
+        )
+
+    def _across(self) -> Finding:
+        errors, scale = self.across, self.scale
+        amount = leading(counted(len(errors), "pair"), "across")
+        text = f"The {amount} of a column of parents and one of children "
+        text += f"{'differs' if len(errors) == 1 else 'differ'} by "
+        text += f"{significant(self.mean_l1_across)} on average"
+        if scale.known:
+            text += f". A fresh sample would differ by about {significant(scale.fresh)}"
+            if scale.joint:
+                text += f", independent columns by {significant(scale.independent)}"
+            text += str(scale.place)
+        else:
+            text += "; there is no scale for it: chance decides most of such an error."
+        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
+        text += f" Worst: {listed(worst, PAIRS_NAMED)}."
+        if scale.gone:
+            names = [combination(attributes) for attributes in scale.gone]
+            text += f" As far off as independent columns: {named(names, 'across')}."
+        rows = []
+        for error in errors:
+            beside = scale.per_clique.get(error.attributes)
+            known = (beside.fresh, beside.independent) if beside else (None, None)
+            note = "like independent columns" if error.attributes in scale.gone else ""
+            rows.append((error.attributes, error.cells, error.l1, *known, note))
+        columns = (
+            COLUMNS, number("cells", count), number("L1 error", significant),
+            number("fresh sample", significant), number("independent columns", significant),
+            Column(""),
+        )  # fmt: skip
+        caption = "Pairs of a column of parents and one of children, the worst first"
+        tile = f"mean L1 error of {counted(len(errors), 'pair')} across both tables"
+        return Finding(
+            *MarginalsCheck().word_for(scale.place), text,
+            figures=(Table(caption, columns, rows, "across"),),
+            tiles=((significant(self.mean_l1_across), tile),),
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything but the rows, with the verdicts in a few sentences."""
         true, synthetic = self.numbers
-        scales = judged.across_scale.per_clique
 
         def compared(error: CliqueError) -> dict[str, Any]:
-            scale = scales.get(error.attributes)
+            scale = self.scale.per_clique.get(error.attributes)
             known: dict[str, float | None] = {"fresh": None, "independent": None}
             if scale is not None:
                 known = {"fresh": scale.fresh, "independent": scale.independent}
@@ -124,7 +208,7 @@ class RelatedEvaluation:
 
         return {
             "notice": OWNER_ONLY,
-            "verdict": judged.brief,
+            "verdict": [sentence.plain for sentence in self.sentences],
             "number_of_children": {
                 "l1": self.l1_of_numbers,
                 "mean": {"true": true.mean, "synthetic": synthetic.mean},
@@ -134,14 +218,45 @@ class RelatedEvaluation:
                 "mean_l1": self.mean_l1_across,
                 "per_pair": [compared(error) for error in self.across],
             },
-            **{
-                name: {
-                    **evaluation_json(part, judged.tables[name].brief),
-                    "uses": {what: SERVES[grade] for what, grade in judged.tables[name].uses},
-                }
-                for name, part in self.by_table.items()
-            },
+            **{name: part.as_json() for name, part in self.by_table.items()},
         }
+
+    def pages(
+        self,
+        names: Mapping[TableName, tuple[str, str]],
+        files: Mapping[TableName, str],
+        whole: str,
+    ) -> dict[str, str]:
+        """Return HTML files by their names, for the owner of the data only.
+
+        Args:
+            names: of the true and the synthetic tables.
+            files: names of the pages about each table.
+            whole: name of the page about both.
+        """
+        pages = {
+            files[name]: evaluation_page(part, names[name], whole)
+            for name, part in self.by_table.items()
+        }
+        sections = [
+            Section("children" if title.startswith("Number") else "pairs", title, found.figures)
+            for title, found in self.findings.items()
+        ]
+        tiles = [tile for finding in self.findings.values() for tile in finding.tiles]
+        rows = {name: part.comparison.rows for name, part in self.by_table.items()}
+        compared = (f"{made:,} synthetic {name} compared with {true:,} true {name}"
+                    for name, (true, made) in rows.items())  # fmt: skip
+        sentences = [
+            *self.sentences,
+            *(part.verdict.overall for part in self.by_table.values()),
+        ]
+        both = f"{names['parents'][1]} and {names['children'][1]}"
+        page = render_page(
+            both, f"{', '.join(compared)}.", sentences, tiles, sections,
+            self.children.comparison.promised.release, (),
+            [(files[name], f"The whole report on {name}") for name in files],
+        )  # fmt: skip
+        return {whole: page, **pages}
 
 
 def evaluate_related(
@@ -149,23 +264,20 @@ def evaluate_related(
     synthetic: tuple[Any, Any],
     schema: Any,
     *,
-    models: bool = False,
-    repeats: int = 5,
     seed: int = 0,
     workers: int | None = None,
     progress: PhaseProgress | None = None,
 ) -> RelatedEvaluation:
     """Compare synthetic parents and children with the true ones; the result is for the owner only.
 
-    Parents with more children than count are compared as having the most, and all of their children
-    are: figures show what was lost with those that did not count.
+    Parents with more children than count are compared as having the maximum, and all of their
+    children are compared: figures show what was lost with those that did not count.
 
     Args:
         true: the private parents and children, as for :class:`~adaptive_qs.RelatedSynthesizer`.
-        synthetic: those that stand for them.
+        synthetic: the synthetic ones.
         schema: of both.
-        models, repeats, seed: as for :func:`~adaptive_qs.evaluation.evaluation.evaluate`, for each
-            table.
+        seed: as for :func:`~adaptive_qs.evaluate`.
         workers: threads, by default one for every core; results do not depend on it.
         progress: called with a phase, steps done and steps in all.
 
@@ -183,111 +295,16 @@ def evaluate_related(
         made = families[1].tables[table]
         promised = find_promise(None, made if isinstance(made, str | Path) else None, columns)
         found = evaluate(
-            first, second, columns, wanted, models=models, repeats=repeats, seed=seed,
-            workers=workers, progress=progress,
-        )  # fmt: skip
-        return replace(found, promised=promised)
+            first, second, columns, wanted, seed=seed, workers=workers, progress=progress
+        )
+        comparison = replace(found.comparison, promised=promised)
+        facts = {**found.facts, "release": found.checks[0].measure(comparison)}
+        return replace(found, comparison=comparison, facts=facts)
 
     parents = compared("parents", described.counted, None)
     children = compared("children", described.joined, own)
-    rows = children.pair.true.num_rows, children.pair.synthetic.num_rows
-    numbers = Children.of(families[0], rows[0]), Children.of(families[1], rows[1])
+    rows = children.comparison.rows
+    numbers = (
+        Children.from_family(families[0], rows[0]), Children.from_family(families[1], rows[1])
+    )  # fmt: skip
     return RelatedEvaluation(described, parents, children, numbers)
-
-
-# What the numbers mean for both tables together.
-
-PAIRS_NAMED = 3
-"""Pairs across both tables that the verdict names, the worst first."""
-
-
-@dataclass(frozen=True, eq=False)
-class RelatedVerdict:
-    """What was found about both tables together.
-
-    Attributes:
-        overall: the worst of what follows in a word.
-        numbers: whether parents have as many children.
-        across: how close the pairs of a column of parents and one of children are.
-        across_scale: what that is judged by.
-        number: the number of children as a column of both parents' tables.
-        tables: the verdict on each table.
-        findings: what each is made from.
-    """
-
-    overall: Sentence
-    numbers: Sentence
-    across: Sentence
-    across_scale: WorkloadScale
-    number: ColumnPair
-    tables: Mapping[TableName, Verdict]
-    findings: Mapping[TableName, Findings]
-
-    @property
-    def sentences(self) -> list[Sentence]:
-        """About the pair; each table has its own."""
-        return [self.overall, self.numbers, self.across]
-
-    @property
-    def brief(self) -> list[str]:
-        """The same as plain text."""
-        return [sentence.plain for sentence in self.sentences]
-
-
-def judge(
-    found: RelatedEvaluation, workers: int = 1, progress: StepProgress | None = None
-) -> RelatedVerdict:
-    """The verdict on both tables, which is never better than that on one of them."""
-    each = {name: findings(part, workers, progress) for name, part in found.by_table.items()}
-    tables = {
-        name: verdict(part, part.evaluation.promised.statement) for name, part in each.items()
-    }
-    pair = found.children.pair
-    rows = pair.true.num_rows, pair.synthetic.num_rows
-    scale = scale_over(found.across, each["children"].scale.per_clique, rows)
-    number = next(c for c in each["parents"].columns if c.name == found.schema.count)
-    numbers, across = _numbers_sentence(found, number), _across_sentence(found, scale)
-    closeness: list[tuple[str, Sentence]]
-    closeness = [(name, part.overall) for name, part in tables.items()]
-    closeness += [("number of children", numbers), ("parents and children", across)]
-    overall = overall_sentence(closeness, None, "the true pair of tables")
-    return RelatedVerdict(overall, numbers, across, scale, number, tables, each)
-
-
-def _numbers_sentence(found: RelatedEvaluation, number: ColumnPair) -> Sentence:
-    """Whether parents have as many children as they should."""
-    true, made = found.numbers
-    values = next((v for v in found.parents.values if v.column.name == number.name), None)
-    judged = SimpleNamespace(
-        off=number.variation - number.fresh >= max(limit.LOST_COLUMN, number.doubt),
-        moved=values is not None and values.off > 1,
-        blind=number.fresh + number.doubt >= limit.BLIND,
-    )
-    text = (
-        f"Parents have {significant(true.mean)} children on average, {significant(made.mean)} in "
-        f"the synthetic tables; {leading(share(number.variation, 2), 'children')} of the parents "
-        f"would have to have another number, {share(number.fresh, 2)} in a fresh sample."
-    )
-    return Sentence(*word_for("columns", judged), text)
-
-
-def _across_sentence(found: RelatedEvaluation, scale: WorkloadScale) -> Sentence:
-    """How close the pairs across both tables are, and which are the worst."""
-    errors = found.across
-    number = leading(counted(len(errors), "pair"), "across")
-    text = f"The {number} of a column of parents and one of children "
-    text += f"{'differs' if len(errors) == 1 else 'differ'} by "
-    text += f"{significant(found.mean_l1_across)} on average"
-    if scale.known:
-        text += f". A fresh sample would differ by about {significant(scale.fresh)}"
-        if scale.joint:
-            text += f", independent columns by {significant(scale.independent)}"
-        text += placed(scale.place)
-    else:
-        text += "; there is nothing to judge it by: chance decides most of such an error."
-    worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
-    text += f" Worst: {listed(worst, PAIRS_NAMED)}."
-    if scale.gone:
-        names = [combination(attributes) for attributes in scale.gone]
-        text += f" As far off as independent columns: {named(names, 'across')}."
-    return Sentence(*word_for("marginals", scale.place), text)

@@ -5,57 +5,51 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr, comb, gammaln, xlog1py, xlogy
 
-from adaptive_qs.evaluation.chance import (
-    chance_l1,
-    fresh_sample_l1,
-    independent_l1,
-    sparse_share,
-)
-from adaptive_qs.evaluation.evaluation import Evaluation
-from adaptive_qs.evaluation.limits import (
-    CLEAR_V,
-    CLOSE,
-    CLOSE_SINGLE,
-    DEVIATIONS,
-    DOUBTFUL,
-    FURTHEST,
-    GONE,
-    KEPT_V,
-    LEAST_EFFECT,
-    LEAST_OFF,
-    LEAST_OFF_PART,
-    LEAST_ROOM,
-    LOST_PART,
-    SPARSE,
-    STEP_ERROR,
-    USABLE,
-    USABLE_SINGLE,
-)
-from adaptive_qs.evaluation.marginals import CliqueError
-from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.tables import Margins, in_batches
-from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.evaluation.checks import Word
+from adaptive_qs.pages.words import share, significant
+
+if TYPE_CHECKING:
+    from adaptive_qs.evaluation.marginals import CliqueError
 
 Numbers = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
-# Where marginals and queries stand between the two.
+# Limits that several checks share.
 
-MOST_CELLS, MOST_MARGINALS = 2**25, 10_000
-"""Cells of all marginals that are counted for the scale, and their number; of more, an even
-sample is taken."""
-LARGEST = 2**22
-"""Marginals with more cells are left out of the scale."""
+CLOSE, USABLE = 0.15, 0.5
+"""Of the way from the error of a fresh sample to that of independent columns."""
+CLOSE_SINGLE, USABLE_SINGLE = 0.02, 0.10
+"""L1 error beyond a fresh sample, where independence says nothing."""
+FEW, SPARSE = 5, 0.5
+"""True rows of a cell that are few, and the share of the rows in such cells that is too large."""
+FURTHEST = 2.0
+"""L1 distance that no two tables exceed."""
+STEP_ERROR = 0.05
+"""Relative error of the estimate for a fresh sample that is allowed for: over cells from
+well-filled to nearly empty it is below 3 % for tables of equal size, and 5 % too large at most for
+a synthetic table of ten times the rows."""
+LEAST_ROOM = 0.25
+"""Part of a fresh sample's error by which independent columns must be further off to differ
+clearly: five times the error of the estimate."""
+GONE = 0.9
+"""Of the same way: from here on an error is that of independent columns."""
+DEVIATIONS, DOUBTFUL = 5, 3
+"""Standard deviations that exclude chance, and that make it unlikely. By Cantelli's inequality
+chance exceeds the first with probability 1/26 whatever the distribution, and 3e-7 for a normal
+one."""
+
+# Where an error stands between the two.
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an error stands; errors are parts of the way from a fresh sample to independence.
+class RelativeError:
+    """An error, as a part of the way from that of a fresh sample to that of independent columns.
 
     Attributes:
         known: whether there is anything to judge it by.
@@ -78,6 +72,43 @@ class Place:
     worse: bool = False
     far: bool = False
     doubtful: bool = False
+
+    def __str__(self) -> str:
+        """The end of a sentence on the error, with the limit that chance has raised."""
+        if self.worse or (self.scaled and self.beyond >= 1):
+            text = ". The table is no closer than independent columns."
+        elif self.beyond <= 0:
+            text = ". The table is as close as a fresh sample."
+        elif self.scaled:
+            text = f". The error lies {share(self.beyond, 2)} of the way between the two."
+        elif self.joint:
+            text = ". The two are too close to each other to place the table between them."
+        else:
+            text = "."
+        if self.worse or not self.close < self.beyond <= self.allowed:
+            return text
+        usual, raised = f"{self.close}", f"{significant(self.allowed)} above a fresh sample"
+        if self.scaled:
+            usual, raised = share(self.close, 2), f"{share(self.allowed, 2)} of the way"
+        return (
+            f"{text} With so few rows chance alone can make such a difference, so the limit for "
+            f"“close” is raised from {usual} to {raised}."
+        )
+
+
+# fmt: off
+CLOSENESS = (
+    Word("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed),
+         f"the error is more than {USABLE:.0%} of the way from that of a fresh sample to that of "
+         "independent columns, or no closer than these and further than chance takes a fresh "
+         "sample"),
+    Word("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed),
+         f"it is more than {CLOSE:.0%} of that way, or as far off as independent columns in some "
+         "part"),
+    Word("close", "good"),
+)
+"""The words for a relative error."""
+# fmt: on
 
 
 def like_independent(error: float, fresh: float, independent: float, doubt: float) -> bool:
@@ -166,7 +197,7 @@ class WorkloadScale:
         return (self.l1 - self.fresh) / room
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RelativeError:
         """Where the mean error stands."""
         excess, doubt = self.l1 - self.fresh, self.doubt
         worse = self.joint and self.l1 >= self.independent and excess > doubt
@@ -175,33 +206,7 @@ class WorkloadScale:
         limits = (CLOSE, USABLE) if scaled else (CLOSE_SINGLE, USABLE_SINGLE)
         doubtful = len(self.per_clique) > 1 and bool(self.gone)
         measured = (excess / room, doubt / room, *limits)
-        return Place(self.known, *measured, scaled, self.joint, worse, worse, doubtful)
-
-
-def workload_scale(
-    evaluation: Evaluation, workers: int = 1, progress: StepProgress | None = None
-) -> WorkloadScale:
-    """The scale of the workload that was evaluated."""
-    pair, cliques = evaluation.pair, evaluation.workload.per_clique
-    n, m = pair.true.num_rows, pair.synthetic.num_rows
-    small = [c for c in cliques if c.cells <= LARGEST]
-    steps = sum(c.cells for c in small) / MOST_CELLS, len(small) / MOST_MARGINALS
-    chosen = small[:: max(1, math.ceil(max(steps)))]
-    counter = MarginalCounter(pair.true, workers=workers)
-    counter.prepare(pair.domain.clique(error.attributes) for error in chosen)
-    shares = [counts / n for counts in pair.margins[0]]
-
-    def scale_of(error: CliqueError) -> Scale:
-        clique = pair.domain.clique(error.attributes)
-        counts = counter.count(clique)
-        independent = independent_l1(counts, [shares[i] for i in clique], m)
-        sparse = sparse_share(counts)
-        chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
-        return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
-
-    scales = [*in_batches(lambda batch: [*map(scale_of, batch)], chosen, workers, progress)]
-    known = {error.attributes: scale for error, scale in zip(chosen, scales)}
-    return scale_over(cliques, known, (n, m))
+        return RelativeError(self.known, *measured, scaled, self.joint, worse, worse, doubtful)
 
 
 def scale_over(
@@ -237,236 +242,134 @@ def scale_over(
     )
 
 
-def gone_parts(asked: QueryError) -> list[PartError]:
-    """Parts of the queries that are as far off as those of independent columns."""
+# The two errors, in closed form.
 
-    def is_gone(part: PartError) -> bool:
-        doubt = max(LEAST_ROOM * part.fresh, part.chance(DEVIATIONS))
-        return part.ways > 1 and like_independent(part.rmse, part.fresh, part.independent, doubt)
-
-    return [part for part in asked.parts if is_gone(part)]
+EXACT = 128
+"""Cells with more rows are thinned in the mean only: the error is below 1/(8·128) of their part."""
+WELL_FILLED = 1 - 2 / math.pi
+"""Variance of the absolute value of a normal deviate."""
 
 
-def place_of_queries(asked: QueryError) -> Place:
-    """Where the error of all queries together stands.
+def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
+    """Expected L1 distance between the true table and another sample of its population.
 
-    What is no closer than independent columns is far where these are clearly further off than a
-    fresh sample, and usable at best where they hardly are. Without a scale between the two, any
-    error is close.
-    """
-    room, excess = asked.independent - asked.fresh, asked.rmse - asked.fresh
-    chance, least = asked.chance(DEVIATIONS), LEAST_ROOM * asked.fresh
-    deviations = DOUBTFUL if room > STEP_ERROR * asked.fresh else DEVIATIONS
-    worse = asked.joint and excess >= room and excess > max(asked.chance(deviations), least)
-    doubtful = worse or bool(gone_parts(asked))
-    if not worse and room > max(least, 2 * chance):
-        return Place(
-            asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful
-        )
-    far = worse and min(excess - chance, room - least) > 0
-    limits = (math.inf, math.inf)
-    return Place(asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful)
-
-
-# How far chance takes the Cramér's V of two columns.
-
-LEAST_ROWS = 4
-"""With fewer the variance of χ² is not defined."""
-
-
-class Chance:
-    """How far chance takes the Cramér's V of each two columns of one table.
-
-    Matrices are of shape (columns, columns).
-
-    Attributes:
-        spread: pairs of which enough rows lie off the most frequent value of both columns.
-    """
-
-    def __init__(self, margins: Margins, influence: Numbers) -> None:
-        self._influence = influence  # of independent columns: 4 (r − 1)(c − 1)/N on average
-        occupied = [counts[counts > 0] for counts in margins]
-        self._rows = rows = max(int(margins[0].sum()), 2)
-        off = np.array([counts.sum() - counts.max() for counts in occupied])
-        spread = off >= max(LEAST_OFF, LEAST_OFF_PART * rows)
-        self.spread = np.outer(spread, spread)
-        values = np.array([len(counts) for counts in occupied], dtype=np.float64)
-        self._freedom = np.outer(values - 1, values - 1)
-        corrected = values - 1 - (values - 1) ** 2 / (rows - 1)
-        self._least = np.minimum.outer(corrected, corrected)
-        self._variance = np.maximum(chi_square_variance(occupied), 0.0) / rows**2
-
-    def deviation(self, v: Numbers | None = None) -> Numbers:
-        """Standard deviations of V² = φ²/k, k as Bergsma corrects it.
-
-        The variance is that of independent columns and that which the strength of the association
-        has: what was found by the delta method, and as for a correlation 4 φ²/N at least. A few
-        rows in a cell that hardly should be occupied make it many times as large.
-
-        Args:
-            v: Cramér's V of every pair; None where columns are independent.
-        """
-        defined = self._least > 0
-        least = np.where(defined, self._least, 1.0)
-        more = (0.0 if v is None else self._influence) - 4 * self._freedom / self._rows
-        strength = np.maximum(more, 0.0 if v is None else 4 * v**2 * least) / self._rows
-        deviation = np.sqrt(self._variance + strength) / least
-        return np.where(defined, deviation, np.inf)
-
-    def present(self, v: Numbers, other: Chance) -> Mask:
-        """Pairs that are associated, and so strongly that another table could not lose it unseen.
-
-        Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen
-        1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7), is not small.
-
-        Args:
-            v: Cramér's V of every pair.
-            other: chance in the other table.
-        """
-        effect = v * np.sqrt(np.maximum(self._least, 0.0))
-        unseen = np.hypot(self.deviation(v), other.deviation())
-        found = self.spread & (effect >= LEAST_EFFECT) & (v**2 > DEVIATIONS * unseen)
-        return np.asarray(found)
-
-
-def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Numbers:
-    """Variance of χ² over all permutations of one column against another, exactly.
-
-    Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
-    table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
+    What was never seen cannot be counted, so the true table is split instead. The mean distance of
+    two disjoint parts, over all ways to draw them, is an unbiased estimate for two samples of the
+    parts' sizes, rare and unseen values included; it is computed exactly for parts in the ratio of
+    the tables (halves where the synthetic table is longer) that take all rows, a half and a
+    quarter. On from there the distance falls by (1/n + 1/m)^s, 0 ≤ s ≤ 1/2: s is 0 where every
+    cell holds a row at most, 1/2 where all are well filled, and is extrapolated from the three.
 
     Args:
-        margins: counts of the values of every column, all above 0, of one sum N.
+        counts: rows of every cell of the true table.
+        rows: of the other sample.
 
     Returns:
-        Of each two columns, of shape (columns, columns); infinite where N is below ``LEAST_ROWS``.
+        The distance of shares, from 0 to 2.
     """
-    rows = int(margins[0].sum())
-    if rows < LEAST_ROWS:
-        return np.full((len(margins), len(margins)), np.inf)
-    values = np.array([len(counts) for counts in margins], dtype=np.float64)
-    inverse = np.array([float((1 / counts).sum()) for counts in margins])
-    spare = (rows - values) * (values - 1) / (rows - 1)
-    rare = (rows * inverse - values**2) / (rows - 2)
-    both = 2 * rows / (rows - 3) * np.outer(spare - rare, spare - rare)
-    return np.asarray(both + rows**2 / (rows - 1) * np.outer(rare, rare))
-
-
-# What became of the associations of the true table, as far as chance does not explain it.
-
-MOST_CHANGES = 10
-"""Changes that are named."""
-LEAST_CHANGE = 0.01
-"""Associations that differ by less are not named."""
-
-
-@dataclass(frozen=True)
-class AssociationChange:
-    """Two columns, with their Cramér's V in the true and in the synthetic table."""
-
-    names: tuple[str, str]
-    true: float
-    synthetic: float
-
-    @property
-    def difference(self) -> float:
-        """Synthetic less true."""
-        return self.synthetic - self.true
-
-
-Changes = tuple[AssociationChange, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class AssociationChanges:
-    """What became of the associations of two attributes; the strongest first.
-
-    Attributes:
-        clear: their number in the true table; each is kept, weaker, stronger or lost.
-        kept, weaker, stronger: how many hardly changed, are weaker but not lost, are stronger.
-        lost: those of which little is left.
-        made_up: clear ones that only the synthetic table has.
-        weak: their number in the true table.
-        weak_lost, weak_made_up: the same of weak ones.
-        unconnected: attributes that are associated with others in the true table only.
-        rare: pairs that are left out because too few rows of the true table make them.
-        difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
-            make V in the table in which it is larger.
-        largest: the pairs with the largest differences.
-        unlisted: pairs that differ by as much as can be named, but for too few rows.
-        blind: whether a table has so few rows that chance may explain even a clear association,
-            in most pairs.
-    """
-
-    clear: int
-    kept: int
-    weaker: int
-    stronger: int
-    lost: Changes
-    made_up: Changes
-    weak: int
-    weak_lost: Changes
-    weak_made_up: Changes
-    unconnected: tuple[str, ...]
-    rare: int
-    difference: Numbers
-    largest: Changes
-    unlisted: int
-    blind: bool
-
-
-def association_changes(evaluation: Evaluation) -> AssociationChanges:
-    """What became of the associations, by Cramér's V.
-
-    An association is clear, weak, lost or made up only where chance does not explain it: V² must
-    exceed 0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on
-    some rows, too: those off the most frequent value of both columns. Weak ones must be strong
-    enough that their loss could be seen.
-    """
-    names = evaluation.association.names
-    true, made = evaluation.association.cramers_v
-    ours, theirs = map(Chance, evaluation.pair.margins, evaluation.association.influence)
-    deviation = np.hypot(ours.deviation(true), theirs.deviation(made))
-
-    def half_gone(more: Numbers, less: Numbers) -> Mask:
-        clearly = more**2 - less**2 > DEVIATIONS * deviation
-        return clearly & (less < LOST_PART * more)
-
-    def ordered(pairs: Mask, by: Numbers) -> Changes:
-        first, second = np.nonzero(np.triu(pairs, 1))
-        order = np.argsort(-by[first, second], kind="stable")
-        return tuple(
-            AssociationChange((names[i], names[j]), float(true[i, j]), float(made[i, j]))
-            for i, j in zip(first[order], second[order])
-        )
-
-    hidden = DEVIATIONS * np.maximum(ours.deviation(), theirs.deviation()) >= CLEAR_V**2
-    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
-    clear = strong & ours.spread
-    lost, new = half_gone(true, made), half_gone(made, true)
-    kept = np.abs(made - true) <= KEPT_V
-    present, showing = ours.present(true, theirs), theirs.present(made, ours)
-    faint = np.triu(present & (true < CLEAR_V), 1)
-    spread = np.where(true >= made, ours.spread, theirs.spread)
-    difference = np.where(spread, made - true, 0.0)
-    size, unlisted = np.abs(difference), ~spread & (np.abs(made - true) >= LEAST_CHANGE)
-    others = ~np.eye(len(names), dtype=np.bool_)
-    left = present & ~lost | showing
-    cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
-    return AssociationChanges(
-        clear=int(clear.sum()),
-        kept=int((clear & kept).sum()),
-        weaker=int((clear & ~kept & ~lost & (made < true)).sum()),
-        stronger=int((clear & ~kept & (made > true)).sum()),
-        lost=ordered(clear & lost, true),
-        made_up=ordered((made >= CLEAR_V) & theirs.spread & new, made),
-        weak=int(faint.sum()),
-        weak_lost=ordered(faint & lost, true),
-        weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
-        unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        rare=int((strong & ~clear).sum()),
-        difference=difference,
-        largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
-        unlisted=int(np.triu(unlisted, 1).sum()),
-        blind=bool(others.any() and hidden[others].mean() > 0.5),
+    occupied = np.asarray(counts).ravel()
+    cells, times = np.unique(occupied[occupied > 0], return_counts=True)
+    true_rows = int(cells @ times)
+    if true_rows < 2:
+        return 2.0 if rows else 0.0
+    part = max(0.5, true_rows / (true_rows + rows))
+    # fixed sizes of the parts instead of binomial ones: (N − c)/(N − 1) of the variance
+    weights = times * np.sqrt((true_rows - cells) / (true_rows - 1))
+    full, half, quarter = (
+        float(weights @ _apart(cells, keep, part)) / (part * (1 - part) * true_rows * keep)
+        for keep in (1.0, 0.5, 0.25)
     )
+    if full <= 0 or half <= 0 or quarter <= 0:
+        return 0.0
+    last, before = math.log2(half / full), math.log2(quarter / half)
+    slope = min(0.5, max(0.0, last + max(0.0, last - before)))
+    nearer = (1 / true_rows + 1 / rows) * true_rows * part * (1 - part)
+    return min(2.0, full * nearer**slope)
+
+
+def chance_l1(true_rows: int, rows: int, sparse: float, deviations: float = 3) -> float:
+    """How much further than expected a fresh sample may be by chance.
+
+    The difference of the shares of a cell has variance p (1/n + 1/m) at most. Its absolute value
+    has 1 − 2/π of that where the cell is well filled, and up to all of it where it holds few rows;
+    different cells vary against each other rather than together.
+
+    Args:
+        true_rows: n.
+        rows: m.
+        sparse: share of the rows in cells with few of them.
+        deviations: standard deviations that it may be.
+    """
+    part = WELL_FILLED + (1 - WELL_FILLED) * sparse
+    return deviations * math.sqrt(part * (1 / true_rows + 1 / rows))
+
+
+def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:
+    """Mean of |X − c·part| for X of the c rows of a cell that fall into the part, by cell.
+
+    Every row of the table is kept with probability ``keep`` beforehand.
+    """
+    if keep == 1:
+        return _deviation(cells, part)
+    small = cells[cells <= EXACT]
+    thinned = _thinning(keep)[small] @ _deviation(np.arange(EXACT + 1), part)
+    mean = cells[cells > EXACT] * keep
+    both = _deviation(np.floor(mean), part) + _deviation(np.ceil(mean), part)
+    return np.concatenate([thinned, both / 2])
+
+
+@cache
+def _thinning(keep: float) -> Numbers:
+    """P(k of n rows are kept), shape (n, k), for n and k up to ``EXACT``."""
+    number, kept = np.ogrid[: EXACT + 1, : EXACT + 1]
+    chances: Numbers = comb(number, kept) * keep**kept * (1 - keep) ** np.abs(number - kept)
+    return chances
+
+
+def _deviation(number: NDArray, part: float) -> Numbers:
+    """Mean absolute deviation of a binomial number: 2 ν C(n, ν) p^ν (1 − p)^(n−ν+1), ν = ⌊np⌋ + 1.
+
+    De Moivre's formula; Diaconis and Zabell 1991, "Closed form summation for classical
+    distributions", Statistical Science 6.
+    """
+    n = np.asarray(number, dtype=np.float64)
+    v = np.minimum(np.floor(n * part) + 1, n)
+    ways = gammaln(n + 1) - gammaln(v + 1) - gammaln(n - v + 1)
+    mean: Numbers = 2 * v * np.exp(ways + v * math.log(part) + (n - v + 1) * math.log1p(-part))
+    return mean
+
+
+def sparse_share(counts: NDArray[np.integer]) -> float:
+    """Share of the rows in cells with fewer than ``FEW`` of them."""
+    return float(counts[counts < FEW].sum() / counts.sum())
+
+
+def independent_l1(
+    counts: NDArray[np.integer], singles: Sequence[NDArray[np.float64]], rows: int
+) -> float:
+    """Expected L1 distance of a table with the true single columns, drawn independently.
+
+    Its cells are binomial numbers Y of m rows with the product q of the single shares. With
+    ν = ⌊x⌋, E|Y − x| = mq − x + 2 (x P(Y ≤ ν) − mq P(Y' ≤ ν − 1)), Y' of m − 1 rows, where
+    P(Y' ≤ ν − 1) = P(Y ≤ ν) − (1 − q) P(Y' = ν); a cell without a true row adds its q.
+
+    Args:
+        counts: of the true table, one axis for each column.
+        singles: shares of the codes of every column.
+        rows: m, of the table of independent columns.
+    """
+    true_rows = int(counts.sum())
+    codes = np.nonzero(counts)
+    q = np.ones(len(codes[0]))
+    for single, code in zip(singles, codes, strict=True):
+        q = q * single[code]
+    wanted = counts[codes] * (rows / true_rows)
+    whole = np.floor(wanted)
+    mean = rows * q
+    up_to = bdtr(np.minimum(whole, rows), rows, q)
+    k, last = np.minimum(whole, rows - 1), rows - 1
+    ways = gammaln(last + 1) - gammaln(k + 1) - gammaln(last - k + 1)
+    equal = np.exp(ways + xlogy(k, q) + xlog1py(last - k, -q))
+    there = (1 - q) * np.where(whole > last, 0.0, equal)
+    apart = mean - wanted + 2 * ((wanted - mean) * up_to + mean * there)
+    return float(np.maximum(apart, 0).sum() / rows + max(0.0, 1 - q.sum()))

@@ -16,15 +16,19 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
-from adaptive_qs.generate.tree import mutual_information
+from adaptive_qs.generate.tree import (
+    Forest,
+    find_trees,
+    list_parents,
+    maximum_forest,
+    mutual_information,
+)
 from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
@@ -98,10 +102,12 @@ def _determines(left: Integers, right: Integers) -> bool:
 
 def find_components(zeros: Zeros) -> list[Component]:
     """Find the sets of two or more attributes that zeros tie together, and their patterns."""
-    graph = nx.Graph()
+    parts: list[set[int]] = []
     for zero in zeros:
-        nx.add_path(graph, zero.clique)
-    cliques = sorted(tuple(sorted(part)) for part in nx.connected_components(graph))
+        apart = [part for part in parts if part.isdisjoint(zero.clique)]
+        tied = [part for part in parts if not part.isdisjoint(zero.clique)]
+        parts = [*apart, {*zero.clique}.union(*tied)]
+    cliques = sorted(tuple(sorted(part)) for part in parts)
     return [
         _describe(clique, [zero for zero in zeros if zero.clique[0] in clique])
         for clique in cliques
@@ -168,8 +174,8 @@ def _number_modes(
         links.append(one[group.ravel()])
     number = len(patterns)
     starts, ends = np.tile(np.arange(number), len(links)), np.concatenate(links)
-    graph = coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
-    return connected_components(graph, directed=False)[1].astype(np.int64)
+    graph = scipy.sparse.coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 class SharedSteps:
@@ -348,27 +354,25 @@ class _Planner:
         """Add the tree of a block; attributes too wide to be swept stay as they are."""
         members = {*block.clique}.difference(self._model.wide.tolist())
         forest = self._span(members)
-        for component in nx.connected_components(forest):
+        for component in find_trees(forest):
             root = max(sorted(component), key=self._count_ties)
-            parents = dict(nx.dfs_predecessors(forest, root))
             top = sum(node.allowed.shape[1] for node in self.nodes)
-            for i in nx.dfs_preorder_nodes(forest, root):
-                self._add_node(i, parents.get(i), members)
+            for i, parent in list_parents(forest, root).items():
+                self._add_node(i, parent, members)
                 self._add_loops(block, root, top)
         self.start.append(len(self.nodes))
         work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
         share = work[list(members)].sum() / work.sum()
         self.parts.append(max(round(SWEEPS * share / WORK), 1))
 
-    def _span(self, members: set[int]) -> nx.Graph:
+    def _span(self, members: set[int]) -> Forest:
         """Return the strongest forest of some attributes: tied pairs, then mutual information."""
-        graph = nx.Graph()
-        graph.add_nodes_from(sorted(members))
+        weights = {}
         for pair, (_, joint) in self._joints.items():
             if members.issuperset(pair):
                 tied = allowed_cells(self._zeros, self._model.domain, pair) is not None
-                graph.add_edge(*pair, weight=mutual_information(joint) + TIED * tied)
-        return nx.maximum_spanning_tree(graph)
+                weights[pair] = mutual_information(joint) + TIED * tied
+        return maximum_forest(sorted(members), weights)
 
     def _count_ties(self, i: int) -> int:
         return len({j for zero in self._zeros if i in zero.clique for j in zero.clique})

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.blocks import BlockMoves, SharedSteps
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import (
@@ -96,13 +95,15 @@ class Chains:
         """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
         states, in place."""
         domain = self.model.domain
-        sums = [np.zeros(domain.shape(clique), dtype=np.float32) for clique in cliques]
+        sums = [np.zeros(domain.shape(clique)) for clique in cliques]
         for _ in range(AVERAGED):
             self.move()
+            rows = np.asfortranarray(self.rows)
             for total, clique in zip(sums, cliques):
-                add_counts(total, self.rows, domain, clique)
+                add_counts(total, rows, domain, clique)
         for mean, total, clique in zip(means, sums, cliques):
-            mean += self._coarse.marginal_of_codes(total / np.float32(AVERAGED), clique)
+            averaged = (total / AVERAGED).astype(np.float32)
+            mean += self._coarse.marginal_of_codes(averaged, clique)
 
     def keep(self, num_rows: int) -> Chains:
         """Chains of the same distribution, of so many of the rows, some of them more than once
@@ -313,15 +314,12 @@ def fit_weights(
         For each watched clique its mean marginal over the last sweeps (rows).
     """
     domain, every = chains.model.domain, chains.rows
-    most = settings.averaged / SHORTEST + 1
-    if most * len(every) >= 2**24:
-        raise ResourceExceeded("sums of counts leave 32-bit floats: fit to fewer rows")
-    means = [np.zeros(domain.shape(c), dtype=np.float32) for c in watched]
+    sums = [np.zeros(domain.shape(c)) for c in watched]
     follower = Follower(chains.model, targets, settings, workers, chains.shared)
 
-    def accumulate(item: tuple[Array, Clique]) -> None:
-        mean, clique = item
-        add_counts(mean, rows, domain, clique)
+    def accumulate(item: tuple[NDArray[np.float64], Clique]) -> None:
+        total, clique = item
+        add_counts(total, rows, domain, clique)
 
     chains.rows = every[: settings.early_rows]
     measured_from = settings.sweeps - settings.averaged
@@ -336,13 +334,11 @@ def fit_weights(
         before, done = done, round(done + follower.pace, 9)
         follower.step(rows, exponent, len(rows) / len(every))
         if before >= measured_from:
-            over_items(workers, accumulate, list(zip(means, watched)))
+            over_items(workers, accumulate, list(zip(sums, watched)))
             averaged += 1
         if progress and int(done) > int(before):
             progress(int(done), settings.sweeps)
-    for mean in means:
-        mean /= averaged
-    return means
+    return [(sums.pop(0) / averaged).astype(np.float32) for _ in watched]
 
 
 def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSettings) -> None:

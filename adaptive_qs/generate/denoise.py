@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from adaptive_qs.generate.loglinear import project_to_simplex
 from adaptive_qs.machine import njit
@@ -58,8 +59,32 @@ def project_distribution(noisy: Array, total: float) -> Array:
     distance, among non-negative counts that sum to ``total``, shape (codes,)."""
     sums = np.cumsum(noisy)[:-1]
     if sums.size:
-        sums = np.clip(isotonic_regression(sums).x, 0.0, total)
+        sums = np.clip(nearest_monotone(sums), 0.0, total)
     return np.diff(sums, prepend=0.0, append=total)
+
+
+def nearest_monotone(values: Array) -> Array:
+    """Find the non-decreasing values nearest in Euclidean distance, by pooling adjacent violators.
+
+    (Isotonic regression. SciPy has it in a package that takes longer to import than this to run.)
+    """
+    means: list[float] = []
+    sizes: list[int] = []
+    left = deque(values.tolist())
+    while left:
+        total, size = left.popleft(), 1
+        mean, first = total, True
+        while means and means[-1] >= mean:
+            size += sizes[-1]
+            total += sizes.pop() * means.pop()
+            mean = total / size
+            while first and left and mean >= left[0]:
+                total, size = total + left.popleft(), size + 1
+                mean = total / size
+            first = False
+        means.append(mean)
+        sizes.append(size)
+    return np.repeat(means, sizes)
 
 
 def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import downward_closure
@@ -399,7 +399,7 @@ class _Dual:
             return value, np.zeros_like(gradient) if near else gradient  # zero ends the search
 
         options = {"maxiter": steps, "maxcor": REMEMBERED, "gtol": 0.0, "ftol": 0.0}
-        found = minimize(
+        found = scipy.optimize.minimize(
             objective, theta, jac=True, method="L-BFGS-B", options=options,
             callback=lambda _: clock.tick(),
         )  # fmt: skip

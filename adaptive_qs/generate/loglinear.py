@@ -125,13 +125,14 @@ def count_rows(rows: Rows, domain: Domain, clique: Clique) -> NDArray[np.float64
     return out
 
 
-def add_counts(out: NDArray[np.floating], rows: Rows, domain: Domain, clique: Clique) -> None:
+def add_counts(out: NDArray[np.float64], rows: Rows, domain: Domain, clique: Clique) -> None:
     """Add the marginal of rows over a clique to ``out``, a contiguous array shaped like it.
 
-    It takes least time where columns are contiguous (Fortran order). In 32-bit floats a cell stops
-    counting at 2**24.
+    It takes least time where columns are contiguous (Fortran order); others are copied.
     """
-    _add_counts(rows.T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1))
+    _add_counts(
+        np.asfortranarray(rows).T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1)
+    )
 
 
 _COUNTED = 2**12

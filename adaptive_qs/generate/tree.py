@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -67,30 +66,64 @@ def dependence_tree(
         carried: attributes that are no nodes either.
     """
     pairs = pair_marginals(domain, targets, singles, carried)
-    graph = nx.Graph()
-    graph.add_nodes_from(range(len(domain)))
-    graph.remove_nodes_from(carried.values if carried else ())
-    for (a, b), (_, joint) in pairs.items():
-        graph.add_edge(a, b, weight=mutual_information(joint))
-    for a, b in pairwise(sorted(given)):  # together they are one root, as none depends on others
-        graph.add_edge(a, b, weight=math.inf)
-    forest = nx.maximum_spanning_tree(graph)
+    weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
+    # Given attributes are one root together, as none depends on others.
+    weights |= dict.fromkeys(pairwise(sorted(given)), math.inf)
+    forest = maximum_forest(range(len(domain)), weights)
     nodes: list[Node] = []
-    for component in nx.connected_components(forest):
-        root = min(component.intersection(given), default=min(component))
-        parents = dict(nx.dfs_predecessors(forest, root))
-        order = [v for v in nx.dfs_preorder_nodes(forest, root) if v not in given]
+    for component in find_trees(forest):
+        root = min(set(component).intersection(given), default=min(component))
+        parents = list_parents(forest, root)
+        order = [v for v in parents if v not in given]
         end = {v: len(nodes) + k + 1 for k, v in enumerate(order)}
         for v in reversed(order):
-            if (parent := parents.get(v)) in end:
+            if (parent := parents[v]) in end:
                 end[parent] = max(end[parent], end[v])
         for v in order:
-            if (parent := parents.get(v)) is None:
+            if (parent := parents[v]) is None:
                 nodes.append(Node(v, None, end[v], singles[v][None, :], None))
                 continue
             source, joint = pairs[min(v, parent), max(v, parent)]
             nodes.append(Node(v, parent, end[v], joint if parent < v else joint.T, source))
     return tuple(nodes)
+
+
+Forest = dict[int, list[int]]
+"""The neighbours of each attribute."""
+
+
+def maximum_forest(attributes: Iterable[int], weights: Mapping[Clique, float]) -> Forest:
+    """Find the spanning forest of largest weight (Kruskal 1956); pairs are ascending."""
+    forest: Forest = {i: [] for i in attributes}
+    tree = {i: {i} for i in forest}
+    for a, b in sorted(weights, key=lambda pair: (-weights[pair], pair[0])):
+        if b not in tree[a]:
+            forest[a].append(b)
+            forest[b].append(a)
+            joined = tree[a] | tree[b]
+            tree |= dict.fromkeys(joined, joined)
+    return forest
+
+
+def find_trees(forest: Forest) -> list[tuple[int, ...]]:
+    """List the attributes of each tree of a forest."""
+    trees: dict[int, tuple[int, ...]] = {}
+    for i in forest:
+        if i not in trees:
+            members = tuple(list_parents(forest, i))
+            trees |= dict.fromkeys(members, members)
+    return list(dict.fromkeys(trees.values()))
+
+
+def list_parents(forest: Forest, root: int) -> dict[int, int | None]:
+    """Map each attribute of a tree to the one that it hangs on, each branch contiguous."""
+    parents: dict[int, int | None] = {}
+    left: list[tuple[int, int | None]] = [(root, None)]
+    while left:
+        i, parent = left.pop()
+        parents[i] = parent
+        left += [(j, i) for j in reversed(forest[i]) if j != parent]
+    return parents
 
 
 def pair_marginals(
@@ -278,14 +311,14 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
             for _ in range(TRIES):
                 low = invert_at(cumulative, table, sizes[i], uniform(key, r, step))
                 old = rows[r, i]
-                chance = np.log(probability[table + old] / probability[table + low])
-                chance += np.log(singles[single + low] / singles[single + old])
+                chance = math.log(probability[table + old] / probability[table + low])
+                chance += math.log(singles[single + low] / singles[single + old])
                 for e in range(start[i], start[i + 1]):
                     cell = offset[e]
                     for m in range(other.shape[1]):
                         cell += rows[r, other[e, m]] * stride[e, m]
-                    chance += np.log(np.float64(packed[cell + low]) / packed[cell + old])
-                if np.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
+                    chance += math.log(np.float64(packed[cell + low]) / packed[cell + old])
+                if math.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
                     rows[r, i] = low
                 step += 2
 
@@ -314,7 +347,7 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
             ratio *= probability[old_table + old] / probability[new_table + low]
             ratio *= singles[single_start[i] + low] / singles[single_start[i] + old]
             if not 1e-100 < ratio < 1e100:
-                log_ratio += np.log(ratio)
+                log_ratio += math.log(ratio)
                 ratio = 1.0
         for k in range(first, node_end[first]):
             i = node_attribute[k]
@@ -334,8 +367,8 @@ def _move_branches(rows, begin, end, tree, factors, adjacency, key):  # type: ig
                 if not counted:
                     ratio *= np.float64(packed[new_cell]) / packed[old_cell]
                     if not 1e-100 < ratio < 1e100:
-                        log_ratio += np.log(ratio)  # -inf where a cell has no weight
+                        log_ratio += math.log(ratio)  # -inf where a cell has no weight
                         ratio = 1.0
-        if np.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + np.log(max(ratio, 1e-300)):
+        if math.log(max(uniform(key, r, d + 1), 1e-300)) < log_ratio + math.log(max(ratio, 1e-300)):
             for i in range(attributes):
                 rows[r, i] = new[i]

@@ -15,9 +15,8 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table import cells
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.columns.spread import HeapedColumn
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, rows_of
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, read_rows
 from adaptive_qs.table.read import Cells, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -137,7 +136,7 @@ def gather(
     if isinstance(source, CodedTable):
         raise DataError("a coded table has no bins or values to learn: give the raw table")
     with open_source(source, schema.delimiter) as opened:
-        for chunk in rows_of(opened, schema, progress, check_rows):
+        for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for column, values in zip(schema.columns, chunk.columns):
                 if column.name not in collectors:
@@ -151,7 +150,7 @@ def gather(
                     )
     gathered = Gathered()
     for name, collector in collectors.items():
-        if isinstance(collector.column, PrivateColumn) and collector.column.discovers:
+        if collector.column.discovers:
             gathered.texts[name] = collector.texts.sorted()
         else:
             gathered.numbers[name] = np.concatenate(collector.numbers)
@@ -164,8 +163,8 @@ class _Collector:
 
     def __init__(self, column: ColumnBase) -> None:
         self.column = column
-        self._probe = column.probe if isinstance(column, PrivateColumn) else column
-        self._values = 1 if isinstance(column, PrivateColumn) else column.num_values
+        self._probe = column.probe
+        self._values = self._probe.num_values
         self.numbers: list[Numbers] = []
         self.texts = TextCounter()
         self._number_bytes = 0
@@ -182,7 +181,7 @@ class _Collector:
             self._take(parts, indices[codes < self._values])
 
     def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
-        if isinstance(self.column, HeapedColumn):
+        if not self.column.discovers:
             numbers = np.concatenate([self.column.numbers(part) for part in parts])[indices]
             self.numbers.append(numbers)
             self._number_bytes += numbers.nbytes

@@ -23,7 +23,7 @@ from adaptive_qs.privacy.counts import Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Identity, LinearQuery
-from adaptive_qs.table.columns.spread import MOST_HEAPS, Counted, Ending, SpreadColumn, kinds_of
+from adaptive_qs.table.columns.binned import MOST_HEAPS, Counted, Ending, RangeColumn, find_kinds
 
 Counts = NDArray[np.int64]
 
@@ -48,13 +48,13 @@ class _Histograms:
         moduli: of the endings, each a divisor of the next; none where none are counted.
     """
 
-    column: SpreadColumn
+    column: RangeColumn
     first: int
     points: int
     moduli: tuple[int, ...]
 
     @classmethod
-    def of(cls, column: SpreadColumn) -> _Histograms:
+    def of(cls, column: RangeColumn) -> _Histograms:
         first, last = (ends[place] for ends, place in zip(column.point_ends(), (0, -1)))
         points = int(last - first) + 1
         moduli = tuple(m for m in column.periods if PERIODS * m <= points)
@@ -90,10 +90,10 @@ class _Histograms:
 
     def _find_endings(self, points: Counts) -> Counts:
         """Return the declared ending on which each point is."""
-        kinds = kinds_of(self.column.marks(points), self.column.patterns)
+        kinds = find_kinds(self.column.marks(points), self.column.patterns)
         return np.where(kinds < len(self.column.patterns), kinds, -1)
 
-    def counted(self, noisy: NDArray[np.float64], noise_std: float) -> SpreadColumn:
+    def counted(self, noisy: NDArray[np.float64], noise_std: float) -> RangeColumn:
         """The column with what the noisy counts say (rows of what is published)."""
         column = self.column
         if column.private_heaps is None:
@@ -147,7 +147,7 @@ def found_endings(
     found: list[tuple[float, Ending]] = []
     for modulus in moduli:
         endings = [ending for _, ending in reversed(found)]  # the finest first
-        kinds = kinds_of(marks, endings)
+        kinds = find_kinds(marks, endings)
         rows, sizes = np.bincount(kinds, noisy), np.bincount(kinds)
         rates = np.divide(rows, sizes, out=np.zeros(rows.size), where=sizes > 0)
         excess = (noisy - rates[kinds]).reshape(-1, modulus).sum(axis=0)
@@ -156,7 +156,7 @@ def found_endings(
         found += [(float(excess[k]), Ending(remainder=k, modulus=modulus)) for k in chosen.tolist()]
     strongest = sorted(found, key=lambda each: -each[0])[:MOST_ENDINGS]
     endings = sorted((each[1] for each in strongest), key=lambda e: (-e.modulus, e.remainder))
-    rows = np.bincount(kinds_of(marks, endings), noisy, len(endings) + 1)
+    rows = np.bincount(find_kinds(marks, endings), noisy, len(endings) + 1)
     return _with_rows(endings, rows)
 
 
@@ -168,11 +168,11 @@ def _with_rows(endings: Sequence[Ending], rows: NDArray[Any]) -> tuple[Ending, .
 
 
 def learn_heaps(
-    columns: list[SpreadColumn],
+    columns: list[RangeColumn],
     numbers: Mapping[str, Numbers],
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, SpreadColumn]:
+) -> dict[str, RangeColumn]:
     """Columns with the rows on their frequent values, by name.
 
     Args:
@@ -188,7 +188,7 @@ def learn_heaps(
     measurements = []
     for each in histograms:
         name, cells = each.column.name, each.cells()
-        points = PrivateValues(each.column.points_of(numbers[name]), mechanisms.ledger)
+        points = PrivateValues(each.column.to_points(numbers[name]), mechanisms.ledger)
         counts = Identity(sum(size for _, size in cells), len(cells))
         query = LinearQuery(Purpose.HEAPS, (name,), (counts,))
         units = costs[name].rho_units

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
+from adaptive_qs.generate.denoise import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.counts import Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Identity, LinearQuery
-from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn, PrivateRangeColumn
+from adaptive_qs.table.columns.binned import NumberColumn
 
 # Private bounds of a column: between which magnitudes its values lie. The public grid holds 0 and
 # ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals between neighbouring
@@ -65,7 +65,7 @@ class Magnitudes:
     high: Number
 
     @classmethod
-    def of(cls, column: PrivateRangeColumn) -> Magnitudes:
+    def of(cls, column: NumberColumn) -> Magnitudes:
         """The grid for values of this column."""
         if column.whole:
             steps: tuple[Number, ...] = tuple(d * 10**e for e in range(18) for d in _DIGITS)
@@ -150,7 +150,7 @@ _DECADES = 6
 Points = NDArray[np.int64] | NDArray[np.float64]
 
 
-def grid_points(column: PrivateRangeColumn, low: Number, high: Number) -> Points:
+def grid_points(column: NumberColumn, low: Number, high: Number) -> Points:
     """Ends of the cells [point, next point) that hold low .. high, ascending.
 
     The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells;
@@ -179,7 +179,7 @@ def grid_points(column: PrivateRangeColumn, low: Number, high: Number) -> Points
     return np.unique([float(low), *(p for p in points if low < p < high), float(high)])
 
 
-def declared_points(column: PrivateRangeColumn, low: Number, high: Number) -> Points:
+def declared_points(column: NumberColumn, low: Number, high: Number) -> Points:
     """The grid of low .. high, and the ends of the cells between it and the declared ends.
 
     On either side that is one cell, or one for 0 with one on either side of it.
@@ -201,7 +201,7 @@ def declared_points(column: PrivateRangeColumn, low: Number, high: Number) -> Po
     return np.unique(np.concatenate([ends, inner[(first < inner) & (inner < last)]]))
 
 
-def _unit_exponent(column: PrivateRangeColumn, low: Number, high: Number) -> int:
+def _unit_exponent(column: NumberColumn, low: Number, high: Number) -> int:
     """Decimal exponent of the unit of a numeric column."""
     if column.places is not None:
         return -column.places
@@ -275,7 +275,7 @@ def quantile_edges(
         Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
         are no more rows than noise.
     """
-    sums = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
+    sums = np.maximum(nearest_monotone(np.cumsum(counts)), 0.0)
     if sums[-1] <= prefix_std:
         return np.array([0, counts.size])
     fixed = fixed if most_bins - len(fixed) >= 2 else ()
@@ -427,18 +427,16 @@ def _height(branching: int, cells: int) -> int:
 # and their noise follow from the schema and from bounds already released; the edges follow from the
 # noisy counts.
 
-Binned = IntegerColumn | NumericColumn
-
 BOUNDS_SHARE = Fraction(1, 4)
 """Part of a column's ρ for the bounds, where an end is not declared."""
 
 
 def learn_ranges(
-    columns: list[PrivateRangeColumn],
+    columns: list[NumberColumn],
     numbers: Mapping[str, Numbers],
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
-) -> dict[str, Binned]:
+) -> dict[str, NumberColumn]:
     """Columns with bins, by name.
 
     Args:
@@ -511,13 +509,13 @@ class _Grid:
             farther from the declared end than from the other bound.
     """
 
-    column: PrivateRangeColumn
+    column: NumberColumn
     points: Numbers
     tree: Tree
     fixed: tuple[int, ...]
 
     @classmethod
-    def of(cls, column: PrivateRangeColumn, low: Number, high: Number) -> _Grid:
+    def of(cls, column: NumberColumn, low: Number, high: Number) -> _Grid:
         points = declared_points(column, low, high)
         past = high + column.whole
         far = [low] if low - points[0] > past - low else []
@@ -538,15 +536,13 @@ class _Grid:
             cells[(values < first) | (last < values)] = -1
         return cells
 
-    def binned(
-        self, noisy: Floats, noise_variance: Fraction | int
-    ) -> IntegerColumn | NumericColumn:
+    def binned(self, noisy: Floats, noise_variance: Fraction | int) -> NumberColumn:
         column, cells = self.column, self.cells
         unit = self.tree.prefix_variances(cells).mean() / self.tree.height
         edges = quantile_edges(
             self.tree.consistent(noisy)[:cells],
             math.sqrt(unit * noise_variance),
-            column.private_bins,
+            column.num_values,
             (column.min is None, column.max is None),
             self.fixed,
         )

@@ -13,10 +13,8 @@ from adaptive_qs.privacy.counts import PrivateTexts
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.selection import least_threshold
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.columns.category import CategoricalColumn, PrivateCategoricalColumn
-from adaptive_qs.table.columns.numeric import PrivateRangeColumn
-from adaptive_qs.table.columns.spread import HeapedColumn, SpreadColumn
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
@@ -36,7 +34,7 @@ BINS_WEIGHT = 4
 
 def discovery_share(schema: Schema) -> Fraction:
     """The part of δ that discovering values takes; the rest is for converting ρ to ε."""
-    discovers = any(isinstance(c, PrivateColumn) and c.discovers for c in schema.columns)
+    discovers = any(c.discovers for c in schema.columns)
     return DELTA_SHARE if discovers else Fraction(0)
 
 
@@ -77,8 +75,8 @@ def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
     Raises:
         InputError: a share would be empty.
     """
-    columns = [c for c in schema.columns if isinstance(c, PrivateColumn)]
-    heaped = [c.name for c in schema.columns if isinstance(c, HeapedColumn) and c.counts_heaps]
+    columns = [c for c in schema.columns if c.is_unlearnt]
+    heaped = [c.name for c in schema.columns if c.counts_heaps]
     discovered = [c.name for c in columns if c.discovers]
     weight = BINS_WEIGHT if heaped else 1
     shares = weight * len(columns) + len(heaped)
@@ -161,23 +159,23 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     from adaptive_qs.learn.ranges import learn_ranges
 
     costs = column_costs(schema, cost)
-    ranges = [c for c in schema.columns if isinstance(c, PrivateRangeColumn)]
+    ranges: Any = [c for c in schema.columns if c.is_unlearnt and not c.discovers]
+    texts: Any = [c for c in schema.columns if c.discovers]
     learnt: dict[str, ColumnBase] = {
         **learn_ranges(ranges, gathered.numbers, mechanisms, costs.values),
         **{
             c.name: _learn_values(c, *gathered.texts[c.name], mechanisms, costs.values[c.name])
-            for c in schema.columns
-            if isinstance(c, PrivateCategoricalColumn)
+            for c in texts
         },
     }
     known = {c.name: learnt.get(c.name, c) for c in schema.columns}
-    heaped = [c for c in known.values() if isinstance(c, SpreadColumn) and c.counts_heaps]
+    heaped: Any = [c for c in known.values() if c.counts_heaps]
     known.update(learn_heaps(heaped, gathered.numbers, mechanisms, costs.heaps))
     return schema.with_columns(known.values())
 
 
 def _learn_values(
-    column: PrivateCategoricalColumn,
+    column: CategoricalColumn,
     texts: Texts,
     counts: Counts,
     mechanisms: Mechanisms,
@@ -188,4 +186,4 @@ def _learn_values(
     least = least_threshold(variance, cost.delta)
     event = PartitionEvent(Purpose.VALUES, (column.name,), variance, least, cost.delta)
     private = PrivateTexts(texts, counts, mechanisms.ledger)
-    return column.resolved(mechanisms.discover_values(event, private, column.private_values))
+    return column.resolved(mechanisms.discover_values(event, private, column.num_values))

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, reason
 from adaptive_qs.ledger.entries import (
     RESTORE,
@@ -37,7 +38,6 @@ from adaptive_qs.privacy.budget import (
     float_above,
     float_below,
     guard_rails,
-    positive_number,
 )
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import ROWS, Unit

@@ -6,9 +6,11 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 
 # Names of columns and values, which may hold anything, in a line that people can read.
 
@@ -160,7 +162,9 @@ _BLANK = re.compile(r"\n\s*")
 
 @cache
 def _environment(packages: tuple[str, ...]) -> Environment:
-    from adaptive_qs.pages import charts  # who draws nothing does not read it
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # slow to import
+
+    from adaptive_qs.pages import charts
 
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),

@@ -21,7 +21,6 @@ import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
 
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, ndtr
 
 from adaptive_qs.errors import InputError
@@ -99,11 +98,7 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
         shifted = math.sqrt(x * x + 2 * epsilon)
         return 2 * epsilon / (x + shifted) if x > 0 else shifted - x
 
-    root = brentq(
-        lambda x: math.log(_gaussian_delta(mu_at(x), epsilon) / delta), -9.0, 38.0, xtol=1e-14
-    )
-    mu = mu_at(root)
-    return _moved(mu, -1, lambda value: _gaussian_delta(value, epsilon) <= delta)
+    return _last_safe(mu_at(38.0), mu_at(-9.0), lambda mu: _gaussian_delta(mu, epsilon) <= delta)
 
 
 def mu_of(rho: float) -> float:
@@ -119,10 +114,7 @@ def gaussian_epsilon_of(mu: float, delta: float) -> float:
     if _gaussian_delta(mu, lowest) <= delta:
         return lowest
     highest = 40 * mu + mu * mu / 2  # there Φ(−x) is below every δ that is allowed
-    epsilon = brentq(
-        lambda e: math.log(_gaussian_delta(mu, e) / delta), lowest, highest, xtol=1e-14 * highest
-    )
-    return _moved(epsilon, 1, lambda value: _gaussian_delta(mu, value) <= delta)
+    return _last_safe(highest, lowest, lambda epsilon: _gaussian_delta(mu, epsilon) <= delta)
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
@@ -146,19 +138,27 @@ def _precise_shape(a: Decimal) -> Decimal:
 
 def _best_order(loss: Callable[[float], float]) -> Decimal:
     """The a = α - 1 with the least loss; the loss has one valley in ln a."""
-    valley = minimize_scalar(
-        lambda log_a: loss(math.exp(log_a)),
-        bounds=(-80.0, 80.0),
-        method="bounded",
-        options={"xatol": 1e-12},
-    )
-    return Decimal(math.exp(valley.x))
+    low, high = -80.0, 80.0
+    while high - low > 1e-9:  # by thirds; the loss is flat where it is least
+        third = (high - low) / 3
+        if loss(math.exp(low + third)) < loss(math.exp(high - third)):
+            high -= third
+        else:
+            low += third
+    return Decimal(math.exp((low + high) / 2))
 
 
 def _float_above(value: Decimal) -> float:
     """The smallest float that is not below the value."""
     nearest = float(value)
     return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _last_safe(safe: float, other: float, is_safe: Callable[[float], bool]) -> float:
+    """Find the safe value next to those that are not, between one that is safe and another."""
+    while (middle := (safe + other) / 2) not in (safe, other):
+        safe, other = (middle, other) if is_safe(middle) else (safe, middle)
+    return safe
 
 
 def _moved(value: float, direction: int, is_safe: Callable[[float], bool]) -> float:

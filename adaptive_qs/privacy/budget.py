@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as validated
 
-from adaptive_qs.arguments import as_integer, as_number, shown
+from adaptive_qs.arguments import as_integer, positive_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.filter import left_after
@@ -264,18 +264,6 @@ DEFAULT_DELTA = 1e-9
 LEAST_DELTA = 1e-290
 """The smallest δ that is taken: part of it is set aside before it is converted, and conversions go
 down to 1e-300."""
-
-
-def positive_number(name: str, value: Any) -> float:
-    """The value as a float.
-
-    Raises:
-        InputError: it is no positive finite number.
-    """
-    number = as_number(value)
-    if number is None or not 0 < number < math.inf:
-        raise InputError(f"{name} is {shown(value)}: give a positive finite number")
-    return number
 
 
 def chosen_delta(value: Any) -> float:

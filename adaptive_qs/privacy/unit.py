@@ -11,6 +11,8 @@ from pydantic import ConfigDict, Field
 
 from adaptive_qs.arguments import RELATION, one_of, positive_integer
 from adaptive_qs.errors import InputError
+from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
+from adaptive_qs.privacy import DEFAULT_WEIGH as DEFAULT_WEIGH
 from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
 # All that is measured is a function of the rows that are kept, and its sensitivity is proven for
@@ -48,7 +50,6 @@ class Relation(NamedTuple):
     verb: str
 
 
-DEFAULT_NEIGHBOURS: Literal["add-remove"] = "add-remove"
 NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
     {
         DEFAULT_NEIGHBOURS: Relation(1, "add or remove"),
@@ -58,7 +59,6 @@ NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
 """The kinds of neighbours that a run can be told."""
 
 Weigh = Literal["rows", "persons"]
-DEFAULT_WEIGH: Weigh = "rows"
 WEIGH: Mapping[str, str] = MappingProxyType(
     {
         DEFAULT_WEIGH: "every row that counts weighs 1",

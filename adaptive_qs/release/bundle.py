@@ -438,7 +438,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
     return content
 
 
-def of_interrupted_run(
+def is_from_interrupted_run(
     output: str | Path, ledger: str | Path | None, max_memory: int | str | None = None
 ) -> bool:
     """Whether an output says that it comes from a run that is still open in this ledger.

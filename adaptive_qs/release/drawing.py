@@ -15,7 +15,7 @@ from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
 from adaptive_qs.pages.words import counted, first_of
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.encode import apart, decode, read_table
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
 from adaptive_qs.table.schema import Schema
 
@@ -98,7 +98,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 
 @dataclass(frozen=True, eq=False)
-class Wish:
+class SampleRequest:
     """Rows that are asked for.
 
     Attributes:
@@ -117,9 +117,8 @@ class Wish:
         condition: str | None,
         column: str | None,
         schema: Schema,
-        seed: int,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
-    ) -> Wish:
+    ) -> SampleRequest:
         """What a condition and a column ask for.
 
         Args:
@@ -127,7 +126,6 @@ class Wish:
             column: whose values, bins or periods are wanted in equal numbers: those that rows
                 meeting the condition can have, missing ones aside.
             schema: of the rows.
-            seed: of values of bins that the condition cuts through.
             ruled: columns, and which of their cells the rules of the schema leave.
 
         Raises:
@@ -137,7 +135,7 @@ class Wish:
         from adaptive_qs.generate.conditional import MOST_BOXES
         from adaptive_qs.table.where import Where  # few tables need these
 
-        where = None if condition is None else Where.of(condition, schema, seed)
+        where = None if condition is None else Where.from_text(condition, schema)
         boxes: list[Chances] = [{}] if where is None else [*where.boxes]
         boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
         if not boxes:
@@ -263,7 +261,7 @@ class Drawing:
             for first in range(0, len(page), DECODED_ROWS):
                 rng = np.random.default_rng((self.seed, 1, next(slices)))
                 rows = slice(first, first + DECODED_ROWS)
-                values = apart(self._values(page[rows], rng, written[rows]), self.schema)
+                values = self._values(page[rows], rng, written[rows])
                 yield values.replace_schema_metadata(stamp)
             if (written != page).any():
                 self.parts.check_written(written, number)
@@ -273,17 +271,35 @@ class Drawing:
 
         Rules can replace codes: those of the values are put into ``written``.
         """
+        if self.where is None:
+            return self._values_in_box(rows, rng, written, self.drawers)
+        codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
+        boxes = self.where.choose_boxes(codes, rng)
+        parts, order = [], []
+        for box in np.unique(boxes).tolist():
+            chosen = np.flatnonzero(boxes == box)
+            drawers = self.where.narrow(box, self.schema, self.drawers)
+            final = written[chosen]
+            parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
+            written[chosen] = final
+            order.append(chosen)
+        if len(parts) == 1:
+            return parts[0]
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _values_in_box(
+        self, rows: Rows, rng: np.random.Generator, written: Rows, drawers: Mapping[str, Drawer]
+    ) -> pa.Table:
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
-            values = decode(codes, self.schema, rng, self.drawers)
-            return values if self.where is None else self.where.corrected(values, codes, rng)
+            return decode(codes, self.schema, rng, drawers)
         from adaptive_qs.table.obey import drawn_under_rules
 
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:
             ruleset = ruleset.along_with(self.where.condition)
         try:
-            drawn, final = drawn_under_rules(columns, ruleset, rng, self.drawers)
+            drawn, final_codes = drawn_under_rules(columns, ruleset, rng, drawers)
         except SchemaError:
             if self.where is None:
                 raise
@@ -292,5 +308,5 @@ class Drawing:
                 "another one"
             ) from None
         for place, name in enumerate(self.schema.names):
-            written[:, place] = final[name]
+            written[:, place] = final_codes[name]
         return pa.table(drawn)

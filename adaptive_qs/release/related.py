@@ -28,9 +28,9 @@ from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition
-from adaptive_qs.table.encode import apart, decode, read_table
+from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY, sha256_of
+from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
@@ -218,7 +218,7 @@ class RelatedRelease:
         for number, rows in enumerate(pages):
             own = CodedTable.from_parts(schema.domain(), [rows[:, width:]], len(rows))
             rng = np.random.default_rng((seed, 2, number))
-            yield apart(decode(own, schema, rng, drawers), schema)
+            yield decode(own, schema, rng, drawers)
 
     # The bundle.
 
@@ -276,7 +276,7 @@ class RelatedRelease:
 def _without_rows(schema: Schema) -> pa.Table:
     """The columns of a schema with the types that they have in tables."""
     codes = CodedTable.from_parts(schema.domain(), [], 0)
-    return apart(decode(codes, schema, np.random.default_rng(0)), schema)
+    return decode(codes, schema, np.random.default_rng(0))
 
 
 def _with_key(

@@ -28,7 +28,7 @@ from adaptive_qs.privacy.accounting import mu_of
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
-from adaptive_qs.release.drawing import Drawing, Wish
+from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
@@ -38,7 +38,7 @@ from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
-from adaptive_qs.table.write import escaped_names, escapes_of
+from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
 
 COUNTED = 4
@@ -85,7 +85,7 @@ class Marginal:
         written = escaped_names(self.columns, formulas)
         for name, safe, codes in zip(self.columns, written, indices):
             column = schema.column(name)
-            escapes = escapes_of(column, schema, formulas)
+            escapes = find_escapes(column, schema, formulas)
             labels = [escapes.get(label, label) for label in column.labels_of_codes()]
             parts[safe] = pa.array(labels, pa.string()).take(pa.array(codes))
         count = "fitted_count" if self.basis == "model" else "count"
@@ -287,7 +287,7 @@ class Release(Bundle):
 
         domain = self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
-        wish = Wish.of(where, balance, schema, seed, ruled)
+        wish = SampleRequest.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or MOST_EXPECTED

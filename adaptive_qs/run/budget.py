@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from adaptive_qs.arguments import positive_number
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import (
@@ -27,7 +28,6 @@ from adaptive_qs.privacy.budget import (
     chosen_delta,
     delta_left,
     float_below,
-    positive_number,
     this_process,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
@@ -287,7 +287,7 @@ IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
 
 
 @dataclass(frozen=True)
-class Closing:
+class FinishedRun:
     """A run that was finished, and what its ledger has left.
 
     Attributes:
@@ -351,7 +351,7 @@ class Session:
         self._opening = threading.Lock()
         self._inputs = ""
         self._cost, self._filtered = cost, filtered
-        self.closed: Closing | None = None
+        self.closed: FinishedRun | None = None
         self._run: LedgerRun | None = None
         self._budget: Budget | None = None
         if self._book is not None:
@@ -430,7 +430,7 @@ class Session:
             held = parse_body(last.body).held
             left = self._book.left_beside(held, self._cost)
             head = str(Mark(last.number, last.hash))
-            self.closed = Closing(self._book.path, number, left, head)
+            self.closed = FinishedRun(self._book.path, number, left, head)
             self._run = None
 
     @contextmanager

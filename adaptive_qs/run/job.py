@@ -11,37 +11,35 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
-from adaptive_qs.privacy.budget import GuardRail, check_rails, checked_public_rows, warn_all
+from adaptive_qs.privacy.budget import GuardRail, check_rails, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, Unit
 from adaptive_qs.release.statement import package_version
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget, Session
+from adaptive_qs.run.options import BudgetOptions, RunOptions
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable, MarginalCounter
 from adaptive_qs.table.encode import coded_bytes
 from adaptive_qs.table.engines import (
-    ENGINES,
     SCHEDULED,
     EngineOptions,
     open_engine,
     scheduler_warnings,
 )
-from adaptive_qs.table.engines.local import Spool, engine_for, made_ready
+from adaptive_qs.table.engines.local import Spool, engine_for, preflight
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.table.sql import digest_query, prepared
+from adaptive_qs.table.sql import as_source, digest_query
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
 if TYPE_CHECKING:  # a run that protects rows does not read the module of persons
-    from adaptive_qs.table.persons import FewRows
+    from adaptive_qs.table.persons import ContributionBound
 
 # Threads and memory, decided from public quantities before anything is read.
 #
@@ -136,7 +134,7 @@ class Limits:
 
 # The steps of a run.
 
-Begin = Callable[[], Mechanisms]
+OpenBudget = Callable[[], Mechanisms]
 """Reserves the budget; what is returned charges, then draws."""
 Digest = Callable[[], Iterable[bytes]]
 """Returns what tells a private table from others, once that has been read."""
@@ -158,7 +156,7 @@ class Work(Protocol):
     def doubts(self, rows: int) -> tuple[str, ...]:
         """What there is to say about what it can buy, with about so many rows."""
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how, by which a ledger recognises the run."""
 
 
@@ -216,14 +214,12 @@ class Job(Generic[W]):
             BudgetExceeded: the ledger's total does not allow the budget.
         """
         check_reviewed(schema, options.unreviewed_schema)
-        one_of("engine", options.engine, ENGINES)
         if options.scheduler is not None and options.engine not in SCHEDULED:
             raise InputError(
                 f"engine {options.engine} has no use for a scheduler: take --engine dask, or leave "
                 "--scheduler out"
             )
-        rows = checked_public_rows(options.public_rows)
-        entropy_of(options)
+        rows = options.public_rows
         target, learning = budget_of(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
         rails = work.rails(target, rows)
@@ -253,7 +249,7 @@ class Job(Generic[W]):
 
     def read(
         self, source: Any, clock: PhaseClock, digest: Digest | None = None
-    ) -> tuple[Schema, MarginalCounter, Begin]:
+    ) -> tuple[Schema, MarginalCounter, OpenBudget]:
         """The schema, what counts the table, to be closed, and how spending begins; inside
         ``session.working``.
 
@@ -277,7 +273,7 @@ class Job(Generic[W]):
             if digest is None:
                 sums = self.options.ledger is not None
                 source, digest = spooled.enter_context(self.read_once(source, schema, sums))
-            begin: Begin = partial(self._begin, digest)
+            begin: OpenBudget = partial(self._begin, digest)
             if schema.person is not None:
                 source = self._few_rows(source, clock)
             if schema.open_columns:
@@ -285,7 +281,7 @@ class Job(Generic[W]):
 
                 gathered, rows = self._gathered(source, clock)
                 widest = schema.widest_domain()
-                how = opened.enter_context(made_ready(name, source, rows, widest, how))
+                how = opened.enter_context(preflight(name, source, rows, widest, how))
                 mechanisms = begin()
                 learning = mechanisms.ledger.unit.for_rows(self.learning)
                 schema = learn_schema(schema, gathered, mechanisms, learning)
@@ -318,8 +314,8 @@ class Job(Generic[W]):
             ResourceExceeded: its file takes too much memory while it is open.
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
-        table = prepared(table, how)
-        check_held(table, self.work.limits.opened_bytes, (*schema.written, *schema.set_aside))
+        table = as_source(table, how)
+        check_held(table, self.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)
             return
@@ -333,9 +329,9 @@ class Job(Generic[W]):
         with closing(Spool(table, schema, how, keeps, sums)) as spool:
             yield spool, lambda: [spool.digest.encode()]
 
-    def _few_rows(self, source: Any, clock: PhaseClock) -> FewRows:
+    def _few_rows(self, source: Any, clock: PhaseClock) -> ContributionBound:
         """Return the rows that count of every person."""
-        from adaptive_qs.table.persons import FewRows, count_persons
+        from adaptive_qs.table.persons import ContributionBound, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes
         steps, alike = clock.steps("persons"), unit.weigh != DEFAULT_WEIGH
@@ -345,7 +341,9 @@ class Job(Generic[W]):
             held = how.check_held if self.options.engine == "memory" else None
             for check in filter(None, (how.check_rows, held)):
                 check(rows)
-        return FewRows.of_counted(source, schema, counted, unit.rows, most_bytes, steps, alike)
+        return ContributionBound.from_counts(
+            source, schema, counted, unit.rows, most_bytes, steps, alike
+        )
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
         """What is to be learnt from, and the number of rows; bad cells are refused."""
@@ -394,7 +392,7 @@ class Job(Generic[W]):
             "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
-            **self.work.words(),
+            **self.work.request_fields(),
             **self.beside,
         }
 
@@ -409,7 +407,7 @@ class Job(Generic[W]):
 
 def budget_of(
     schema: Schema,
-    options: RunOptions,
+    options: BudgetOptions,
     budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
 ) -> tuple[PrivacyTarget, Cost]:
@@ -457,7 +455,7 @@ def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
                 )
 
 
-def _begun(mechanisms: Mechanisms) -> Begin:
+def _begun(mechanisms: Mechanisms) -> OpenBudget:
     return lambda: mechanisms
 
 

@@ -12,16 +12,15 @@ from typing import Any, Self
 from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, memory_bytes
 from adaptive_qs.privacy.budget import Part
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, Unit
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import MIN_COST, Session
 from adaptive_qs.run.job import Job
+from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import Tables, measure, tables_job
 from adaptive_qs.table.files import sha256_of
 from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema
@@ -56,18 +55,16 @@ class RelatedJob:
     def of(
         cls,
         schema: RelatedSchema,
-        workload: WorkloadSpec,
-        options: RunOptions,
+        options: SynthesizeOptions,
         parents_share: Any = DEFAULT_PARENTS_SHARE,
     ) -> Self:
         """Check the parameters.
 
         Args:
             schema: of both tables.
-            workload: the marginals that matter, over the columns of both tables and the number of
-                children. Those without a column of children are asked of the parents' table, the
-                others of the children's.
-            options: as their user gave them.
+            options: as their user gave them. The marginals of the workload are over the columns of
+                both tables and the number of children; those without a column of children are
+                measured in the parents' table, the others in the children's.
             parents_share: part of the budget for the parents.
 
         Raises:
@@ -88,18 +85,23 @@ class RelatedJob:
             raise InputError("weigh was given for related tables, which count rows: leave it out")
         if options.target is not None:
             raise InputError("target was given for related tables: leave it out")
-        of_parents, of_children = _marginals(schema, workload)
+        of_parents, of_children = _marginals(schema, options.workload)
         most_bytes = int(memory_bytes(options.max_memory) * ONE_TABLE)
         options = replace(options, max_memory=most_bytes)
         unit = Unit.of(schema.key, 1, options.neighbours)
         # Only the parents' job opens the ledger: the budget is one.
-        alone = replace(options, ledger=None, anchor=None, resume=False, public_rows=None)
+        alone = replace(
+            options, workload=of_children, ledger=None, anchor=None, resume=False, public_rows=None
+        )
         children = tables_job(
-            schema.joined, of_children, LEVELS[0], alone,
+            schema.joined, alone,
             replace(unit, related="children", rows=schema.most_children), 1 - share,
         )  # fmt: skip
         parents = tables_job(
-            schema.counted, of_parents, LEVELS[0], options, replace(unit, related="parents"), share
+            schema.counted,
+            replace(options, workload=of_parents),
+            replace(unit, related="parents"),
+            share,
         )
         for table, job, part in (("parents", parents, share), ("children", children, 1 - share)):
             left = part * float(job.target.unit.for_rows(job.target.budget).rho)
@@ -112,7 +114,7 @@ class RelatedJob:
             "command": "synthesize --related",
             "related schema": sha256_of([schema.model_dump_json().encode()]),
             "parents share": repr(share),
-            **{f"children's {name}": text for name, text in children.work.words().items()},
+            **{f"children's {name}": text for name, text in children.work.request_fields().items()},
         }
         children = replace(children, session=parents.session)
         return cls(schema, replace(parents, beside=beside), children, share)

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
-from adaptive_qs.arguments import one_of
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
@@ -21,7 +20,6 @@ from adaptive_qs.privacy.budget import GuardRail, guard_rails
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, Limits, check_learnable
 from adaptive_qs.run.memory import (
@@ -31,6 +29,7 @@ from adaptive_qs.run.memory import (
     keep_what_fits,
     plan_memory,
 )
+from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
 from adaptive_qs.table.schema import Schema
@@ -52,7 +51,7 @@ SPENT_IN_VAIN = SpentNote(
 
 
 @dataclass(frozen=True)
-class Served:
+class QueryStrategies:
     """Queries other than the cells of marginals that a table is to serve.
 
     Attributes:
@@ -104,7 +103,7 @@ class Tables:
     rho: float
     levels: str = LEVELS[0]
     left_out: LeftOut | None = None
-    served: Served | None = None
+    served: QueryStrategies | None = None
 
     @property
     def loop(self) -> LoopSettings:
@@ -154,7 +153,7 @@ class Tables:
         """Columns that will likely stay unconnected in a table of about so many rows."""
         return self.forecast.doubts(rows)
 
-    def words(self) -> dict[str, str]:
+    def request_fields(self) -> dict[str, str]:
         """What is measured and how."""
         limits = self.limits
         return {
@@ -170,9 +169,7 @@ class Tables:
 
 def tables_job(
     schema: Schema,
-    workload: WorkloadSpec,
-    levels: str,
-    options: RunOptions,
+    options: SynthesizeOptions,
     unit: Unit | None = None,
     share: float = 1.0,
 ) -> Job[Tables]:
@@ -187,22 +184,22 @@ def tables_job(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
         column_share=learning / max(private, 1), learning_share=learning,
     )  # fmt: skip
-    one_of("levels", levels, LEVELS)
+    workload = options.workload
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
         marginals, left_out = looked_at(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        served = Served.of(workload, domain)
+        served = QueryStrategies.of(workload, domain)
         if served is not None:
             check_learnable(served.queries, schema)
         rho = share * left.rho_of_published
-        return Tables(marginals, limits, rho, levels, left_out, served)
+        return Tables(marginals, limits, rho, options.levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
 
 
 def looked_at(
-    workload: WorkloadSpec, domain: Domain, options: RunOptions
+    workload: WorkloadSpec, domain: Domain, options: SelectionOptions
 ) -> tuple[Workload, LeftOut | None]:
     """The marginals that a run looks at, and what it leaves out of those asked for.
 
@@ -220,14 +217,15 @@ def looked_at(
     return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
 
 
-def scoring_forecast(workload: Workload, options: RunOptions) -> ScoringForecast:
-    """What a scoring pass takes of marginals that :func:`looked_at` left; where not even these fit
-    the memory, what it would take."""
+def scoring_forecast(
+    workload: Workload, rows: int | None, options: SelectionOptions
+) -> ScoringForecast:
+    """Return what a scoring pass of the marginals takes, or would take if they do not fit."""
     try:
         limits = tables_limits(workload.domain, workload, options.max_memory, options.workers)
     except ResourceExceeded:
-        return ScoringForecast.of(workload, options.counted_rows)
-    return ScoringForecast.of(workload, options.counted_rows, limits.kept_cells)
+        return ScoringForecast.of(workload, rows)
+    return ScoringForecast.of(workload, rows, limits.kept_cells)
 
 
 def tables_limits(

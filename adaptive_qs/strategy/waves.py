@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
@@ -309,7 +309,10 @@ class ConvolutionFactor(Factor):
     @cached_property
     def _cells(self) -> Array:
         """Diagonal of V⁺, shape (n,)."""
-        found = self._diagonal(irfft(self._inverse_spectrum**2, self._period)) / self.scales**2
+        found = (
+            self._diagonal(scipy.fft.irfft(self._inverse_spectrum**2, self._period))
+            / self.scales**2
+        )
         for sign, line in self._beside:
             found = found + sign * line**2
         return np.maximum(found * float(self.squared_norm), 0.0)
@@ -319,10 +322,10 @@ class ConvolutionFactor(Factor):
         """Variance of the sum of the first 0 .. n cells, shape (n + 1,)."""
         n = self.size
         if self.ends is Ends.PERIODIC:
-            found = circulant_arcs(irfft(self._inverse_spectrum**2, n))
+            found = circulant_arcs(scipy.fft.irfft(self._inverse_spectrum**2, n))
         else:
             m, sigma, c = _REFLECTION[self.ends]
-            tau = irfft(self._inverse_spectrum, self._period)
+            tau = scipy.fft.irfft(self._inverse_spectrum, self._period)
             both = np.concatenate([tau[n - 1 : 0 : -1], tau[:n]])
             sums = _sums(both, tau[: 2 * n + c], m, sigma, c, self._reciprocal)
             found = np.concatenate([[0.0], sums])
@@ -382,7 +385,9 @@ class ConvolutionFactor(Factor):
 
     @cached_property
     def _transform(self) -> Array:
-        return np.asarray(rfft(self._full[:, 0].astype(np.float64)).real, dtype=np.float64)
+        return np.asarray(
+            scipy.fft.rfft(self._full[:, 0].astype(np.float64)).real, dtype=np.float64
+        )
 
     @cached_property
     def _inverse_spectrum(self) -> Array:
@@ -403,13 +408,17 @@ class ConvolutionFactor(Factor):
         """The kernel convolved with columns of one period."""
         if self.is_integral:
             return _convolve_exactly(self._full, extended)
-        return irfft(self._transform[:, None] * rfft(extended, axis=0), self._period, axis=0)
+        return scipy.fft.irfft(
+            self._transform[:, None] * scipy.fft.rfft(extended, axis=0), self._period, axis=0
+        )
 
     def _filter(self, columns: Array, response: Array) -> Array:
         """Columns times a matrix with the eigenvectors of K and other eigenvalues."""
-        waves = rfft(self._extended(np.asarray(columns, dtype=np.float64)), axis=0)
+        waves = scipy.fft.rfft(self._extended(np.asarray(columns, dtype=np.float64)), axis=0)
         waves *= response[:, None]
-        return np.asarray(irfft(waves, self._period, axis=0)[: self.size], dtype=np.float64)
+        return np.asarray(
+            scipy.fft.irfft(waves, self._period, axis=0)[: self.size], dtype=np.float64
+        )
 
     def _extended(self, x: Numbers) -> Numbers:
         """One period of columns, as the reflection continues them."""
@@ -496,11 +505,11 @@ def _convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
     period = len(columns)
     # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
     bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
-    waves = [[rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
+    waves = [[scipy.fft.rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
     result = np.zeros(columns.shape, dtype=np.int64)
     for i, one in enumerate(waves[0]):
         for j, other in enumerate(waves[1]):
-            part = np.rint(irfft(one * other, period, axis=0)).astype(np.int64)
+            part = np.rint(scipy.fft.irfft(one * other, period, axis=0)).astype(np.int64)
             if bits * (i + j) < 64:
                 result += part << np.int64(bits * (i + j))
     return result
@@ -532,7 +541,7 @@ def make_wave(ends: Ends, size: int, spectrum: Array, balanced: bool = False) ->
     where, period = frequencies(ends, size)
     response = np.zeros(period // 2 + 1)
     response[where] = spectrum
-    kernel = np.asarray(irfft(response, period)[: period // 2 + 1], dtype=np.float64)
+    kernel = np.asarray(scipy.fft.irfft(response, period)[: period // 2 + 1], dtype=np.float64)
     factor = ConvolutionFactor(ends, kernel, np.ones(size))
     if ends is Ends.PERIODIC:
         return factor

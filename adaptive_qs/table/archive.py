@@ -8,16 +8,13 @@ all of it counts against a ceiling of memory. Pickles are never read.
 from __future__ import annotations
 
 import io
-import os
-import posixpath
 import re
 import struct
-import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from xml.parsers import expat
@@ -26,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 from adaptive_qs.jsonfile import Claim, bounded_text, parse_json
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.files import atomic_writer, sealed_digest, sha256_of
@@ -37,7 +34,7 @@ columns 8 times; what compresses 1,000 times was made to."""
 LONG_TEXT = 2**20
 MOST_DIRECTORY_BYTES = 2**16
 """Of the list of members: about 500 of them, where releases have 9."""
-_PIECE = 2**16
+PIECE = 2**16
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
 
@@ -59,7 +56,7 @@ _NPY_HEADER = re.compile(
 
 
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
-    """These arrays, flattened and joined, as the bytes of one npy vector of float64."""
+    """Yield these arrays, flattened and joined, as the bytes of one npy vector of float64."""
     header = io.BytesIO()
     shape = (sum(part.size for part in parts),)
     np.lib.format.write_array_header_1_0(
@@ -118,8 +115,9 @@ def _pack(file: IO[bytes], members: Members) -> None:
 
 
 class ArchiveReader:
-    """Members by name, each checked before it is taken into memory, of which all may take so much
-    together.
+    """Members of an archive by name, each checked before it is read into memory.
+
+    All of them count against one ceiling.
     """
 
     def __init__(self, archive: zipfile.ZipFile, claim: Claim, folder: str = "") -> None:
@@ -134,21 +132,21 @@ class ArchiveReader:
         return tuple(name.removeprefix(folder) for name in names if name.startswith(folder))
 
     def within(self, folder: str) -> ArchiveReader:
-        """The members in a folder, by their names there."""
+        """Return the members in a folder, by their names there."""
         return ArchiveReader(self._zip, self.claim, f"{self._folder}{folder}/")
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         return self._zip.getinfo(self._folder + name)
 
     def text(self, name: str) -> str:
-        """A member of text."""
+        """Return a member of text."""
         member = self._member(name)
         if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
         return bounded_text(self._pieces(member), self.claim)
 
     def json(self, name: str) -> Any:
-        """A JSON member, parsed."""
+        """Return a JSON member, parsed."""
         return parse_json(self.text(name))
 
     def sha256(self, name: str) -> str:
@@ -156,7 +154,7 @@ class ArchiveReader:
         return sha256_of(self._pieces(self._member(name)))
 
     def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
-        """The arrays of these shapes that were joined into one member."""
+        """Return the arrays of these shapes that were joined into one member."""
         member = self._member(name)
         sizes = [int(np.prod(shape, dtype=object)) for shape in shapes]
         total = sum(sizes)
@@ -178,14 +176,14 @@ class ArchiveReader:
     def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
         """Piece by piece: whatever a member says of its size, no more is unpacked than is read."""
         with self._zip.open(member) as file:
-            yield from iter(partial(file.read, _PIECE), b"")
+            yield from iter(partial(file.read, PIECE), b"")
 
 
 @contextmanager
 def open_archive(
     path: str | Path, kind: str, max_memory: int | str | None = None
 ) -> Iterator[ArchiveReader]:
-    """The archive at ``path``; whatever damage is met becomes one line.
+    """Yield the archive at ``path``; damage becomes an error of one line.
 
     Args:
         path: the file.
@@ -224,7 +222,7 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
     assert file is not None
     members = sorted(archive.infolist(), key=lambda member: member.header_offset)
     if archive.comment or any(member.comment or member.extra for member in members):
-        raise ValueError("something stands beside the members")
+        raise ValueError("there are bytes besides the members")
     for member in members:
         file.seek(member.header_offset)
         sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
@@ -236,13 +234,15 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads ``most_bytes`` at most (None for no limit), so that a list of
-    members is never long."""
+    """A file of which one call reads at most ``most_bytes`` (None for no limit).
+
+    So a list of members is never long.
+    """
 
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, or all that are left.
+        """Return this number of bytes, or all that are left.
 
         Raises:
             zipfile.BadZipFile: these are too many.
@@ -250,252 +250,11 @@ class _Guarded(io.FileIO):
         most = self.most_bytes
         if most is None:
             return super().read(size) or b""
-        asked = most + 1 if size is None or size < 0 else size
-        found = b"" if asked > most + 1 else super().read(asked) or b""
-        if len(found) > most or asked > most + 1:
+        size_read = most + 1 if size is None or size < 0 else size
+        found = b"" if size_read > most + 1 else super().read(size_read) or b""
+        if len(found) > most or size_read > most + 1:
             raise zipfile.BadZipFile("too many members")
         return found
-
-
-# Excel workbooks, which are such archives made by others.
-#
-# Parts are parsed piece by piece, and only what a table needs of them is kept. So a workbook takes
-# the memory of the texts that its cells share, which count against a ceiling, and of one row.
-
-MOST_SHEET_ROWS, _MOST_COLUMNS = 2**20, 2**14
-_MOST_CHARACTERS = 2**22
-"""Of a row of a sheet, as of one of CSV, and of a text that cells share."""
-_MOST_LISTED, _MOST_DEPTH = 2**16, 64
-"""Sheets, relations and styles, and elements in each other: no workbook has as many."""
-_BOOK_TYPE = re.compile(r"\.(sheet|template)(\.macroEnabled)?\.main\+xml$")
-_TEXTS_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
-_TEXTS = ("v", "t")
-_STYLES, _XFS = "xl/styles.xml", "cellXfs"
-_LONG = f"a row or text of more than {_MOST_CHARACTERS >> 20} MiB"
-
-
-class Workbook:
-    """Sheets of a workbook, and the cells of each.
-
-    All methods raise an exception of ``DAMAGE`` if a part is damaged, declares entities, or has
-    more of something than any workbook.
-
-    Attributes:
-        sheets: the name of each, whether it is visible, and its part.
-    """
-
-    def __init__(self, path: Path, book: zipfile.ZipFile) -> None:
-        """Find the parts by their content types and relations."""
-        self._path, self._zip = path, book
-        (listed,) = self._listed("[Content_Types].xml", "Override")
-        types = {one["PartName"].lstrip("/"): one["ContentType"] for one in listed}
-        main = next((p for p, kind in types.items() if _BOOK_TYPE.search(kind)), "xl/workbook.xml")
-        self._texts = next((p for p, kind in types.items() if kind == _TEXTS_TYPE), None)
-        folder, name = posixpath.split(main)
-        sheets, options = self._listed(main, "sheet", "workbookPr")
-        (related,) = self._listed(f"{folder}/_rels/{name}.rels", "Relationship")
-        parts = {
-            one["Id"]: posixpath.normpath(posixpath.join("/", folder, one["Target"]))[1:]
-            for one in related
-            if "chartsheet" not in one["Type"]
-        }
-        self._since_1904 = any(one.get("date1904") in ("1", "true") for one in options)
-        self.sheets = [
-            (one["name"], one.get("state", "visible") == "visible", parts[one["id"]])
-            for one in sheets
-            if one.get("id") in parts
-        ]
-
-    def texts(self, most_bytes: int) -> Iterator[str]:
-        """Yield the texts that cells share.
-
-        Raises:
-            ResourceExceeded: they need more memory; the message does not tell how many came.
-        """
-        text, needed = "", 0
-        spoken = False
-        names = ("si", "rPh")
-        for name, begun, content in () if self._texts is None else self._events(self._texts, names):
-            if name == "rPh":
-                spoken = begun is not None
-            elif name == "t" and not spoken:
-                text += content
-                self._check(len(text) <= _MOST_CHARACTERS, _LONG)
-            elif name == "si" and begun is None:
-                text = text.replace("x005F_", "")
-                needed += sys.getsizeof(text) + 8
-                if needed > most_bytes:
-                    raise ResourceExceeded(
-                        f"{self._path}: its texts need more memory than the "
-                        f"{max(most_bytes, 0) >> 20:,} MB there are for them: raise --max-memory, "
-                        "or export it as CSV or Parquet"
-                    )
-                yield text
-                text = ""
-
-    def rows(self, part: str, most_bytes: int) -> Iterator[tuple[int, dict[int, Any]]]:
-        """Yield each row of a sheet that has a value: its number, from 1, and its values by column.
-
-        Raises:
-            DataError: rows or cells are out of order or too many, or a row is too long.
-            ResourceExceeded: as for :meth:`texts`.
-        """
-        from openpyxl.utils import column_index_from_string
-
-        number_of, value = cache(column_index_from_string), self._reader(most_bytes)
-        row = column = length = 0
-        spoken = False
-        text: str | None = None
-        cell: dict[str, str] = {}
-        cells: dict[int, Any] = {}
-        for name, begun, content in self._events(part, ("row", "c", "is", "rPh")):
-            if name == "c":
-                if begun is not None:
-                    cell, text, letters = begun, None, begun.get("r", "").rstrip("0123456789")
-                    before, column = column, number_of(letters) if letters else column + 1
-                    self._check(column > before, "two cells of one column, or out of order")
-                    self._check(column <= _MOST_COLUMNS, "cells beyond the last column of a sheet")
-                elif text is not None and (found := value(cell, text)) is not None:
-                    cells[column - 1] = found
-                    length += len(found) if isinstance(found, str) else 0
-                    self._check(length <= _MOST_CHARACTERS, _LONG)
-            elif name == "row":
-                if begun is not None:
-                    before, row = row, int(float(begun.get("r", row + 1)))
-                    self._check(row > before, "two rows of one number, or out of order")
-                    self._check(row <= MOST_SHEET_ROWS, "rows beyond the last of a sheet")
-                    column, length, cells = 0, 0, {}
-                elif cells:
-                    yield row, cells
-            elif name == "rPh":
-                spoken = begun is not None
-            elif (name == "v") != (cell.get("t") == "inlineStr") and not spoken:
-                text = (text or "") + content
-                self._check(len(text) <= _MOST_CHARACTERS, _LONG)
-
-    def _check(self, holds: bool, problem: str) -> None:
-        if not holds:
-            raise DataError(f"{self._path}: has {problem}: save it again, or export it as CSV")
-
-    def _reader(self, most_bytes: int) -> Callable[[dict[str, str], str], Any]:
-        """Return a function that makes a value of the attributes and the text of a cell.
-
-        A formula counts by the value that was computed last, a number by the format of its cell.
-        """
-        from openpyxl.styles import numbers
-        from openpyxl.utils import datetime as excel
-
-        texts = [*self.texts(most_bytes)]
-        epoch = excel.CALENDAR_MAC_1904 if self._since_1904 else excel.WINDOWS_EPOCH
-        has_styles = _STYLES in self._zip.namelist()
-        formats, styles = self._listed(_STYLES, "numFmt", "xf") if has_styles else ([], [])
-        codes = numbers.BUILTIN_FORMATS | {int(f["numFmtId"]): f["formatCode"] for f in formats}
-        used = [codes.get(int(style.get("numFmtId", 0))) for style in styles]
-        dates = {k for k, code in enumerate(used) if numbers.is_date_format(code)}
-        durations = {k for k, code in enumerate(used) if numbers.is_timedelta_format(code)}
-
-        def value(cell: dict[str, str], text: str) -> Any:
-            kind, style = cell.get("t", "n"), int(cell.get("s", 0))
-            if kind == "inlineStr" or not text:
-                return text if kind == "inlineStr" else None
-            if kind == "s":
-                return texts[int(text)]
-            if kind == "b":
-                return bool(int(text))
-            if kind != "n":
-                return excel.from_ISO8601(text) if kind == "d" else text
-            number = int(text) if {".", "e", "E"}.isdisjoint(text) else float(text)
-            if style not in dates:
-                return number
-            try:
-                return excel.from_excel(number, epoch, style in durations)
-            except (OverflowError, ValueError):
-                return "#VALUE!"
-
-        return value
-
-    def _listed(self, part: str, *names: str) -> list[list[dict[str, str]]]:
-        """Return the attributes of all elements of each of these names."""
-        found: dict[str, list[dict[str, str]]] = {name: [] for name in names}
-        for name, begun, _ in self._events(part, (*names, _XFS)):
-            if name == _XFS and begun is not None:
-                found["xf"] = []  # what came before are not styles of cells
-            elif begun is not None and name in found:
-                found[name].append({key.rpartition(":")[2]: begun[key] for key in begun})
-                if len(found[name]) > _MOST_LISTED:
-                    raise ValueError("a workbook lists more than any")
-        return [*found.values()]
-
-    def _events(
-        self, part: str, names: Collection[str]
-    ) -> Iterator[tuple[str, dict[str, str] | None, str]]:
-        """Yield where elements of a part begin, with their attributes, and where they end.
-
-        Only those of these local names, and the ends of texts and values with what is in them.
-        """
-        member = self._zip.getinfo(part)
-        stored = min(member.compress_size, os.path.getsize(self._path))
-        if member.file_size > max(LONG_TEXT, MOST_RATIO * stored):
-            self._check(False, "a part that was compressed further than any of a workbook")
-        ready: list[tuple[str, dict[str, str] | None, str]] = []
-        texts: list[str] = []
-        depth = length = 0
-
-        def begin(name: str, attributes: dict[str, str]) -> None:
-            nonlocal depth, length
-            depth += 1
-            if depth > _MOST_DEPTH:
-                raise ValueError("elements are nested too deeply")
-            name = name.rpartition(":")[2]
-            if name in names:
-                ready.append((name, attributes, ""))
-            elif name in _TEXTS:
-                length = 0
-                parser.CharacterDataHandler = take
-
-        def end(name: str) -> None:
-            nonlocal depth
-            depth -= 1
-            name = name.rpartition(":")[2]
-            if name in names:
-                ready.append((name, None, ""))
-            elif name in _TEXTS:
-                ready.append((name, None, "".join(texts)))
-                texts.clear()
-                parser.CharacterDataHandler = None
-
-        def take(text: str) -> None:
-            nonlocal length
-            length += len(text)
-            self._check(length <= _MOST_CHARACTERS, _LONG)
-            texts.append(text)
-
-        def refuse(*_: Any) -> None:
-            raise ValueError("a part declares entities")
-
-        parser, fed = expat.ParserCreate(), 0
-        parser.buffer_text, parser.StartDoctypeDeclHandler = True, refuse
-        parser.StartElementHandler, parser.EndElementHandler = begin, end
-        with self._zip.open(member) as file:
-            while piece := file.read(_PIECE):
-                parser.Parse(piece)
-                fed += len(piece)
-                if fed - parser.CurrentByteIndex > LONG_TEXT:  # which is parsed with each piece
-                    raise ValueError("a tag is longer than any of a workbook")
-                yield from ready
-                ready.clear()
-        parser.Parse(b"", True)
-
-
-def check_workbook(path: Path, most_bytes: int) -> None:
-    """Refuse a workbook whose texts, which are held while it is read, need more memory than this.
-
-    Raises:
-        ResourceExceeded: they do.
-    """
-    with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # whoever opens it explains them
-        for _ in Workbook(path, book).texts(most_bytes):
-            pass
 
 
 # Parquet files. A page of few compressed bytes takes as many as its header says, whatever the
@@ -540,7 +299,7 @@ def rows_at_once(path: Path, file: Any, names: Collection[str], most: int, most_
         columns.append((np.cumsum(rows), np.cumsum([0, *sizes.tolist()])))
 
     def spanned(rows: int) -> list[int]:
-        """The bytes of the pages that so many rows of each column are in, at most."""
+        """Return the largest number of bytes in the pages of a number of rows, by column."""
         last = [np.searchsorted(ends[:-1], ends + rows - 2, side="right") for ends, _ in columns]
         return [int((sums[end + 1] - sums[:-1]).max()) for end, (_, sums) in zip(last, columns)]
 

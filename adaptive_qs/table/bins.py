@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Round numbers for the ends of proposed bins.
-
 _NEARER = 4
 """An end of the range moves outwards by less than this part of its bin."""
 _FINEST = 1e-15
@@ -28,7 +26,7 @@ _LEAST, _MOST = 1e-290, sys.float_info.max
 
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
-    """A cut between bins to two digits, or as many as it takes to stay within the spacing.
+    """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
 
     Args:
         value: finite.
@@ -43,7 +41,7 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
 
 
 def round_end(value: float, spacing: float, decimals: int | None, upwards: bool) -> float:
-    """The smallest or, upwards, the largest value, moved outwards by at most half its bin.
+    """Return the smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
     A power of ten stays (1 may stand for "at least one"), a number nearer to 0 than half its bin
     becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
@@ -63,7 +61,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
 
 
 def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[float], int]) -> float:
-    """The value to a multiple of factor · 10^exponent; one that is there already stays."""
+    """Return the value to a multiple of factor · 10^exponent; one that is there already stays."""
     unit = factor * 10.0**exponent
     if not unit:
         return 0.0
@@ -72,12 +70,10 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
 
-# Quantiles that part a range into bins.
-
 _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further cuts, in this order, where an end bin is long."""
 _LONG = 3
-"""An end bin is long if it is so many times as wide as the next."""
+"""An end bin is long if it is this many times as wide as the next."""
 _FEW = 50
 """Rows that a bin of a tail must exceed: the noise on fewer, so far out, would move the mean by
 more than such a bin mends, where values are drawn by a density that declines inside bins."""
@@ -86,7 +82,7 @@ Floats = NDArray[np.float64]
 
 
 def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
-    """Distinct quantiles that part the rows into at most so many bins, at least 1, ascending.
+    """Return distinct quantiles, ascending, that divide the rows into at most ``bins`` bins.
 
     Up to a quarter of them go into long tails, the others hold about equal shares.
     """
@@ -135,17 +131,17 @@ class Grid:
         return 0.0 if self.decimals is None else self.multiple / 10**self.decimals
 
     def after(self, value: float) -> float:
-        """The smallest number above the value."""
+        """Return the smallest number above the value."""
         if self.decimals is None:
             return math.nextafter(value, math.inf)
         return self._round(value, ROUND_FLOOR, 1)
 
     def from_on(self, value: float) -> float:
-        """The smallest number that is no less than the value."""
+        """Return the smallest number that is no less than the value."""
         return self._round(value, ROUND_CEILING, 0)
 
     def _round(self, value: float, rounding: str, add: int) -> float:
-        """The value to a number of the grid, so many steps up."""
+        """Return the value to a number of the grid, a number of steps up."""
         if self.decimals is None:
             return value
         units = Decimal(repr(float(value))).scaleb(self.decimals)
@@ -153,8 +149,8 @@ class Grid:
         return float(steps * self.multiple / 10**self.decimals)
 
 
-def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
-    """The widest grid for all values with a usual step, such as 0.05, 0.1, 0.125, 0.2 or 0.25.
+def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
+    """Return the widest grid for all values with a usual step, such as 0.05, 0.125 or 0.2.
 
     Args:
         values: distinct, shape (n,), below 2^53 in units of 10^-decimals.
@@ -172,11 +168,6 @@ def grid_of(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-# Bins for columns whose description names none, in proposed and imported schemas.
-
-MAX_INTEGERS = 200
-"""Integer ranges longer than this get bins where the number of rows is not known."""
-INTEGER_BINS = 100
 NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Bins proposed for the smallest tables."""
@@ -184,13 +175,8 @@ LEAST_PERIODS = 24
 """Periods allowed in the smallest tables: two years of months, a day of hours."""
 
 
-def integer_bins(low: int, high: int) -> dict[str, Any]:
-    """What an integer column from ``low`` to ``high`` says about its bins; nothing if short."""
-    return {"bins": INTEGER_BINS} if high - low + 1 > MAX_INTEGERS else {}
-
-
 def bins_for(rows: int) -> int:
-    """Most bins to propose for a column with a value in so many rows: 2 · rows^¼, from 8 to 32.
+    """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
     A histogram over two columns is nearest to the truth with a number of bins per column that
     grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section
@@ -210,7 +196,7 @@ def codes_for(rows: int) -> int:
 
 
 def periods_for(rows: int) -> int:
-    """Most days, weeks, months or the like of a column with a date or time in so many rows.
+    """Return the most days, weeks, months or the like to propose for ``rows`` dates or times.
 
     Months are four weeks, years four quarters, and so on: what fits is a quarter of these at least
     as a rule, so that twice `bins_for` makes about as many codes as other columns have.
@@ -218,10 +204,8 @@ def periods_for(rows: int) -> int:
     return max(LEAST_PERIODS, 2 * bins_for(rows))
 
 
-# Bins for a proposed range.
-
 PEAK = 3
-"""A value is a peak where so many times as many rows share it as share either neighbour."""
+"""A value is a peak if it has this many times the rows of either neighbour."""
 PEAK_SHARE = 0.02
 """A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
 bins hold in the average."""
@@ -229,15 +213,15 @@ END_SHARE = 0.005
 """The first and the last value, where codes that end a scale lie, are peaks from this share on.
 Values with as many rows as a bin, and far ones, do not count as ends or neighbours of a peak."""
 CROWDED = 2
-"""Values have bins of their own as long as others hold no more than so many times the average."""
+"""Values have bins of their own while no other bin has more than this many times the average."""
 ROWS_PER_VALUE = 5
-"""So many rows for each value, and more, show that there are few values."""
+"""From this number of rows per value on there are few values."""
 
 ABSURD = 100
-"""A value lies absurdly far from the others where its distance to their median is so many times
+"""A value lies absurdly far from the others if its distance to their median is this many times
 their whole range."""
 FEW_ABSURD = 2
-"""So many rows at most at either end are taken for mistakes; more may be a code."""
+"""At most this many rows at either end are mistakes; more can be a code."""
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
@@ -247,6 +231,8 @@ HEAP_SHARE = 0.001
 """Share of the rows from which a peak counts among these."""
 HEAPS = 50
 """Frequent values that a proposed schema asks for."""
+WIDE_SPAN = 6
+"""Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
 """Integers in this range are taken for years."""
 YEAR_STEPS = (5, 10, 20, 50, 100)
@@ -260,7 +246,7 @@ class _Part:
         values, weights: may be empty.
         floor: the end of the bin before; minus infinity where there is none.
         ceiling: the start of the bin after; infinity where there is none.
-        narrow: the part of the width of the values that makes a gap beside them a wide one.
+        narrow: the part of the width of the values that makes a gap next to them a wide one.
     """
 
     values: Floats
@@ -298,7 +284,7 @@ class _Part:
 def propose_edges(
     values: Floats, weights: Floats, grid: Grid, bins: int, codes: int
 ) -> tuple[float, ...]:
-    """Ends of bins [edge, next edge), the last one closed, that hold all values.
+    """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value gets a bin that decodes to it alone where it fills one in the average, where it is a
     peak, or where it lies far beyond all others in several rows; so does every value where they are
@@ -306,7 +292,8 @@ def propose_edges(
     numbers.
 
     Args:
-        values, weights: of the column.
+        values: of the column.
+        weights: rows with each.
         grid: where all values lie.
         bins: the most, at least 1.
         codes: the most where every value has a bin of its own.
@@ -327,7 +314,7 @@ def propose_edges(
 
 
 def without_absurd(values: Floats, weights: Floats) -> slice:
-    """The values without the first and last ones that lie absurdly far from all others."""
+    """Return the values without the first and last ones that lie absurdly far from all others."""
     kept = slice(0, len(values))
     if len(values) < 3 or weights.sum() < ENOUGH:
         return kept
@@ -343,11 +330,13 @@ def without_absurd(values: Floats, weights: Floats) -> slice:
 
 
 def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
-    """First values of bins of the same round width, the first and last ones aside, for integers
-    that are spread evenly enough: no value deserves a bin of its own, and no bin is crowded.
+    """Return first values of bins of the same round width, for integers that are spread evenly.
+
+    The first and the last bin can have another width. No value deserves a bin for itself, and no
+    bin is crowded.
 
     Returns:
-        the starts, of so many bins at most, and the end of the last bin; None where other bins
+        the starts, of at most ``bins`` bins, and the end of the last bin; None where other bins
         serve better.
     """
     low, high = int(values[0]), int(values[-1])
@@ -366,10 +355,11 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 
 
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
-    """What a column in bins says so that its frequent values are found; nothing without them.
+    """Return the keys by which the frequent values of a column are learnt; none without them.
 
     Args:
-        values, weights: of the column.
+        values: of the column.
+        weights: rows with each.
         edges: of the bins, ascending; one that holds a single value needs no heap.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
@@ -384,9 +374,10 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:
-    """First values of bins of years, of a round number of years each, for integers that are years
-    but for few codes, each of which gets a bin of its own; so does a year with a bin's share of the
-    rows that stands out.
+    """Return first values of bins of a round number of years, for integers that are years.
+
+    A few codes among them get a bin each. So does a year that stands out and has as many rows as a
+    bin.
 
     Returns:
         the starts and the end of the last bin; None where they are no years.
@@ -446,8 +437,11 @@ def _between(
 
 
 def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
-    """Indices of the values that deserve a bin of their own, those that deserve it most first: far
-    beyond all others, as many rows as a bin, or a peak; by their rows."""
+    """Return the indices of values that deserve a bin each, by how much they deserve it.
+
+    These are values far beyond all others, values with as many rows as a bin, and peaks; each kind
+    by its rows.
+    """
     far = []
     if len(values) > 2:
         extent = float(values[-1]) - float(values[0])
@@ -469,7 +463,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
 
 
 def _beside(weights: Floats) -> Floats:
-    """The rows with the neighbour of each value that has more of them."""
+    """Return the rows with the neighbour of each value that has more of them."""
     return np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
 
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -25,15 +24,17 @@ from adaptive_qs.errors import AdaptiveQsError, DataError
 from adaptive_qs.table.text import (
     ASCII_SPACE,
     FALSE_WORDS,
+    INTEGER,
+    INTEGER_WITH_EXPONENT,
     NUMBER,
     TRUE_WORDS,
     Spelling,
+    read_integer,
     read_moment,
 )
 
 Mask = NDArray[np.bool_]
 
-_INTEGER = r"^[+-]?0*[0-9]{1,18}(\.0*)?$"
 _EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -81,11 +82,17 @@ def as_text(values: pa.Array) -> pa.StringArray:
 
 
 def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as integers; "39" and 39.0 are, 39.5 and "1e3" are not."""
+    """Return cells as integers; "39", 39.0 and "2e+05" are, 39.5 and "1e-3" are not."""
     if pa.types.is_string(values.type):
-        readable = pc.match_substring_regex(values, _INTEGER)
+        plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
-        return _filled(pc.if_else(readable, digits, None).cast(pa.int64()), np.int64(0))
+        found = pc.if_else(plain, digits, None).cast(pa.int64())
+        if not pc.all(plain, min_count=0).as_py():
+            scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$")
+            scaled = scaled.fill_null(False)
+            integers = map(read_integer, values.filter(scaled).to_pylist())
+            found = pc.replace_with_mask(found, scaled, pa.array(integers, pa.int64()))
+        return _filled(found, np.int64(0))
     if values.type == pa.uint64():
         values = pc.if_else(pc.less(values, pa.scalar(2**62, pa.uint64())), values, None).cast(
             pa.int64()
@@ -144,7 +151,7 @@ def is_marker(values: pa.Array, markers: tuple[str, ...]) -> Mask:
     return _is_in(as_text(values), frozenset(markers))
 
 
-def is_number_of(values: pa.Array, markers: Iterable[str]) -> Mask:
+def matches_numbers(values: pa.Array, markers: Iterable[str]) -> Mask:
     """Which cells are one of those markers that are numbers, in whatever digits."""
     numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
     found, readable = as_numbers(values) if numbers else _unreadable(values, np.float64(0))
@@ -152,8 +159,10 @@ def is_number_of(values: pa.Array, markers: Iterable[str]) -> Mask:
 
 
 def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
-    """Normalised cells with texts that are numbers in this form as Python writes them, and null in
-    the place of all other texts; of other types, and in the plain form, as they are."""
+    """Return cells with texts that are numbers in a form as Python writes them.
+
+    All other texts become null. Cells of other types, and the plain form, are not changed.
+    """
     if spelling.plain or not pa.types.is_string(values.type):
         return values
     numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
@@ -194,6 +203,11 @@ def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
 
 
+def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
+    """Return the chunks of a column, or the column itself if it has none."""
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+
+
 # Identifiers of persons and keys: compared exactly, so each cell has exactly one text, or none.
 
 _DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}
@@ -209,8 +223,8 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
     The identifier of a text is the text itself, by code points; that of a whole number its digits,
     that of a date ISO 8601. So equal values have one identifier in every container, and others
-    have another. A cell is refused, by itself, if its type does not tell it from others or if
-    another container writes it otherwise: the problem says what there is.
+    have another. Each cell is judged alone. It is refused if its type does not distinguish it, or
+    if another container writes it otherwise; the problem names such cells.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -245,8 +259,8 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
 # Columns of Python objects: each cell becomes a typed value by its own type alone.
 #
-# A column of objects may hold text beside booleans, numbers and dates. No type is inferred for the
-# column: which cells a row stands beside must not change how that row is read, or one row of
+# A column of objects can hold text, booleans, numbers and dates. No type is inferred for the
+# column: the other cells of a column must not change how a row is read, or one row of
 # another type would re-code all others, and no noise would hide it.
 
 Objects = NDArray[np.object_]
@@ -281,14 +295,17 @@ class MixedCells:
         return cls((values.dictionary,), indices)
 
     def with_exact_decimals(self) -> MixedCells:
-        """The same, a column of decimals as cells of several types: see :func:`object_cells`."""
+        """Return the same, a column of decimals as cells of several types.
+
+        See :func:`object_cells`.
+        """
         if len(self.parts) != 1 or not pa.types.is_decimal(self.parts[0].type):
             return self
         distinct = np.array([*self.parts[0].to_pylist(), None], dtype=object)[:-1]
         return MixedCells.of(object_cells(distinct)).take(self.indices)
 
     def take(self, rows: NDArray[np.int64]) -> MixedCells:
-        """The cells at these places; -1 gives none."""
+        """Return the cells at these places; -1 gives none."""
         return MixedCells(self.parts, np.append(self.indices, -1)[rows])
 
 
@@ -300,6 +317,8 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     too large for one, and None, NaN, NaT and NA are
     missing. Anything else becomes an array of type binary, which no column takes.
     """
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
     if pd.api.types.infer_dtype(objects, skipna=True) in ("string", "empty"):
         try:  # the same as below, faster, where all cells that there are happen to be text
             return pa.array(objects, pa.string(), from_pandas=True)
@@ -371,9 +390,9 @@ def _nearest(cell: Any) -> float:
 
 
 def _moments(cells: Objects) -> Parted:
-    """Times of day by time zone: the wall clock and UTC are both needed later."""
+    """Yield times of day by time zone: the wall clock and UTC are both needed later."""
     plain = np.array(
-        [c.to_pydatetime(warn=False) if isinstance(c, pd.Timestamp) else c for c in cells],
+        [c.to_pydatetime(warn=False) if hasattr(c, "to_pydatetime") else c for c in cells],
         dtype=object,
     )
     zones = np.array([_zone(cell) for cell in plain], dtype=object)
@@ -386,7 +405,7 @@ def _moments(cells: Objects) -> Parted:
 
 
 def _zone(moment: dt.datetime) -> str:
-    """The time zone of a moment as Arrow names it; "" where it has none."""
+    """Return the time zone of a moment as Arrow names it; "" where it has none."""
     offset = moment.utcoffset()
     if offset is None:
         return ""
@@ -423,14 +442,12 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
 
 
 def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
-    """A column of a data frame (a series of narwhals), each cell by its own type."""
+    """Return a column of a data frame (a series of narwhals), each cell by its own type."""
     if series.implementation.is_pandas_like():
         column = series.to_pandas()
         if column.dtype == object:
             return object_cells(column.to_numpy())
-        if isinstance(column.dtype, pd.CategoricalDtype) and (
-            column.dtype.categories.dtype == object
-        ):
+        if column.dtype == "category" and column.dtype.categories.dtype == object:
             codes = column.cat.codes.to_numpy()
             used, places = np.unique(codes[codes >= 0], return_inverse=True)
             rows = np.full(len(codes), -1)
@@ -448,7 +465,7 @@ T = TypeVar("T")
 
 
 def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError]) -> T:
-    """The result of `action`, or the error that `explain` makes of whatever it raised.
+    """Return the result of `action`, or the error that `explain` makes of whatever it raised.
 
     Arrow and pandas quote cells in their messages. The new error is raised after the old one has
     been dropped, so that not even its `__context__` leads back to a cell. `explain` must not

@@ -26,7 +26,7 @@ CODE_BYTES = 8
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The smallest unsigned integer type for the codes 0 .. size-1."""
+    """Return the smallest unsigned integer type for the codes 0 .. size-1."""
     return np.min_scalar_type(size - 1)
 
 
@@ -67,7 +67,7 @@ class CodedTable:
 
     @classmethod
     def from_codes(cls, domain: Domain, columns: Iterable[NDArray[np.integer[Any]]]) -> Self:
-        """The table of these integer codes of any integer type, checked and made compact.
+        """Return the table of these integer codes of any integer type, checked and made compact.
 
         Raises:
             DataError: a code lies outside its attribute, or the arrays do not fit the domain.
@@ -88,7 +88,7 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """The table of rows that come in parts, each of shape (some, attributes).
+        """Return the table of rows that come in parts, each of shape (some, attributes).
 
         Args:
             domain: the attributes.
@@ -115,7 +115,7 @@ class CodedTable:
         return cls(domain, tuple(columns))
 
     def __repr__(self) -> str:
-        """The public part: neither codes nor their number."""
+        """Return the public part, without codes and their number."""
         return f"<CodedTable of {len(self.domain)} columns>"
 
     @property
@@ -162,8 +162,10 @@ class MarginalCounter:
         self._close: Callable[[], object] = lambda: None
 
     def owns(self, close: Callable[[], object]) -> None:
-        """Take over what closes the engine: called by :meth:`close`, or when nobody counts any
-        more."""
+        """Take over what closes the engine.
+
+        It is called by :meth:`close`, or when the counter is not used any more.
+        """
         self._close = finalize(self, close)
 
     def close(self) -> None:
@@ -171,19 +173,22 @@ class MarginalCounter:
         self._close()
 
     def keep_up_to(self, cells: int) -> None:
-        """Keep counted marginals of so many cells together, where that is more than so far."""
+        """Keep counted marginals of at least this number of cells together."""
         with self._lock:
             self._left += max(0, cells - self._most)
             self._most = max(cells, self._most)
 
     def count(self, clique: Clique) -> NDArray[np.int64]:
-        """The exact marginal over a clique (rows), one axis per attribute."""
+        """Return the exact marginal over a clique (rows), one axis per attribute."""
         if not clique:
             return np.array(self._rows)
         return self.count_all([clique])[0]
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques that are not empty; one pass counts the missing."""
+        """Return the exact marginals over some cliques that are not empty.
+
+        One pass counts the missing.
+        """
         kept = {clique: self._kept.get(clique) for clique in cliques}
         missing = [clique for clique, counts in kept.items() if counts is None]
         found = dict(zip(missing, self._engine.count_all(missing) if missing else ()))
@@ -196,8 +201,10 @@ class MarginalCounter:
         ]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """The occupied cells of the marginals over some cliques that are not empty; the missing are
-        listed together."""
+        """Return the occupied cells of the marginals over some cliques that are not empty.
+
+        The missing are listed together.
+        """
         kept = {clique: self._listed.get(clique) for clique in cliques}
         missing = [clique for clique, cells in kept.items() if cells is None]
         found = dict(zip(missing, self._engine.occupied(missing) if missing else ()))
@@ -210,13 +217,15 @@ class MarginalCounter:
         ]
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be asked for and can be kept."""
-        wanted, left = [], self._left
+        """Count in one pass the marginals that will be requested and can be kept."""
+        requested, left = [], self._left
         for clique in dict.fromkeys(cliques):
             if clique and clique not in self._kept and self.domain.size(clique) <= left:
                 left -= self.domain.size(clique)
-                wanted.append(clique)
-        for clique, counts in zip(wanted, self._engine.count_all(wanted) if wanted else ()):
+                requested.append(clique)
+        for clique, counts in zip(
+            requested, self._engine.count_all(requested) if requested else ()
+        ):
             self._keep(clique, counts)
 
     def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:
@@ -226,8 +235,10 @@ class MarginalCounter:
                 self._kept[clique] = counts.astype(self._dtype)
 
     def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
-        """Keep occupied cells where they fit: position and count take what a kept count is planned
-        with, up to 12 bytes."""
+        """Keep occupied cells if they fit.
+
+        Position and count take at most 12 bytes, which is what a kept count is planned with.
+        """
         with self._lock:
             if occupied.cells.size <= self._left and clique not in self._listed:
                 self._left -= occupied.cells.size

@@ -1,4 +1,4 @@
-"""Conditions on the values of a row: their grammar, and whether they hold, may hold or cannot.
+"""Conditions on the values of a row: whether they hold, may hold or cannot.
 
 A condition is judged on *values*, each given by the least and the greatest one that it may be: the
 same cell for a value that is known, a bin for one of which only the code is. Missing values make it
@@ -8,73 +8,16 @@ unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
-from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
-from lark.exceptions import VisitError
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import shown
-from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.text import number_of, read_moment
+from adaptive_qs.table.columns.base import ColumnBase
 
-GRAMMAR = r"""
-?rule: condition
-     | condition "->" condition                               -> implication
-     | _NEVER condition                                       -> never
-     | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
-     | name ("," name)* ("determines"i | "determine"i) name     -> determination
-
-?condition: both ("or"i both)*                                 -> either
-?both: single ("and"i single)*                                 -> both
-?single: "not"i single                                         -> negation
-       | "(" condition ")"
-       | sum COMPARISON sum                                   -> comparison
-       | name "in"i "(" constant ("," constant)* ")"           -> among
-       | name "not"i "in"i "(" constant ("," constant)* ")"     -> not_among
-       | name "is"i "missing"i                                  -> missing
-       | name "is"i "not"i "missing"i                            -> present
-
-?sum: product | sum SIGN product                              -> operation
-?product: operand | product FACTOR operand                    -> operation
-?operand: name | literal | text
-?constant: word | literal | text
-word: WORD
-literal: DATE | NUMBER
-text: TEXT
-name: WORD | TICKED
-
-_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/i
-_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/i
-COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
-SIGN: "+" | "-"
-FACTOR: "*" | "/"
-DATE.3: /\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?/
-NUMBER.2: /-?\d+(\.\d+)?([eE][+-]?\d+)?/
-TEXT: /'[^']*'|"[^"]*"/
-TICKED: /`[^`]+`/
-WORD: /[^\W\d]\w*([.-]\w+)*/
-%ignore /\s+/
-"""
-"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
-WORD = r"[^\W\d]\w*([.-]\w+)*"
-FORMS = {
-    "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
-    "condition": 'such as "age >= 65 and city = Bonn"',
-}
-LONGEST = 2_000
-"""Characters of a rule or a condition."""
-MOST_QUOTED = 200
-"""Characters of a condition or a rule that a message quotes."""
-NAMED_VALUE = "quote a value with ' and a column with `"
 DAY = 86_400
 NEAR = 1e-9
 """Relative error of a sum or product that rounding in binary may make."""
@@ -99,14 +42,14 @@ class Values(NamedTuple):
     missing: Mask
 
     def reshaped(self, shape: tuple[int, ...]) -> Values:
-        """The same values along one axis."""
+        """Return the same values along one axis."""
         return Values(*(array.reshape(shape) for array in self))
 
 
 def values_of(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """The values that codes stand for, or those of the cells where their amounts are given.
+    """Return the values that codes stand for, or the values of cells whose amounts are given.
 
     Args:
         column: how they are declared.
@@ -123,10 +66,47 @@ def values_of(
     else:
         known = ~np.isnan(amounts)
         low = np.where(known, amounts, 0.0)
-        high = low + (DAY - 1) if column.by_day else low  # beside times, a day is a span
+        high = low + (DAY - 1) if column.by_day else low  # compared with times, a day is a span
     if labelled:
         low, high = np.where(other, codes, low), np.where(other, codes, high)
     return Values(low, high, known, known | (other & labelled), missing)
+
+
+def partition_values(
+    column: ColumnBase, limits: Iterable[float]
+) -> tuple[Values, NDArray[np.integer]]:
+    """Return the values of every code, bins cut at some limits, and the code of each piece.
+
+    Pieces of one code follow each other. Between two limits nothing that is compared with them
+    changes, so what holds for one value of a piece holds for all.
+    """
+    codes = np.arange(column.size)
+    values, owner = values_of(column, codes), codes
+    for limit in sorted(set(limits)):
+        low, high, known, _, _ = values
+        cut = known & (low <= limit) & (limit <= high) & (low < high)
+        if not cut.any():
+            continue
+        whole = np.issubdtype(low.dtype, np.integer)
+        before = math.ceil(limit) - 1 if whole else np.nextafter(limit, -np.inf)
+        after = math.floor(limit) + 1 if whole else np.nextafter(limit, np.inf)
+        ends: list[tuple[Any, Any]] = [(low[cut], before), (after, high[cut])]
+        if not whole or limit == int(limit):
+            ends.append((type(before)(limit), type(before)(limit)))
+        parts, owners = [Values(*(array[~cut] for array in values))], [owner[~cut]]
+        for first, last in ends:
+            piece = Values(*(array[cut] for array in values))
+            piece = piece._replace(
+                low=np.broadcast_to(first, cut.sum()), high=np.broadcast_to(last, cut.sum())
+            )
+            real = piece.low <= piece.high
+            parts.append(Values(*(array[real] for array in piece)))
+            owners.append(owner[cut][real])
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        values = Values(*(np.concatenate(arrays)[order] for arrays in zip(*parts)))
+        owner = owner[order]
+    return values, owner
 
 
 Row = Mapping[str, Values]
@@ -150,10 +130,31 @@ class Outcome(NamedTuple):
 
 
 class Operand:
-    """Something with a value in every row."""
+    """Something with a value in every row.
+
+    Attributes:
+        unit: seconds in which moments are counted.
+    """
+
+    unit: int = 1
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What it is computed from."""
+        return ()
+
+    @property
+    def column_name(self) -> str | None:
+        """The column that it is."""
+        return None
+
+    @property
+    def constant(self) -> float | None:
+        """The constant that it is."""
+        return None
 
     def columns(self) -> Iterator[str]:
-        """The columns whose values it takes."""
+        """Yield the columns whose values it takes."""
         yield from ()
 
     @abstractmethod
@@ -168,12 +169,17 @@ class Column(Operand):
     name: str
     unit: int = 1
 
+    @property
+    def column_name(self) -> str:
+        """Its name."""
+        return self.name
+
     def columns(self) -> Iterator[str]:
         """Itself."""
         yield self.name
 
     def values(self, row: Row) -> Values:
-        """Those of the row."""
+        """Return the values of the row."""
         found = row[self.name]
         if self.unit == 1:
             return found
@@ -186,8 +192,13 @@ class Constant(Operand):
 
     value: float
 
+    @property
+    def constant(self) -> float:
+        """Its value."""
+        return self.value
+
     def values(self, row: Row) -> Values:
-        """It alone."""
+        """Return the constant."""
         value, yes = np.asarray(self.value), np.asarray(True)
         return Values(value, value, yes, yes, ~yes)
 
@@ -200,8 +211,13 @@ class Operation(Operand):
     left: Operand
     right: Operand
 
+    @property
+    def operands(self) -> tuple[Operand, Operand]:
+        """Both sides."""
+        return self.left, self.right
+
     def columns(self) -> Iterator[str]:
-        """Those of both sides."""
+        """Yield the columns of both sides."""
         yield from self.left.columns()
         yield from self.right.columns()
 
@@ -246,7 +262,7 @@ class Condition:
     """Something that holds in a row, does not, or is not known to."""
 
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names, each once, in its order."""
+        """Return the columns that it names, each once, in its order."""
         return tuple(dict.fromkeys(self.named()))
 
     @abstractmethod
@@ -255,11 +271,19 @@ class Condition:
 
     @abstractmethod
     def outcome(self, row: Row) -> Outcome:
-        """What it may be."""
+        """Return which outcomes are possible."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Constants that columns are compared with, in the units of ``Values``."""
+        """Yield constants that columns are compared with, in the units of ``Values``."""
         yield from ()
+
+    def negated(self) -> Condition:
+        """Return a condition that is true where this one is false."""
+        return Not(self)
+
+    def equation(self) -> tuple[Operand, Operand] | None:
+        """Return a column and what it equals, another column or computed; None if it is none."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -280,22 +304,29 @@ class Comparison(Condition):
     labels: bool = False
 
     def named(self) -> Iterator[str]:
-        """Those of both sides."""
+        """Yield the columns of both sides."""
         yield from self.left.columns()
         yield from self.right.columns()
 
+    def equation(self) -> tuple[Operand, Operand] | None:
+        """Return the sides, the column first, if one is a column and the other no constant."""
+        sides = self.left, self.right
+        left, right = sides[::-1] if self.left.operands else sides
+        known = left.column_name is not None and right.constant is None
+        return (left, right) if known and self.sign == "=" else None
+
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Of a column beside a constant."""
+        """Yield the constant that a column is compared with."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
-            if isinstance(one, Column) and isinstance(other, Constant):
-                yield one.name, other.value * one.unit
+            if one.column_name is not None and other.constant is not None:
+                yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """True or false where both are known."""
+        """Return true or false where both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
-        if isinstance(self.left, Operation) or isinstance(self.right, Operation):
+        if self.left.operands or self.right.operands:
             near = near + NEAR * np.maximum(np.abs(a.high), np.abs(b.high))
         if self.sign in ("=", "!="):
             true = (a.low <= b.high + near) & (b.low <= a.high + near)
@@ -316,7 +347,7 @@ class Missing(Condition):
     name: str
 
     def named(self) -> Iterator[str]:
-        """The column."""
+        """Yield the column."""
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
@@ -332,11 +363,11 @@ class _Modified(Condition):
     part: Condition
 
     def named(self) -> Iterator[str]:
-        """Those of the part."""
+        """Yield what the part yields."""
         yield from self.part.named()
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Those of the part."""
+        """Yield what the part yields."""
         yield from self.part.limits()
 
 
@@ -344,8 +375,12 @@ class _Modified(Condition):
 class Not(_Modified):
     """The contrary; unknown where that is."""
 
+    def negated(self) -> Condition:
+        """Return the part."""
+        return self.part
+
     def outcome(self, row: Row) -> Outcome:
-        """True where the part is false."""
+        """Return true where the part is false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(false, true, unknown)
 
@@ -357,12 +392,12 @@ class Either(Condition):
     parts: tuple[Condition, ...]
 
     def named(self) -> Iterator[str]:
-        """Those of all parts."""
+        """Yield what the parts yield."""
         for part in self.parts:
             yield from part.named()
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Those of all parts."""
+        """Yield what the parts yield."""
         for part in self.parts:
             yield from part.limits()
 
@@ -379,15 +414,12 @@ class Either(Condition):
         return first
 
 
-def negated(part: Condition) -> Condition:
-    """True where the part is false."""
-    return part.part if isinstance(part, Not) else Not(part)
-
-
 @dataclass(frozen=True)
 class Surely(_Modified):
-    """True where its part is, and false where that is unknown: what is asked of rows, while rules
-    let them be."""
+    """A condition that is true where its part is, and false where that is unknown.
+
+    Rules let rows be whose condition is unknown; a requested condition does not.
+    """
 
     def outcome(self, row: Row) -> Outcome:
         """Never unknown."""
@@ -396,8 +428,8 @@ class Surely(_Modified):
 
 
 def both(parts: tuple[Condition, ...]) -> Condition:
-    """True where all parts are."""
-    return Not(Either(tuple(map(negated, parts))))
+    """Return a condition that is true where all parts are."""
+    return Not(Either(tuple(part.negated() for part in parts)))
 
 
 @dataclass(frozen=True)
@@ -415,270 +447,3 @@ class Determination:
     def columns(self) -> tuple[str, ...]:
         """All of them, the determined one last."""
         return (*self.lefts, self.right)
-
-
-# From text, for the columns of a schema.
-
-
-def written(name: str) -> str:
-    """The name of a column as a rule has it."""
-    return name if re.fullmatch(WORD, name) else f"`{name}`"
-
-
-Columns = Mapping[str, ColumnBase]
-"""The columns of a schema, by name."""
-KEYWORDS = frozenset(
-    {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
-)
-
-
-def written_value(label: str, columns: Columns) -> str:
-    """A label as a rule has it, in quotes where it could be taken for something else."""
-    if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
-        return label
-    return f'"{label}"' if "'" in label else f"'{label}'"
-
-
-@cache
-def _parser(start: str) -> Lark:
-    return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
-
-
-def parse_rule(text: str, columns: Columns) -> Condition | Determination:
-    """What a rule says of the columns of a schema.
-
-    Raises:
-        InputError: it is no rule, names a column or value that there is not, or compares what
-            cannot be compared: one line that begins with the rule.
-    """
-    return _parsed("rule", text, columns)
-
-
-def parse_condition(text: str, columns: Columns) -> Condition:
-    """A condition alone, without "->", "never" and the like; raises as :func:`parse_rule`."""
-    return _parsed("condition", text, columns)
-
-
-def _parsed(kind: str, text: str, columns: Columns) -> Any:
-    if not isinstance(text, str):
-        raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
-    if len(text) > LONGEST:
-        raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
-    try:
-        return _Bound(columns).transform(_parser(kind).parse(text))
-    except UnexpectedInput as error:
-        ended = isinstance(error, UnexpectedToken) and error.token.type == "$END"
-        rest = [] if ended else text[error.pos_in_stream or 0 :].split()
-        place = f" from {shown(rest[0])} on" if rest else ""
-        said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
-        raise InputError(f"{kind} {said} is no {kind}{place}: {form}") from None
-    except VisitError as error:
-        raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
-    except RecursionError:
-        raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
-
-
-class _Refused(Exception):
-    """What is wrong with a rule, in words that follow it."""
-
-
-@dataclass(frozen=True)
-class _Name:
-    text: str
-    ticked: bool
-
-
-@dataclass(frozen=True)
-class _Literal:
-    text: str
-
-
-_SWAPPED = {">": "<", ">=": "<="}
-Part = Any
-"""A name, a literal, or an operation of them that no column has given its unit yet."""
-
-
-class _Bound(Transformer[Token, Any]):
-    """The tree that Lark makes, from its leaves up, with the columns of a schema in it."""
-
-    def __init__(self, columns: Columns) -> None:
-        super().__init__()
-        self._columns = columns
-
-    # Leaves.
-
-    def name(self, parts: list[Token]) -> _Name:
-        ticked = parts[0].type == "TICKED"
-        return _Name(str(parts[0]).strip("`"), ticked)
-
-    def word(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0]))
-
-    literal = word
-
-    def text(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0])[1:-1])
-
-    # Conditions.
-
-    def either(self, parts: list[Condition]) -> Condition:
-        return parts[0] if len(parts) == 1 else Either(tuple(parts))
-
-    def both(self, parts: list[Condition]) -> Condition:
-        return parts[0] if len(parts) == 1 else both(tuple(parts))
-
-    @v_args(inline=True)
-    def negation(self, part: Condition) -> Condition:
-        return negated(part)
-
-    never = negation
-
-    @v_args(inline=True)
-    def implication(self, first: Condition, then: Condition) -> Condition:
-        return Either((negated(first), then))
-
-    @v_args(inline=True)
-    def missing(self, name: _Name) -> Condition:
-        return self._missing(name)
-
-    @v_args(inline=True)
-    def present(self, name: _Name) -> Condition:
-        return Not(self._missing(name))
-
-    def at_least_one(self, names: list[_Name]) -> Condition:
-        self._apart(names)
-        return Either(tuple(Not(self._missing(name)) for name in names))
-
-    def determination(self, names: list[_Name]) -> Determination:
-        self._apart(names)
-        *lefts, right = (self._column(name).name for name in names)
-        return Determination(tuple(lefts), right)
-
-    def among(self, parts: list[Any]) -> Condition:
-        name, *constants = parts
-        return self.either([self._compared(name, "=", each) for each in constants])
-
-    def not_among(self, parts: list[Any]) -> Condition:
-        return negated(self.among(parts))
-
-    @v_args(inline=True)
-    def operation(self, left: Part, sign: Token, right: Part) -> Part:
-        return Operation(str(sign), left, right)
-
-    @v_args(inline=True)
-    def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
-        written = str(sign).replace("==", "=")
-        if written in _SWAPPED:
-            return self._compared(right, _SWAPPED[written], left)
-        return self._compared(left, written, right)
-
-    # What they mean.
-
-    def _missing(self, name: _Name) -> Missing:
-        column = self._learnt(name)
-        if column.missing_code is None:
-            raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
-        return Missing(column.name)
-
-    def _compared(self, left: Part, sign: str, right: Part) -> Condition:
-        named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
-        unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
-        if not named:
-            for name in unknown:
-                self._column(name)
-            raise _Refused("a comparison names no column")
-        first, several = named[0], isinstance(left, Operation) or isinstance(right, Operation)
-        if several:
-            return self._computed(left, sign, right, named)
-        if len(named) == 2 and named[0].name == named[1].name:
-            raise _Refused(f"{first.name!r} is compared with itself: give two columns")
-        if any(c.kind is None or c.kind != first.kind for c in named):
-            raise _Refused(
-                "compares different kinds of values: give two columns of numbers, of dates or "
-                "times, or of the same categories"
-            )
-        loose = [c.name for c in named if not c.ranked]
-        if sign not in ("=", "!=") and loose:
-            raise _Refused(f'{loose[0]!r} has no order: declare "ordered": true, or use = or !=')
-        unit = DAY if all(c.by_day for c in named) else 1
-        a, b = (self._operand(side, first, unit) for side in (left, right))
-        return Comparison(sign, a, b, labels=len(named) == 1 and sign in ("=", "!="))
-
-    def _computed(self, left: Part, sign: str, right: Part, named: list[ColumnBase]) -> Condition:
-        for column in named:
-            if column.kind != "numbers" and not column.by_day:
-                raise _Refused(
-                    f"{column.name!r} cannot be added or multiplied: give numbers or dates"
-                )
-        if all(isinstance(side, Operation) for side in (left, right)):
-            raise _Refused("computes on both sides: leave one column on the left")
-        a, b = (self._operand(side, None, 1) for side in (left, right))
-        alone = [self._columns[side.name] for side in (a, b) if isinstance(side, Column)]
-        rounded = sign in ("=", "!=") and len(alone) > 0
-        return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
-
-    def _operand(self, part: Part, beside: ColumnBase | None, unit: int) -> Operand:
-        """With the columns and the constants that a part stands for.
-
-        Args:
-            part: of a comparison.
-            beside: the column that a constant is compared with; None in a computation.
-            unit: seconds in which moments are counted; days in a computation.
-        """
-        if isinstance(part, Operation):
-            sides = (self._operand(side, beside, unit) for side in (part.left, part.right))
-            return Operation(part.sign, *sides)
-        if isinstance(part, _Name) and self._is_column(part):
-            column = self._column(part)
-            return Column(column.name, DAY if beside is None and column.by_day else unit)
-        if beside is not None:
-            value = beside.amount_of(part.text)
-            if value is None or not math.isfinite(value):
-                self._no_value(beside, part)
-            return Constant(value // unit if unit > 1 else value)
-        value, seconds = number_of(part.text), read_moment(part.text, None, True)
-        if value is None or not math.isfinite(value):
-            if seconds is None:
-                self._column(_Name(part.text, False))
-            value = (seconds or 0) // DAY
-        return Constant(value)
-
-    def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
-        if part.text in column.missing:
-            raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
-        listed = [str(value) for value in column.listed or ()]
-        near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        mend = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
-        if near:
-            mend = f": did you mean {near[0]!r}?"
-        said = shown(part.text)
-        raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{mend}")
-
-    def _is_column(self, name: _Name) -> bool:
-        return name.ticked or name.text in self._columns
-
-    def _column(self, name: _Name) -> ColumnBase:
-        if name.text not in self._columns:
-            near = get_close_matches(name.text, self._columns, n=1)
-            mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
-            raise _Refused(f"column {shown(name.text)} is not in the schema: {mend}")
-        return self._columns[name.text]
-
-    def _learnt(self, name: _Name) -> ColumnBase:
-        column = self._column(name)
-        if isinstance(column, PrivateColumn):
-            raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
-        return column
-
-    def _apart(self, names: list[_Name]) -> None:
-        texts = [name.text for name in names]
-        if len(set(texts)) < len(texts):
-            raise _Refused("names one column twice: give each once")
-
-
-def _names(part: Part) -> Iterator[_Name]:
-    if isinstance(part, _Name):
-        yield part
-    elif isinstance(part, Operation):
-        yield from _names(part.left)
-        yield from _names(part.right)

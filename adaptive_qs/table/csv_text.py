@@ -28,9 +28,9 @@ class RowTooLong(ValueError):
 
 
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
-    """The text as blocks of whole rows, of up to twice the `size` that is read at once.
+    """Yield the text as blocks of whole rows, of up to twice the `size` that is read in one step.
 
-    The text ends with an end of line; `read` gives up to so many bytes, and none at the end.
+    The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
 
     Raises:
         RowTooLong: a row is longer than `size`, and does not end among the bytes read next.
@@ -49,7 +49,7 @@ def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) 
 
 
 def one_ahead(items: Iterator[T]) -> Generator[T]:
-    """The items, the next one prepared by a thread while the caller is busy with the last.
+    """Yield the items while a thread prepares the next one.
 
     The thread has ended when this generator has, at its end, by an error or closed.
     """
@@ -73,7 +73,7 @@ def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
 
 @njit(cache=True, nogil=True)
 def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
-    """The same where there are quotation marks: they open a cell only where one begins."""
+    """Return the same for text with quotation marks, which open a cell only where one begins."""
     end = 0
     state = _AT_START
     for i in range(text.size):

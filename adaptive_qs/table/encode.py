@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -22,7 +22,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
-from adaptive_qs.table.cells import MixedCells, redacted
+from adaptive_qs.table.cells import MixedCells, redacted, split_chunks
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
@@ -49,7 +49,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a permutation that looks random."""
+    """Return the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a permutation."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     return values ^ (values >> np.uint64(31))
@@ -66,8 +66,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     """
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
-        parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-        hashes = [_hash_cells(name, part, label) for part in parts]
+        hashes = [_hash_cells(name, part, label) for part in split_chunks(values)]
         marks = mix_bits(marks * _ODD + np.concatenate([np.zeros(0, np.uint64), *hashes]))
     return int(marks.sum(dtype=np.uint64))
 
@@ -75,9 +74,9 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
 def summed(source: Source, add: Callable[[int], None]) -> Source:
     """Return the same source, which hands the sum of each chunk that is read to ``add``."""
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        for chunk in source.read(wanted):
-            add(sum_rows(wanted, chunk.columns, chunk.file or source.label))
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        for chunk in source.read(requested):
+            add(sum_rows(requested, chunk.columns, chunk.file or source.label))
             yield chunk
 
     return replace(source, read=read)
@@ -90,6 +89,8 @@ def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray
         return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
     def hashed() -> NDArray[np.uint64]:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
         parts, rows = distinct_cells(name, values, label)
         texts = pa.concat_arrays([cells.as_text(part) for part in parts])
         found = pd.util.hash_array(
@@ -109,8 +110,7 @@ def coded_bytes(table: CodedTable) -> Iterator[bytes]:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[None]:
-    """Make sure that a file, or all files of a table, stay as they are while the block works with
-    them.
+    """Make sure that the files of a table do not change while the block works with them.
 
     Raises:
         DataError: they did not.
@@ -132,7 +132,7 @@ class Stamp(NamedTuple):
 
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
-    """Those of a table's files; nothing of other tables."""
+    """Return the stamps of a table's files; none for other tables."""
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
@@ -158,8 +158,7 @@ def read_table(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """The codes of a CSV file (plain or gzip), a Parquet file, several of them, a data frame or a
-    coded table.
+    """Return the codes of a table: a file, several files, a data frame or a coded table.
 
     A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
     of ASCII white space at both ends, and nothing about them is guessed. Columns may come in any
@@ -174,16 +173,11 @@ def read_table(
 
     Raises:
         DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
-            message names the file, the column and the mend, and no cell.
+            message names the file, the column and the remedy, and no cell.
     """
-    if isinstance(source, CodedTable):
-        if source.domain != schema.domain():
-            raise DataError("the coded table has other attributes than the schema: encode it again")
-        if source.num_rows == 0:
-            raise DataError("table: no rows: give a table with at least one")
-        if check_rows is not None:
-            check_rows(source.num_rows)
-        return source
+    coded = _check_coded(source, schema, check_rows)
+    if coded is not None:
+        return coded
     parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     for chunk in coded_chunks(source, schema, progress, check_rows):
         for part, codes in zip(parts, chunk):
@@ -193,6 +187,21 @@ def read_table(
         columns.append(np.concatenate(part))
         part.clear()  # which frees the chunks
     return CodedTable(schema.domain(), tuple(columns))
+
+
+def _check_coded(
+    source: Any, schema: Schema, check_rows: CheckRows | None = None
+) -> CodedTable | None:
+    """Return a source that is a coded table, checked; None for other sources."""
+    if not isinstance(source, CodedTable):
+        return None
+    if source.domain != schema.domain():
+        raise DataError("the coded table has other attributes than the schema: encode it again")
+    if source.num_rows == 0:
+        raise DataError("table: no rows: give a table with at least one")
+    if check_rows is not None:
+        check_rows(source.num_rows)
+    return source
 
 
 MOST_ENCODERS = 4
@@ -207,15 +216,15 @@ def coded_chunks(
     check_rows: CheckRows | None = None,
     workers: int = 1,
 ) -> Iterator[tuple[Codes, ...]]:
-    """The codes of a table chunk by chunk, an array for each column, by so many threads.
+    """Yield the codes of a table chunk by chunk, an array for each column.
 
-    Memory holds a few chunks. Arguments and errors are those of :func:`read_table`; of several bad
+    Memory holds a few chunks. Arguments and errors are as in :func:`read_table`; of several bad
     cells, the one that is reported is in the first chunk that has any, whatever the threads.
     """
-    if isinstance(source, CodedTable):
-        table = read_table(source, schema, progress, check_rows)
-        for first in range(0, table.num_rows, SLICE_ROWS):
-            yield tuple(column[first : first + SLICE_ROWS] for column in table.columns)
+    coded = _check_coded(source, schema, check_rows)
+    if coded is not None:
+        for first in range(0, coded.num_rows, SLICE_ROWS):
+            yield tuple(column[first : first + SLICE_ROWS] for column in coded.columns)
         return
 
     def encoded(chunk: Chunk, label: str) -> tuple[Codes, ...]:
@@ -228,7 +237,7 @@ def coded_chunks(
     with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
-            for chunk in rows_of(opened, schema, progress, check_rows):
+            for chunk in read_rows(opened, schema, progress, check_rows):
                 coming.append(pool.submit(encoded, chunk, opened.label))
                 if len(coming) > workers:
                     yield coming.popleft().result()
@@ -246,22 +255,23 @@ Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
 def read_with_amounts(
     source: Any,
     schema: Schema,
-    wanted: Collection[str],
+    requested: Collection[str],
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
 ) -> tuple[CodedTable, Amounts]:
-    """The codes of a table, and what the cells of these measured columns say beyond their codes.
+    """Return the codes of a table and the amounts of the cells of some measured columns.
 
     Both come from one pass, so that their rows are the same; a coded table has no amounts. Of a
     table with more than ``most_rows``, its first ones are enough.
-    Arguments and errors are those of :func:`read_table`.
+    Arguments and errors are as in :func:`read_table`.
     """
-    if isinstance(source, CodedTable):
-        return read_table(source, schema, progress), {}
+    coded = _check_coded(source, schema)
+    if coded is not None:
+        return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
-    amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in wanted}
+    amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
     with open_source(source, schema.delimiter) as opened:
-        for chunk in rows_of(opened, schema, progress, None):
+        for chunk in read_rows(opened, schema, progress, None):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):
                 part.append(found := _joined(encode_chunk(column, values, label), column.size))
@@ -276,7 +286,7 @@ def read_with_amounts(
 def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:
     """Amounts of cells that have been encoded; NaN where the code is no value."""
     found = [np.empty(0)]
-    for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+    for part in split_chunks(values):
         distinct, indices = distinct_cells(column.name, part, label)
         found.append(np.concatenate([column.amounts(each) for each in distinct])[indices])
     return np.where(codes < column.num_values, np.concatenate(found), np.nan)
@@ -286,15 +296,15 @@ def _joined(parts: Sequence[Codes], size: int) -> Codes:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, code_dtype(size)), *parts])
 
 
-def rows_of(
+def read_rows(
     source: Source, schema: Schema, progress: StepProgress | None, check_rows: CheckRows | None
 ) -> Iterator[Chunk]:
-    """The cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
+    """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
     Raises:
         DataError: the table has other columns, or no rows.
     """
-    source = joined(source, schema)
+    source = with_plain_names(source, schema)
     check_names(source, schema.names, schema.set_aside)
     rows = 0
     for chunk in source.read(schema.names):
@@ -308,50 +318,15 @@ def rows_of(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def joined(source: Source, schema: Schema, key: str | None = None) -> Source:
-    """Return a table with one column in the place of those that the schema declares to be one.
+def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> Source:
+    """Return a table in which names that CSV has in their escaped form are those of the schema.
 
-    Names that CSV has in their escaped form are read as the names of the schema, and ``key``.
+    Args:
+        source: a table.
+        schema: of its columns.
+        key: one more column that it can have.
     """
-    source = _unescaped(source, (*schema.written, *schema.names, *schema.set_aside, key or ""))
-    wholes = {
-        column.name: column
-        for column in schema.columns
-        if column.parts and column.name not in source.names
-    }
-    if not wholes:
-        return source
-
-    def names_of(names: Sequence[str]) -> tuple[str, ...]:
-        found = list(names)
-        for column in wholes.values():
-            parts = [part.name for part in column.parts]
-            if all(found.count(name) == 1 for name in parts):
-                found = [name for name in found if name not in parts] + [column.name]
-        return tuple(found)
-
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        asked = [
-            [part.name for part in wholes[name].parts] if name in wholes else [name]
-            for name in wanted
-        ]
-        for chunk in source.read([name for names in asked for name in names]):
-            label, cells_of = chunk.file or source.label, iter(chunk.columns)
-            columns = []
-            for name, names in zip(wanted, asked):
-                several = [next(cells_of) for _ in names]
-                if name in wholes:
-                    texts = [_texts(each, found, label) for each, found in zip(names, several)]
-                    columns.append(wholes[name].together(texts))
-                else:
-                    columns += several
-            yield replace(chunk, columns=tuple(columns))
-
-    files = {file: names_of(names) for file, names in source.files.items()}
-    return replace(source, names=names_of(source.names), read=read, files=files)
-
-
-def _unescaped(source: Source, names: Sequence[str]) -> Source:
+    names = (*schema.names, *schema.set_aside, key or "")
     written = escapes(tuple(dict.fromkeys(names)))
     found = set(source.names)
     there = {n: safe for n, safe in written.items() if n not in found and safe in found}
@@ -359,8 +334,8 @@ def _unescaped(source: Source, names: Sequence[str]) -> Source:
         return source
     back = {safe: name for name, safe in there.items()}
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        return source.read([there.get(name, name) for name in wanted])
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        return source.read([there.get(name, name) for name in requested])
 
     files = {f: tuple(back.get(n, n) for n in names) for f, names in source.files.items()}
     return replace(
@@ -368,53 +343,25 @@ def _unescaped(source: Source, names: Sequence[str]) -> Source:
     )
 
 
-def _texts(name: str, values: Cells, label: str) -> pa.Array:
-    """Cells as text; null where they are."""
-    if isinstance(values, pa.ChunkedArray):
-        parts = [_texts(name, part, label) for part in values.chunks]
-        return pa.concat_arrays(parts) if parts else _NONE
-
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
-    def found() -> pa.Array:
-        distinct, indices = distinct_cells(name, values, label)
-        return pa.concat_arrays([cells.as_text(part) for part in distinct]).take(pa.array(indices))
-
-    return redacted(found, explain)
-
-
-def apart(table: pa.Table, schema: Schema) -> pa.Table:
-    """Decoded values with the parts of columns in their place, as the data have them."""
-    if not any(column.parts for column in schema.columns):
-        return table
-    columns: dict[str, pa.Array] = {}
-    for name in table.column_names:
-        column, values = schema.column(name), table[name]
-        if not column.parts:
-            columns[name] = values
-            continue
-        parts = column.split(values.combine_chunks())
-        columns |= {part.name: each for part, each in zip(column.parts, parts)}
-    return pa.table(columns)
-
-
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
-    """The codes of some cells, in as many arrays as there are chunks.
+    """Return the codes of some cells, in as many arrays as there are chunks.
 
     Raises:
-        DataError: the column refuses a cell; the message names `label`, the column and the mend.
+        DataError: the column refuses a cell; the message names `label`, the column and the remedy.
     """
-    if isinstance(values, pa.ChunkedArray):
-        return [codes for part in values.chunks for codes in encode_chunk(column, part, label)]
 
     def explain(_: Exception) -> DataError:
         return DataError(f"{label}: column {column.name!r} cannot be read: write it as text")
 
-    codes = redacted(lambda: _codes(column, values, label), explain)
-    if codes.size and codes.min() < 0:
-        raise DataError(f"{label}: column {column.name!r} {column.mend(int(codes.min()))}")
-    return [codes.astype(code_dtype(column.size))]
+    found = []
+    for part in split_chunks(values):
+        codes = redacted(partial(_codes, column, part, label), explain)
+        if codes.size and codes.min() < 0:
+            raise DataError(
+                f"{label}: column {column.name!r} {column.explain_refusal(int(codes.min()))}"
+            )
+        found.append(codes.astype(code_dtype(column.size)))
+    return found
 
 
 def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDArray[np.int64]:
@@ -426,7 +373,7 @@ def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDA
 def distinct_cells(
     name: str, values: pa.Array | MixedCells, label: str
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
-    """The distinct cells of the column of that name, normalised, and which of them every row has.
+    """Return the distinct cells of a column, normalised, and for each row the index of its cell.
 
     Returns:
         An array for each type that the cells come in, with null as the very last cell, and for
@@ -440,9 +387,8 @@ def distinct_cells(
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
         kind = "objects of other types"
-        if not isinstance(values, MixedCells):
-            dictionary = pa.types.is_dictionary(values.type)
-            kind = f"the type {values.type.value_type if dictionary else values.type}"
+        if (found := getattr(values, "type", None)) is not None:
+            kind = f"the type {found.value_type if pa.types.is_dictionary(found) else found}"
         raise DataError(
             f"{label}: column {name!r} has {kind}: "
             "convert it to text, numbers, booleans, dates, or dates with times"
@@ -458,7 +404,7 @@ def decode(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
 ) -> pa.Table:
-    """The table with the values that its codes stand for, which meet the rules of the schema.
+    """Return the table with values for its codes, which meet the rules of the schema.
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn from their bin or period, never outside the declared bounds, uniformly or as the
@@ -487,24 +433,27 @@ def decode(
 
 
 def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None = None) -> Schema:
-    """The schema given as such, as a file or as parsed JSON; a coded table brings its own.
+    """Return the schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
     Raises:
         SchemaError: there is none, or it is not valid.
         ResourceExceeded: reading it out of a release bundle would take more than ``max_memory``.
     """
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, str | Path):
-        return Schema.load(schema, max_memory)
-    if isinstance(schema, Mapping):
-        return Schema.parse(schema, claim=memory_claims(max_memory))
-    if schema is not None:
-        raise SchemaError(
-            f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or parsed "
-            "JSON (a table comes before its schema)"
-        )
-    if isinstance(table, CodedTable):
-        domain = table.domain
-        return Schema.parse(dict(zip(domain.names, domain.sizes)))
-    raise SchemaError("no schema was given: pass schema=, a Schema or the path of a schema file")
+    match schema:
+        case Schema():
+            return schema
+        case str() | Path():
+            return Schema.load(schema, max_memory)
+        case Mapping():
+            return Schema.parse(schema, claim=memory_claims(max_memory))
+        case None if isinstance(table, CodedTable):
+            return Schema.parse(dict(zip(table.domain.names, table.domain.sizes)))
+        case None:
+            raise SchemaError(
+                "no schema was given: pass schema=, a Schema or the path of a schema file"
+            )
+        case _:
+            raise SchemaError(
+                f"the schema is {shown(schema)}: pass a Schema, the path of a schema file, or "
+                "parsed JSON (a table comes before its schema)"
+            )

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from adaptive_qs.arguments import Registry
-from adaptive_qs.errors import InputError, reason
+from adaptive_qs.arguments import Registry, check_path
+from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, is_private, reach
 
 # Temporary files beside their targets: named after them, locked by their writer.
@@ -412,10 +412,10 @@ FORMATS: Registry[Any] = Registry(
         ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
-        ".xlsx": "adaptive_qs.table.books:EXCEL",
-        ".sqlite": "adaptive_qs.table.books:SQLITE",
-        ".db": "adaptive_qs.table.books:SQLITE",
-        ".duckdb": "adaptive_qs.table.books:DUCKDB",
+        ".xlsx": "adaptive_qs.table.containers:EXCEL",
+        ".sqlite": "adaptive_qs.table.containers:SQLITE",
+        ".db": "adaptive_qs.table.containers:SQLITE",
+        ".duckdb": "adaptive_qs.table.containers:DUCKDB",
     }
 )
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
@@ -429,9 +429,9 @@ PARQUET_MAGIC = b"PAR1"
 
 BOOKS: Registry[Any] = Registry(
     {
-        "Excel": "adaptive_qs.table.books:open_workbook",
-        "SQLite": "adaptive_qs.table.books:open_sqlite",
-        "DuckDB": "adaptive_qs.table.books:open_duckdb",
+        "Excel": "adaptive_qs.table.containers:open_workbook",
+        "SQLite": "adaptive_qs.table.containers:open_sqlite",
+        "DuckDB": "adaptive_qs.table.containers:open_duckdb",
     }
 )
 """What opens a table inside a file, by the kind of file."""
@@ -443,7 +443,12 @@ _INSIDE = "::"
 
 
 def inside(path: str | Path) -> tuple[Path, str | None]:
-    """The file, and the name of the table inside it where one is given."""
+    """Return the file, and the name of the table inside it if there is one.
+
+    Raises:
+        DataError: it is no path; it is not quoted.
+    """
+    check_path("the table", path, DataError)
     file, found, name = str(path).rpartition(_INSIDE)
     if not found or not file or os.path.exists(path):
         return Path(path), None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.table.columns.spread import SpreadColumn, kinds_of
+from adaptive_qs.table.columns.binned import RangeColumn, find_kinds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class Inside:
         endings: remainder, modulus and probability of each ending in cells of several points.
     """
 
-    column: SpreadColumn
+    column: RangeColumn
     starts: Points
     widths: Points
     ends: Array
@@ -114,13 +114,13 @@ def drawers_of(columns: Sequence[ColumnBase], counts: Callable[[int], Array]) ->
     """
     drawers: dict[str, Drawer] = {}
     for place, column in enumerate(columns):
-        if isinstance(column, SpreadColumn) and np.diff(column.point_ends(), axis=0).any():
+        if isinstance(column, RangeColumn) and np.diff(column.point_ends(), axis=0).any():
             found = inside(column, counts(place)[: column.num_values])
             drawers[column.name] = found.draw
     return drawers
 
 
-def inside(column: SpreadColumn, counts: Array) -> Inside:
+def inside(column: RangeColumn, counts: Array) -> Inside:
     """What values are drawn from.
 
     Args:
@@ -177,7 +177,7 @@ class _Heaps:
     of_codes: Array
 
     @classmethod
-    def of(cls, column: SpreadColumn, first: Points, last: Points, counts: Array) -> _Heaps:
+    def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Heaps:
         points = column.heap_points if column.counted else np.zeros(0, np.int64)
         rows = np.array(column.counted.rows if column.counted else (), dtype=np.float64)
         order = np.argsort(points)
@@ -190,14 +190,14 @@ class _Heaps:
         rows = rows * np.minimum(fits, 1.0)[codes]
         return cls(points, codes, rows, np.minimum(asked, counts))
 
-    def spikes(self, column: SpreadColumn) -> Array:
+    def spikes(self, column: RangeColumn) -> Array:
         """Rows of every code on heaps that share their ending with no others.
 
         Heaps on an ending are rounded values: where others of the kind are too few to be found as
         heaps, the density would fall towards them if these were set apart.
         """
         endings = column.counted.endings if column.counted else ()
-        alone = kinds_of(column.marks(self.points), endings) == len(endings)
+        alone = find_kinds(column.marks(self.points), endings) == len(endings)
         return np.bincount(self.codes, self.rows * alone, self.of_codes.size).astype(np.float64)
 
 
@@ -216,7 +216,7 @@ class _Shape:
         slopes: of the logarithm of the density in y, shape (codes,).
     """
 
-    column: SpreadColumn
+    column: RangeColumn
     first: Points
     last: Points
     middles: Array
@@ -224,7 +224,7 @@ class _Shape:
     slopes: Array
 
     @classmethod
-    def of(cls, column: SpreadColumn, first: Points, last: Points, counts: Array) -> _Shape:
+    def of(cls, column: RangeColumn, first: Points, last: Points, counts: Array) -> _Shape:
         x = np.stack([column.positions(first), column.positions(last + 1)], axis=1)
         several = np.where(last > first, counts, 0.0)
         weights = several if several.sum() > 0 else np.ones(counts.size)
@@ -398,7 +398,7 @@ def _scale(width: float, log_mean: float) -> float:
 
 
 def _endings(
-    column: SpreadColumn,
+    column: RangeColumn,
     starts: Points,
     widths: Points,
     rows: Array,
@@ -424,10 +424,10 @@ def _endings(
     single, wide = column.point_ends()[0][~several], widths > 1
     exact = np.concatenate([single, heaps.points])
     rows_there = np.concatenate([counts[~several], heaps.rows])
-    known = np.bincount(kinds_of(column.marks(exact), found), rows_there, size)
-    kinds = kinds_of(column.marks(starts), found)
+    known = np.bincount(find_kinds(column.marks(exact), found), rows_there, size)
+    kinds = find_kinds(column.marks(starts), found)
     period = math.lcm(*(ending.modulus for ending in found))
-    parts = np.bincount(kinds_of(np.arange(period), found), minlength=size) / period
+    parts = np.bincount(find_kinds(np.arange(period), found), minlength=size) / period
     expected = np.bincount(kinds[~wide], rows[~wide], size) + rows[wide].sum() * parts
     there = np.array([ending.rows for ending in found]) - known[:-1]
     there = np.append(np.maximum(there, 0.0), 0.0)

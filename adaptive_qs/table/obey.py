@@ -112,7 +112,7 @@ class _Drawn:
         real = ~np.isnan(amounts) & ~np.isnan(self.amounts(rows))
         rows, low, high = rows[real], *(end[real] for end in self.ends(rows))
         if len(rows):
-            self.put(rows, self.column.of_amounts(np.clip(amounts[real], low, high)))
+            self.put(rows, self.column.from_amounts(np.clip(amounts[real], low, high)))
 
     def copy(self, rows: Indices, others: Indices) -> None:
         """Give some rows the values of others."""
@@ -284,7 +284,7 @@ class _Mender:
         known = drawn.values(rows).known
         amounts = np.where(known, computation.amounts(self._row(rows)), np.nan)
         known = ~np.isnan(amounts)
-        values = column.of_amounts(amounts[known])
+        values = column.from_amounts(amounts[known])
         drawn.put(rows[known], values)
         codes = drawn.codes[rows[known]]
         low, high = column.ends(codes if inside else np.array([0, column.num_values - 1]))

@@ -1,5 +1,4 @@
-"""At most, or exactly, so many rows of each person: others are left out, or some repeated, before
-anything counts the rows."""
+"""At most, or exactly, K rows of each person: rows are dropped or repeated before counting."""
 
 from __future__ import annotations
 
@@ -9,31 +8,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted
+from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted, split_chunks
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.columns.spread import HeapedColumn
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, joined, mix_bits
-from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, open_source
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 # Which rows of a person are kept.
 #
 # A person with more than K rows keeps the K whose marks are smallest. The mark of a row is a hash
 # of whose it is, of its cells (all that is measured or learnt of them), and of how many rows of
 # that person with the same cells there are before it. So the kept rows of a person are a function
-# of that person's rows alone, whatever their order and whoever else is in the table; and as marks
+# of that person's rows alone, whatever their order and the other persons in the table; and as marks
 # look random, no kind of row is preferred over all persons. With a person more, the kept table has
 # at most K rows more, and all others as they were.
 #
@@ -61,9 +60,10 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, repr=False)
-class FewRows(Rows):
-    """A table with at most, or exactly, so many rows of each person, and without the column that
-    tells whose they are; see :class:`~adaptive_qs.table.read.Rows`.
+class ContributionBound(Rows):
+    """A source with at most, or exactly, K rows per person and without the person column.
+
+    See :class:`~adaptive_qs.table.read.Rows`.
 
     Attributes:
         source: the private table.
@@ -73,10 +73,10 @@ class FewRows(Rows):
 
     source: Any
     schema: Schema
-    kept: Kept
+    kept: RowSelection
 
     @classmethod
-    def of(
+    def from_source(
         cls,
         source: Any,
         schema: Schema,
@@ -87,15 +87,16 @@ class FewRows(Rows):
     ) -> Self:
         """Decide which rows are kept.
 
-        The table is read once for the number of rows of each person, and once more for the rows of
-        those of whom some are kept more often than others, if there are such.
+        The table is read once for the number of rows of each person. It is read again if some rows
+        of a person are kept more often than others.
 
         Args:
-            source, schema: as above.
+            source: the table.
+            schema: of it, with a person column.
             most: rows of each person that are kept.
             most_bytes: memory for it.
             progress: reports the reading.
-            exactly: whether persons with fewer rows have theirs repeated, up to so many.
+            exactly: whether persons with fewer rows have their rows repeated, up to this number.
 
         Raises:
             DataError: the table is coded, does not fit the schema, or has a row of nobody.
@@ -103,10 +104,10 @@ class FewRows(Rows):
                 the memory.
         """
         counted = count_persons(source, schema, most_bytes, progress)
-        return cls.of_counted(source, schema, counted, most, most_bytes, progress, exactly)
+        return cls.from_counts(source, schema, counted, most, most_bytes, progress, exactly)
 
     @classmethod
-    def of_counted(
+    def from_counts(
         cls,
         source: Any,
         schema: Schema,
@@ -116,7 +117,7 @@ class FewRows(Rows):
         progress: StepProgress | None = None,
         exactly: bool = False,
     ) -> Self:
-        """The same, given what :func:`count_persons` found."""
+        """Return the same, given the result of :func:`count_persons`."""
         differ = pc.not_equal if exactly else pc.greater
         changed = counted.filter(differ(counted["rows"], most))
         rows = changed["rows"].to_numpy().astype(np.int64)
@@ -136,20 +137,22 @@ class FewRows(Rows):
                     places.append(of[of >= 0])
                     marks.append(theirs)
         found = np.concatenate(places), np.concatenate(marks)
-        return cls(source, schema, Kept.of(names, most // rows, extra, *found, most))
+        return cls(
+            source, schema, RowSelection.from_hashes(names, most // rows, extra, *found, most)
+        )
 
     def __str__(self) -> str:
-        return str(self.source) if isinstance(self.source, str | Path | Rows) else "table"
+        return name_source(self.source)
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """The rows that are kept, as a source."""
+        """Yield the rows that are kept, as a source."""
         with _opened(self.source, self.schema) as whole:
             yield Source(whole.label, self.schema.names, partial(self._read, whole))
 
-    def _read(self, whole: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, whole: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         kept, schema = self.kept, self.schema
-        places, left = [schema.names.index(name) for name in wanted], kept.quotas.copy()
+        places, left = [schema.names.index(name) for name in requested], kept.quotas.copy()
         for chunk, whose in _chunks(whole, schema, schema.names):
             columns = tuple(chunk.columns[place] for place in places)
             if not len(kept.names):
@@ -170,16 +173,19 @@ def count_persons(
     most_bytes: int,
     progress: StepProgress | None = None,
 ) -> pa.Table:
-    """The rows of each person, in columns ``person`` and ``rows``; private.
+    """Return the rows of each person, in columns ``person`` and ``rows``; private.
 
     Args:
-        source, schema, most_bytes, progress: as for :meth:`FewRows.of`.
+        source: as for :meth:`ContributionBound.from_source`, like the others.
+        schema: of it.
+        most_bytes: memory for it.
+        progress: reports the reading.
 
     Raises:
-        DataError, ResourceExceeded: as :meth:`FewRows.of` does.
+        DataError, ResourceExceeded: as :meth:`ContributionBound.from_source` does.
     """
 
-    def persons(whole: Source) -> Iterator[Whose]:
+    def persons(whole: Source) -> Iterator[PersonIndex]:
         for _, whose in _chunks(whole, schema, (), progress):
             yield whose
 
@@ -202,28 +208,28 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        whole = joined(whole, schema)
+        whole = with_plain_names(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 
 
 def _chunks(
-    whole: Source, schema: Schema, wanted: Sequence[str], progress: StepProgress | None = None
-) -> Iterator[tuple[Chunk, Whose]]:
+    whole: Source, schema: Schema, requested: Sequence[str], progress: StepProgress | None = None
+) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and whose the rows are."""
     person = str(schema.person)
-    for chunk in whole.read((*wanted, person)):
+    for chunk in whole.read((*requested, person)):
         *columns, persons = chunk.columns
         label = chunk.file or whole.label
-        whose = Whose.of(person, persons, label)
+        whose = PersonIndex.from_cells(person, persons, label)
         yield replace(chunk, columns=tuple(columns), file=label), whose
         if progress is not None:
             progress(chunk.done, chunk.total)
 
 
 @dataclass(frozen=True)
-class Whose:
-    """Whose the rows of a chunk are; private.
+class PersonIndex:
+    """The persons of the rows of a chunk; private.
 
     Attributes:
         persons: as text; some may be there twice.
@@ -234,7 +240,7 @@ class Whose:
     rows: Places
 
     @classmethod
-    def of(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
+    def from_cells(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
         """From the cells of the column that tells it; ``noun`` is what it names.
 
         Raises:
@@ -245,7 +251,7 @@ class Whose:
             return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        for part in split_chunks(cells):
             mixed = redacted(partial(MixedCells.of, part), explain)
             before = sum(map(len, texts))
             rows.append(np.where(mixed.indices < 0, -1, mixed.indices + before))
@@ -267,7 +273,7 @@ class Whose:
         return cls(persons, whose)
 
     def table(self) -> pa.Table:
-        """The rows of each person."""
+        """Return the rows of each person."""
         counts = np.bincount(self.rows, minlength=len(self.persons))
         return pa.table({"person": self.persons, "rows": counts}).filter(pa.array(counts > 0))
 
@@ -277,8 +283,8 @@ class Whose:
         return found.to_numpy(zero_copy_only=False).astype(np.int64)[self.rows]
 
 
-def _counted(chunks: Iterable[Whose], check: Callable[[int], None]) -> pa.Table:
-    """The rows of each person, in columns ``person`` and ``rows``."""
+def _counted(chunks: Iterable[PersonIndex], check: Callable[[int], None]) -> pa.Table:
+    """Return the rows of each person, in columns ``person`` and ``rows``."""
     merged = pa.table({"person": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
     waiting: list[pa.Table] = []
     for whose in chunks:
@@ -297,12 +303,12 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowSelection:
     """How often the rows of persons with too many or too few are kept; private.
 
     Attributes:
         most: rows of each person.
-        names: these persons, first those of whom some rows are kept more often than others.
+        names: these persons, first the persons with rows that are kept more often than others.
         times: shape (persons,), how often each of their rows is kept at least.
         hashes: shape (uneven persons,), of the names of those who come first.
         equal: such a person's place and the mark of the cells, for all rows that are equal.
@@ -317,7 +323,7 @@ class Kept:
     quotas: Places
 
     @classmethod
-    def of(
+    def from_hashes(
         cls,
         names: pa.StringArray,
         times: Places,
@@ -329,11 +335,15 @@ class Kept:
         """Keep the rows with the smallest marks once more.
 
         Args:
-            names, times, most: as above.
+            names: as above.
+            times: as above.
+            most: as above.
             extra: shape (uneven persons,), how many these are.
             places: whose each row is of those.
             marks: of the cells of each.
         """
+        import pandas as pd  # slow to import
+
         order = np.lexsort((marks, places))
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
@@ -347,16 +357,17 @@ class Kept:
         return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
 
     def is_uneven(self, places: Places) -> NDArray[np.bool_]:
-        """Whether rows of these persons, -1 for none, are kept more often than others of theirs."""
+        """Whether rows of these persons, -1 for none, are kept more often than their others."""
         return (places >= 0) & (places < self.hashes.size)
 
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
-        """Which of some rows of these persons are kept once more; ``left`` counts down how many
-        equal rows still are.
+        """Mark the rows that get one additional copy, and decrement ``left`` in place.
 
         Raises:
             DataError: there was no such row before.
         """
+        import pandas as pd
+
         which = self.equal.get_indexer(pd.MultiIndex.from_arrays([places, marks]))
         if (which < 0).any():
             raise DataError(f"{label}: changed while it was read: repeat the command")
@@ -382,10 +393,9 @@ def _rank(new: NDArray[np.bool_]) -> Places:
 
 
 def _marked(
-    schema: Schema, chunk: Chunk, whose: Whose, names: pa.StringArray, hashes: Marks
+    schema: Schema, chunk: Chunk, whose: PersonIndex, names: pa.StringArray, hashes: Marks
 ) -> tuple[Places, Marks]:
-    """For each row where its person is among these, -1 for nowhere; and the marks of the rows of
-    those who have a hash."""
+    """Return the position of each row's person, -1 for none, and the marks of rows with a hash."""
     places = whose.among(names)
     rows = np.flatnonzero((places >= 0) & (places < hashes.size))
     marks = hashes[places[rows]]
@@ -396,17 +406,19 @@ def _marked(
 
 
 def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
-    """Numbers for cells, equal for equal ones as far as anything is counted or learnt of them:
-    codes, with the values where the rows on frequent ones are counted, or hashes of texts where
-    codes are still to be learnt."""
-    if isinstance(column, PrivateColumn):
+    """Return numbers for cells that are equal for cells that are counted and learnt alike.
+
+    They are codes, with the values if rows on frequent values are counted, and hashes of texts if
+    codes are still to be learnt.
+    """
+    if column.is_unlearnt:
         texts, rows = _texts(column.name, cells, label)
         return _hashed(texts)[rows]
     codes = np.concatenate([np.zeros(0, np.int64), *encode_chunk(column, cells, label)])
     marks = codes.astype(np.uint64)
-    if isinstance(column, HeapedColumn) and column.is_open:
+    if column.counts_heaps:
         bits = [np.zeros(0, np.uint64)]
-        for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+        for part in split_chunks(cells):
             distinct, rows = distinct_cells(column.name, part, label)
             values = np.concatenate([column.numbers(each) for each in distinct])
             bits.append(values[rows].view(np.uint64))
@@ -422,7 +434,7 @@ def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]
     def explain(_: Exception) -> DataError:
         return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
-    for part in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+    for part in split_chunks(cells):
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))
         texts += map(as_text, found)
@@ -434,7 +446,7 @@ def _taken(cells: Cells, rows: Places) -> Cells:
 
 
 def _hashed(texts: pa.StringArray) -> Marks:
-    """A hash of each text; null has one of its own."""
+    """Return a hash of each text; null has one of its own."""
     found = (
         hashlib.blake2b(str(text).encode(), digest_size=8, person=b"cell" if text else b"none")
         for text in texts.to_pylist()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,17 +18,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from adaptive_qs.table import cells
-from adaptive_qs.table.bins import codes_for
+from adaptive_qs.table.bins import WIDE_SPAN, codes_for, without_absurd
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
+from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spellings
 from adaptive_qs.table.text import (
-    NUMBER,
-    PLAIN_TIMES,
-    DecimalSign,
-    GroupSign,
     Spelling,
     read_moment,
-    seconds_of,
+    to_seconds,
 )
 
 # What the cells of one column look like, gathered chunk by chunk.
@@ -41,22 +37,22 @@ INFINITE = tuple(
     for sign in ("", "-", "+")
 )
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
-"""Cells that look like missing markers; "N" and infinities only among numbers: beside "Y" it is an
+"""Cells that look like missing markers; "N" and infinities only among numbers: next to "Y" it is an
 answer."""
 MAX_WORDS = 3
-"""So many words among many numbers or moments are taken for missing markers."""
+"""The largest number of words among numbers or moments that are taken for missing markers."""
 
 _WORD = r"^(#.*|[^0-9]*)$"
 """Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TRUTH = {"true", "false"}
-_FIRST, _LAST = seconds_of(dt.datetime.min), seconds_of(dt.datetime.max)
+_FIRST, _LAST = to_seconds(dt.datetime.min), to_seconds(dt.datetime.max)
 """Moments that a schema can name, in seconds since 1970."""
-_FIRST_FORMATTED = seconds_of(dt.datetime(1000, 1, 1))
+_FIRST_FORMATTED = to_seconds(dt.datetime(1000, 1, 1))
 """The first moment whose year is written with the four digits that are read."""
 _MAX_DISTINCT = 100_000
-_NO_DECIMALS = 99
-"""Stands for decimals that cannot be counted."""
+_DECIMALS = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
+"""The digits after the point of a number, and its exponent, which moves the point."""
 
 
 @dataclass
@@ -120,13 +116,13 @@ class Profile:
 
     def update(self, values: Cells) -> None:
         """Take in some cells."""
-        if isinstance(values, pa.ChunkedArray):
-            for part in values.chunks:
-                self.update(part)
-            return
+        for part in cells.split_chunks(values):
+            self._update_chunk(part)
+
+    def _update_chunk(self, values: pa.Array | MixedCells) -> None:
         self.rows += len(values)
-        if isinstance(values, pa.Array):
-            self.unsupported = self.unsupported or _unsupported(values.type)
+        if (kind := getattr(values, "type", None)) is not None:
+            self.unsupported = self.unsupported or _unsupported(kind)
         if self.unsupported:
             return
         mixed = MixedCells.of(values)
@@ -173,11 +169,12 @@ class Profile:
         self.low = min(self.low, float(numbers.min()))
         self.high = max(self.high, float(numbers.max()))
         self._merge(numbers, weights)
-        if pc.any(pc.match_substring(cells.as_text(distinct), "e-", ignore_case=True)).as_py():
-            self.decimals = _NO_DECIMALS
-        fractions = pc.extract_regex(cells.as_text(distinct), r"\.(?P<digits>\d+)$")
-        lengths = pc.utf8_length(pc.struct_field(fractions, "digits"))
-        self.decimals = max(self.decimals, pc.max(lengths).as_py() or 0)
+        parts = pc.extract_regex(cells.as_text(distinct), _DECIMALS)
+        lengths = pc.utf8_length(pc.struct_field(parts, "digits"))
+        exponents = pc.struct_field(parts, "exponent")
+        shifts = pc.if_else(pc.equal(exponents, ""), "0", pc.utf8_ltrim(exponents, "+"))
+        decimals = pc.max(pc.subtract(lengths, shifts.cast(pa.int64()))).as_py()
+        self.decimals = max(self.decimals, decimals or 0)
 
     def _merge(self, numbers: NDArray[np.float64], weights: NDArray[np.int64]) -> None:
         points = np.concatenate([self.points, numbers + 0.0])  # -0.0 becomes 0.0
@@ -204,14 +201,16 @@ class Profile:
 
     @property
     def numeric(self) -> bool:
-        """Whether the cells are numbers, or so many numbers that the words are none of them."""
+        """Whether the cells are numbers, or most of them, so that the words are missing markers."""
         numbers = self.numbers and self.points.size > 0 and not self.zero_filled
         return numbers and self._outweighs_words(self.points.size)
 
     @property
     def zero_filled(self) -> bool:
-        """Whether the cells are digits of one length, some with zeros before them, such as postal
-        codes: as numbers they would lose these."""
+        """Whether the cells are digits of one length, some with leading zeros (postal codes).
+
+        As numbers they would lose the zeros.
+        """
         if not (self.numbers and self.integers and self.low >= 0):
             return False
         digits = self.texts - self.marked - self.words
@@ -245,8 +244,7 @@ class Profile:
 
     @property
     def spellings(self) -> list[Spelling]:
-        """The forms in which the cells are numbers that mean different ones; of cells that are
-        numbers anyway, none."""
+        """The forms in which the cells are numbers; none if they are numbers in the plain form."""
         if self.numbers or len(self.words) > MAX_WORDS:
             return []
         return number_spellings(sorted(self.texts - self.marked - self.words))
@@ -256,6 +254,109 @@ class Profile:
         """Whether the cells are true and false."""
         values = self.values
         return bool(values) and {value.lower() for value in values} <= _TRUTH
+
+    def trimmed(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
+        """Return points and weights without absurd ones, and what a schema and a note say of it."""
+        points, weights = self.points.copy(), self.weights
+        points[0] = self.low  # merging may have moved the first
+        kept = without_absurd(points, weights)
+        if kept.stop - kept.start == len(points):
+            return points, weights, {}, ""
+        note = (
+            'a few values lie far from all others: "outside": "clip" moves them to the end of '
+            "the bins"
+        )
+        return points[kept], weights[kept], {"outside": "clip"}, note
+
+    @staticmethod
+    def note_span(points: NDArray[np.float64]) -> str:
+        """Return a note if most numbers differ by many orders of magnitude."""
+        sizes = np.abs(points[points != 0])
+        if len(sizes) < 2:
+            return ""
+        first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
+        if last - first < WIDE_SPAN:
+            return ""
+        return "the values span many orders of magnitude: a mistake, or several units?"
+
+    def explain_identifier(self, name: str) -> str:
+        """Return why integers are taken for identifiers; empty if they are not.
+
+        Measurements coincide by chance in as many pairs of rows as is expected where they lie that
+        densely; identifiers do not. If they lie too thinly to tell, integers of a small table are
+        measurements unless their name says otherwise: identifiers are all different and evenly
+        spread.
+        """
+        points, rows = self.points, self.filled
+        equal = rows - len(points)
+        if self.too_many and self.weights.max() > 1:  # merged: how many coincide is not known
+            equal = rows
+        expected = _coincidences(points)
+        if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
+            return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
+        if equal:
+            return ""
+        words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
+        if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
+            return "an identifier by its name, and every integer is different"
+        if rows >= ROWS_OF_KEYS and _is_uniform(points):
+            return (
+                "an identifier: every integer is different; declare it by hand if it is a measure"
+            )
+        return ""
+
+    def identifies_persons(self, name: str) -> bool:
+        """Return whether a column can identify persons, by its name and its values.
+
+        It has more values than categories have, and rows share them.
+        """
+        words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
+        if not (words and _OF_PERSONS.fullmatch(words[-1])):
+            return False
+        return codes_for(self.filled) < len(self.values) < self.filled
+
+
+# Integers that identify records.
+
+_OF_RECORDS = re.compile(
+    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
+)
+"""Words in the names of columns that tell records apart."""
+_OF_PERSONS = re.compile(
+    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
+    "|household"
+)
+"""Last words in the names of columns that identify persons."""
+_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+UNLIKELY = 7
+"""If this many coincidences are expected, none at all has a chance below 1 in 1,000."""
+UNIFORM = 1.36
+"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
+ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
+"""The fewest rows in which integers that are all different, and could be measurements as well, are
+taken for identifiers: where they are evenly spread over their range, and by their name."""
+
+
+def _coincidences(points: NDArray[np.float64]) -> float:
+    """Return the expected number of pairs of rows with one value, for independent values.
+
+    The values are drawn about as densely as these different integers lie.
+    """
+    length = max(15, math.isqrt(len(points)))
+    pairs = 0.0
+    for block in np.array_split(points, max(1, len(points) // length)):
+        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
+    return pairs
+
+
+def _is_uniform(points: NDArray[np.float64]) -> bool:
+    """Whether different integers lie evenly between the first and the last."""
+    rows = len(points)
+    shares = (points - points[0]) / (points[-1] - points[0])
+    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
+    return bool(distance * math.sqrt(rows) < UNIFORM)
 
 
 def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
@@ -298,269 +399,3 @@ def _unsupported(kind: pa.DataType) -> str:
     if isinstance(kind, pa.BaseExtensionType) or cells.normalise(pa.nulls(0, kind)) is None:
         return f"of the type {kind}, for which there is no column type: convert them to text"
     return ""
-
-
-# Texts that mean numbers, dates, durations or keys, and are not read as such.
-
-_SIGNS = "$€£¥₹₽₩₺"
-_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|kr|zł|Kč|Fr\\.?|R\\$"
-_SPACE = "[ \u00a0\u202f]"
-_MONEY = re.compile(
-    rf"(?:[{_SIGNS}]|\b(?:{_CODES}))(?=[0-9.\-+]|{_SPACE}|$)|(?<=[0-9])(?:{_CODES})$"
-)
-_PERCENT = re.compile(rf"{_SPACE}?%$")
-_PLAIN = re.compile(r"[0-9]+(\.[0-9]+)?")
-_COMMA = re.compile(r"[0-9]+,[0-9]+")
-_GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
-_GROUPED_COMMA = re.compile(r"[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]+)?")
-_APART = re.compile(rf"[1-9][0-9]{{0,2}}((?:{_SPACE}|['’])[0-9]{{3}})+([.,][0-9]+)?")
-_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
-_UNIT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})")
-_DURATION = re.compile(
-    r"[+-]?\d+ days?(,? [+-]?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
-    r"|[+-]?P(?=[0-9T])(\d+([.,]\d+)?[YMWD])*(T(\d+([.,]\d+)?[HMS])+)?"
-)
-_CLOCK = re.compile(r"[+-]?\d{1,4}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
-_UUID = re.compile(r"\{?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{20,}")
-_KEY = re.compile(r"([A-Za-z]+[ _\-#/.:]?|#)([0-9]+)")
-
-_DAYS = (
-    *("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
-    *("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y"),
-    *("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d-%b-%y"),
-)
-_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-FORMATS = (*(day + time for day in _DAYS for time in _TIMES), *_MONTHS)
-"""Formats of dates and times, in the letters of strptime, that are recognised beside ISO 8601."""
-_DATED = re.compile(
-    r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-    r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
-)
-
-MOSTLY = 0.9
-"""The part of the values that must be numbers or dates for the others to be mistakes."""
-
-
-def formats_like(text: str) -> list[str]:
-    """The formats of dates and times, ISO 8601 aside, in which a cell can be read."""
-    if not _DATED.fullmatch(text):
-        return []
-    ways = (*PLAIN_TIMES, *FORMATS)
-    return [way for way in ways if read_moment(text, way, wall_clock=True) is not None]
-
-
-def swapped(way: str | None) -> str | None:
-    """The format with day and month exchanged, where people write both."""
-    if way is None or not {"%d/%m", "%m/%d", "%d-%m", "%m-%d"} & {way[:5]}:
-        return None
-    return way[3:5] + way[2] + way[:2] + way[5:]
-
-
-def number_spellings(values: Sequence[str]) -> list[Spelling]:
-    """The forms in which all values are numbers, the simplest for each decimal sign; both only
-    where they give different numbers. Addresses of the internet have none."""
-    if all(map(_ADDRESS.fullmatch, values)):
-        return []
-    found: list[Spelling] = []
-    for decimal, groups in _FORMS.items():
-        for thousands in groups:
-            way = Spelling(decimal, thousands)
-            if values and all(way.read(value) is not None for value in values):
-                found.append(way)
-                break
-    if len(found) == 2 and all(found[0].read(v) == found[1].read(v) for v in values):
-        return found[:1]
-    return found
-
-
-_FORMS: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
-    ".": (",", " ", "'"),
-    ",": ("", ".", " ", "'"),
-}
-
-
-def numbers_spelled(values: Sequence[str]) -> str:
-    """What keeps the values, all of them numbers, from being read as such, with what to do; empty
-    where they are none, or where nothing does."""
-    found: set[str] = set()
-    commas: list[str] = []
-    for value in values:
-        rest = value
-        for name, pattern in (("currency signs", _MONEY), ("percent signs", _PERCENT)):
-            stripped, count = pattern.subn("", rest)
-            rest = stripped.strip()
-            found |= {name} if count else set()
-        if rest.startswith("(") and rest.endswith(")"):
-            found.add("brackets for a minus")
-            rest = rest[1:-1]
-        rest = _MONEY.sub("", rest.lstrip("+-−")).strip()
-        if _PLAIN.fullmatch(rest):
-            continue
-        kinds = (_COMMA, _GROUPED, _GROUPED_COMMA, _APART)
-        if _ADDRESS.fullmatch(rest) or not any(pattern.fullmatch(rest) for pattern in kinds):
-            return ""
-        commas.append(rest)
-    if not found and len(number_spellings(values)) > 1:
-        return (
-            "numbers of which nobody can tell decimals and thousands: declare the column with "
-            '"decimal" or "thousands" ","'
-        )
-    english = all(map(_GROUPED.fullmatch, commas))
-    if not english and any("," in text for text in commas):
-        found.add("a decimal comma")
-    if commas and (
-        english or any(_GROUPED_COMMA.fullmatch(t) or _APART.fullmatch(t) for t in commas)
-    ):
-        found.add("thousands separators")
-    if not found:
-        return ""
-    mend = "write them as plain numbers"
-    if found == {"a decimal comma"}:
-        mend = "export them with a decimal point,"
-    return f"numbers with {' and '.join(sorted(found))}: {mend} such as 1234.5"
-
-
-def units_spelled(values: Sequence[str]) -> str:
-    """That all values are numbers with the same unit, in the singular or plural, and what to do;
-    empty where they are not."""
-    found = [_UNIT.fullmatch(value) for value in values]
-    if not all(found) or len({unit[1].strip().rstrip("s") for unit in found if unit}) > 1:
-        return ""
-    return "numbers with a unit: write them without, such as 1234.5"
-
-
-NO_DURATIONS = "durations, for which there is no type: give them as a number of seconds or hours"
-
-
-def durations_spelled(values: Sequence[str]) -> str:
-    """That all values are durations or times of day, and what to do; empty where they are not."""
-    clock = [bool(_CLOCK.fullmatch(value)) for value in values]
-    if not all(time or _DURATION.fullmatch(value) for time, value in zip(clock, values)):
-        return ""
-    if not all(clock):
-        return NO_DURATIONS
-    return (
-        "durations or times of day, for which there is no type: give them as a number of hours or "
-        "minutes"
-    )
-
-
-def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """That the values, at least two, are keys of records, of which no two rows share one where they
-    are ``all_different``; empty where they do not look like it.
-    """
-    if all(map(_UUID.fullmatch, values)):
-        return "an identifier: UUIDs or other long codes"
-    if not all_different or len(values) < 10:
-        return ""
-    keys = [_KEY.fullmatch(value) for value in values]
-    if all(keys) and len({key[1] for key in keys if key}) == 1:
-        return "an identifier: every value is different"
-    return ""
-
-
-def mostly_spelled(values: Sequence[str]) -> str:
-    """That nearly all values are numbers or dates, and what to do about the others; empty where
-    they are not."""
-    most = MOSTLY * len(values)
-    if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
-        return "numbers, but for a few cells: correct them, or leave them empty"
-    ways = {way for value in values[:: len(values) // 20 + 1] for way in formats_like(value)}
-    for way in sorted(ways):
-        if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
-            return "dates, but for a few cells: correct them, or leave them empty"
-    return ""
-
-
-# Integers that tell records apart, and what else drafts of integers and of numbers ask.
-
-_OF_RECORDS = re.compile(
-    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
-)
-"""Words in the names of columns that tell records apart."""
-_OF_PERSONS = re.compile(
-    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
-    "|household"
-)
-"""Last words in the names of columns that tell whose a row is."""
-_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-UNLIKELY = 7
-"""Where so many coincidences are expected, none at all has a chance below 1 in 1,000."""
-UNIFORM = 1.36
-"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
-"""The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: where they are evenly spread over their range, and by their name."""
-
-
-def identifier(name: str, profile: Profile) -> str:
-    """Why integers are taken for identifiers; empty where they are not.
-
-    Measurements coincide by chance in as many pairs of rows as is expected where they lie that
-    densely; identifiers do not. Where they lie too thinly to tell, those of a small table are
-    measurements unless their name says otherwise: identifiers are all different and evenly spread.
-    """
-    points, rows = profile.points, profile.filled
-    equal = rows - len(points)
-    if profile.too_many and profile.weights.max() > 1:  # merged: how many coincide is not known
-        equal = rows
-    expected = _coincidences(points)
-    if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
-        return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
-    if equal:
-        return ""
-    words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
-    if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
-        return "an identifier by its name, and every integer is different"
-    if rows >= ROWS_OF_KEYS and _is_uniform(points):
-        return "an identifier: every integer is different; declare it by hand if it is a measure"
-    return ""
-
-
-def tells_persons(name: str, profile: Profile) -> bool:
-    """Whether a column may tell whose a row is, by its name: where it has more values than are
-    categories, and rows share them."""
-    words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
-    if not (words and _OF_PERSONS.fullmatch(words[-1])):
-        return False
-    return codes_for(profile.filled) < len(profile.values) < profile.filled
-
-
-_AXES = {
-    "latitude": (re.compile(r"(?i)(?<![a-z])lat(itude)?(?![a-z])"), 90),
-    "longitude": (re.compile(r"(?i)(?<![a-z])(lon|lng|long|longitude)(?![a-z])"), 180),
-}
-"""How columns of coordinates are called, and how far these go, in degrees."""
-
-
-def places(profiles: Mapping[str, Profile]) -> list[str]:
-    """Columns that are latitude and longitude by their names and ranges, where both are there."""
-    found: dict[str, dict[str, str]] = {}
-    for name, profile in profiles.items():
-        for axis, (called, end) in _AXES.items():
-            if (
-                called.search(name)
-                and profile.numeric
-                and -end <= profile.low <= profile.high <= end
-            ):
-                found.setdefault(called.sub("*", name), {})[axis] = name
-    return [name for pair in found.values() if len(pair) == len(_AXES) for name in pair.values()]
-
-
-def _coincidences(points: NDArray[np.float64]) -> float:
-    """Pairs of rows expected to share a value, had each value been drawn by itself, about as
-    densely as these different integers lie."""
-    length = max(15, math.isqrt(len(points)))
-    pairs = 0.0
-    for block in np.array_split(points, max(1, len(points) // length)):
-        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
-    return pairs
-
-
-def _is_uniform(points: NDArray[np.float64]) -> bool:
-    """Whether different integers lie evenly between the first and the last."""
-    rows = len(points)
-    shares = (points - points[0]) / (points[-1] - points[0])
-    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
-    return bool(distance * math.sqrt(rows) < UNIFORM)

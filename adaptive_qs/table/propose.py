@@ -13,14 +13,14 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
-from adaptive_qs.table.profile import INFINITE, Profile, places, tells_persons
+from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
 from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.text import NUMBER
 
 
-def draft_of(name: str, profile: Profile) -> Draft:
-    """The column of this name, of the first type that takes its cells."""
+def draft_column(name: str, profile: Profile) -> Draft:
+    """Return the column of this name, of the first type that takes its cells."""
     if not name:
         return Draft(None, "without a name")
     if profile.unsupported:
@@ -48,11 +48,8 @@ def draft_of(name: str, profile: Profile) -> Draft:
     return Draft({**draft.content, **form, **missing}, "; ".join(notes))
 
 
-WHOSE = 'does it tell whose a row is? Then name it as "person", not in columns or ignore'
-"""Said of columns that may tell persons apart who have several rows."""
-
-PLACE = 'are they a point on the map? As one column of type "place" they stay together'
-"""Said of latitude and longitude."""
+WHOSE = 'does it identify persons? Then name it as "person", not in columns or ignore'
+"""Note on columns that can identify persons with several rows."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def propose(table: Any) -> Proposal:
-    """A schema that fits a table, for `schema init`.
+    """Return a schema that fits a table, for `schema init`.
 
     It reveals values and ranges of the data, and says so in its description: replace them by
     public knowledge before use. The description of every column says that it is as proposed, for
@@ -100,32 +97,14 @@ def propose(table: Any) -> Proposal:
             described.
     """
     with open_source(table) as source:
-        delimiter = source.other_delimiter
-    with open_source(table, delimiter) as source:
-        label = source.label
-        check_alike(source)
-        _check_header(label, source.names)
-        profiles = {name: Profile() for name in source.names}
-        _look_through(source, profiles)
-    spelled = {
-        name: Profile(spelling=ways[0])
-        for name, profile in profiles.items()
-        if len(ways := profile.spellings) == 1
-    }
-    if spelled:  # which was clear at the end only
-        with open_source(table, delimiter) as source:
-            _look_through(source, spelled)
-        profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
+        label, delimiter = source.label, source.other_delimiter
+    profiles = _read_profiles(table, delimiter)
     if not any(profile.rows for profile in profiles.values()):
         raise DataError(f"{label}: no rows: give a table with at least one")
-    drafts = {name: draft_of(name, profile) for name, profile in profiles.items()}
-    for name in (n for n, profile in profiles.items() if tells_persons(n, profile)):
+    drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
+    for name in (n for n, profile in profiles.items() if profile.identifies_persons(n)):
         note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
         drafts[name] = Draft(drafts[name].content, note)
-    for name in places(profiles):
-        if drafts[name].content is not None:
-            note = "; ".join(filter(None, (drafts[name].note, PLACE)))
-            drafts[name] = Draft(drafts[name].content, note)
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
     if len(left_out) == len(drafts):
@@ -151,6 +130,25 @@ def propose(table: Any) -> Proposal:
     raise DataError(f"{label}: a column name or value does not fit a schema: write one by hand")
 
 
+def _read_profiles(table: Any, delimiter: str | None) -> dict[str, Profile]:
+    """Return the profiles of all columns, with numbers in the form in which they are written."""
+    with open_source(table, delimiter) as source:
+        check_alike(source)
+        _check_header(source.label, source.names)
+        profiles = {name: Profile() for name in source.names}
+        _look_through(source, profiles)
+    spelled = {
+        name: Profile(spelling=ways[0])
+        for name, profile in profiles.items()
+        if len(ways := profile.spellings) == 1
+    }
+    if spelled:  # which was clear at the end only
+        with open_source(table, delimiter) as source:
+            _look_through(source, spelled)
+        profiles |= {name: profile for name, profile in spelled.items() if profile.numeric}
+    return profiles
+
+
 def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:
     """Update the profiles of some columns, by name, with all their cells."""
 
@@ -164,8 +162,11 @@ def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:
 
 
 def _check_header(label: str, names: Sequence[str]) -> None:
-    """Refuse names that are mostly numbers, unless they count up as those of a wide table do, and
-    repeated names, by number: where the header is missing, they are private cells."""
+    """Refuse names that are mostly numbers, or that are repeated, by their number.
+
+    If the header is missing, names are private cells. Numbers that count up are names of a wide
+    table.
+    """
     numbers = [name for name in names if re.fullmatch(NUMBER, name)]
     whole = [int(name) for name in numbers if name.isdecimal()]
     counting = len(whole) > 2 and whole == list(range(whole[0], whole[0] + len(numbers)))

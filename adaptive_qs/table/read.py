@@ -22,9 +22,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from adaptive_qs.arguments import check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
-from adaptive_qs.table.archive import check_workbook, open_archive, rows_at_once
+from adaptive_qs.table.archive import open_archive, rows_at_once
 from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
 from adaptive_qs.table.csv_text import (
     COMMA,
@@ -66,7 +67,7 @@ def open_text(path: Path) -> Iterator[CheckedText]:
         yield CheckedText(path, file)
 
 
-def delimiter_of(path: str | Path, declared: str | None = None) -> str:
+def find_delimiter(path: str | Path, declared: str | None = None) -> str:
     """What separates the cells of a CSV file: tabs in .tsv, else what is declared, or commas."""
     return "\t" if str(path).lower().endswith(TAB_SEPARATED) else declared or COMMA
 
@@ -129,6 +130,14 @@ _DUCKDB_MAGIC = b"DUCK"
 _DUCKDB_PLACE = 8
 """Where it stands, behind a checksum."""
 _RELEASE_MEMBERS = {"manifest.json", "residuals.npy"}
+_UNREADABLE_MAGIC = {
+    "an archive of xz": b"\xfd7zXZ",
+    "an archive of bzip2": b"BZh",
+    "an archive of zstd": b"\x28\xb5\x2f\xfd",
+    "a Feather or Arrow file": b"ARROW1",
+    "an ORC file": b"ORC",
+    "a pickle of Python": b"\x80\x04",
+}
 _OLD_EXCEL_MAGIC = b"\xd0\xcf\x11\xe0"
 
 
@@ -188,7 +197,7 @@ def open_file(
     path: str | Path, piece: Piece | None = None, delimiter: str | None = None
 ) -> Iterator[Source]:
     """A CSV or Parquet file, or a piece of it, or a table inside a file (FILE::NAME where there
-    are several), as a source; its first bytes tell the format, and :func:`delimiter_of` what
+    are several), as a source; its first bytes tell the format, and :func:`find_delimiter` what
     separates the cells of CSV.
 
     Raises:
@@ -214,6 +223,9 @@ def open_file(
         )
     if magic == _ZIP_MAGIC and suffix == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
+    for form, start_of in _UNREADABLE_MAGIC.items():
+        if first.startswith(start_of):
+            raise DataError(f"{path}: is {form}: save it as CSV or Parquet")
     if magic == _OLD_EXCEL_MAGIC:
         raise DataError(f"{path}: is an Excel file of an old kind: save it as .xlsx, or as CSV")
     if book := _kind_of_book(first):
@@ -230,7 +242,7 @@ def open_file(
             "export the table as CSV"
         )
     if magic != PARQUET_MAGIC and suffix not in (".parquet", ".pq"):
-        sign = delimiter_of(path, delimiter)
+        sign = find_delimiter(path, delimiter)
         names, other = read_header(path, sign)
         read = partial(_read_csv, path, names, piece=piece, delimiter=sign)
         cut = partial(_cut_csv, path, len(names), sign)
@@ -264,6 +276,11 @@ def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most
     return redacted(ask, partial(_damaged_parquet, path))
 
 
+def name_source(source: Any) -> str:
+    """Return what messages call a table."""
+    return str(source) if isinstance(source, str | Path | Rows) else "table"
+
+
 def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
     """Refuse a table whose file takes more memory than this while these columns of it are read.
 
@@ -277,6 +294,8 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
         with contextlib.suppress(OSError), path.open("rb") as file:
             magic = file.read(len(_ZIP_MAGIC))
             if magic == _ZIP_MAGIC:
+                from adaptive_qs.table.workbook import check_workbook
+
                 check_workbook(path, most_bytes)
             elif magic == PARQUET_MAGIC:
                 with contextlib.suppress(DataError), _opened_parquet(path) as parquet:  # as above
@@ -285,16 +304,19 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
+_GZ = ".gz"
 _ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """The files of a table: all CSV and Parquet files in a folder or under a pattern such as
+    """Return the files of a table: all CSV and Parquet files in a folder or under a pattern such as
     data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
 
     Raises:
-        DataError: there are none, the folder cannot be listed, or has folders in it.
+        DataError: there are none, the folder cannot be listed or has folders in it, or it is no
+            path.
     """
+    check_path("the table", path, DataError)
     path = Path(path)
     if os.path.isdir(path):  # never raises, unlike Path.is_dir
         found = redacted(lambda: [*path.iterdir()], lambda error: unreadable(path, error))
@@ -315,9 +337,15 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 def _check_once(path: Path, files: Sequence[Path]) -> None:
-    """Refuse a file that is there under two names: each of its rows would count twice."""
+    """Refuse a file that is there under two names: each of its rows would count twice.
+
+    So would those of a file that has its compressed form next to it.
+    """
     names: dict[tuple[int, int], Path] = {}
+    plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
     for file in files:
+        if file in plain:
+            raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
         with contextlib.suppress(OSError):  # whoever reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
@@ -416,26 +444,27 @@ class Rows:
 def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
     """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
 
-    What separates the cells of CSV is as for :func:`delimiter_of`.
+    What separates the cells of CSV is as for :func:`find_delimiter`.
 
     Raises:
         DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
-    if isinstance(table, str | Path):
-        files = table_files(table)
-        single = [*files] == [Path(table)]
-        opened = (
-            open_file(table, delimiter=delimiter)
-            if single
-            else _open_files(str(table), files, delimiter)
-        )
-        with opened as source:
-            yield source
-    elif isinstance(table, Rows):
-        with table.open() as source:
-            yield source
-    else:
-        yield frame_source(table)
+    opened: AbstractContextManager[Source]
+    match table:
+        case str() | Path():
+            files = table_files(table)
+            single = [*files] == [Path(table)]
+            opened = (
+                open_file(table, delimiter=delimiter)
+                if single
+                else _open_files(str(table), files, delimiter)
+            )
+        case Rows():
+            opened = table.open()
+        case _:
+            opened = contextlib.nullcontext(frame_source(table))
+    with opened as source:
+        yield source
 
 
 def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, NoReturn, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.table.cells import MixedCells
+from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.encode import joined
+from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import FORMATS
-from adaptive_qs.table.persons import PERSON_BYTES, Whose
+from adaptive_qs.table.persons import PERSON_BYTES, PersonIndex
 from adaptive_qs.table.read import FRAME, Cells, Chunk, Rows, Source, check_names, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -85,7 +85,7 @@ class RelatedSchema(BaseModel):
                     keys = ", ".join(f'"{key}"' for key in column.open_keys)
                     raise ValueError(
                         f"{table}: column {column.name!r}: has {keys}, which is learnt from the "
-                        f"rows, and nothing is of related tables: {column.open_mend}"
+                        f"rows, and nothing is of related tables: {column.open_remedy}"
                     )
         names = (self.key, self.count, *self.parents.names, *self.children.names)
         for name in {name for name in names if names.count(name) > 1}:
@@ -126,7 +126,7 @@ class RelatedSchema(BaseModel):
         return {"parents": self.key, "children": self.foreign_key or self.key}
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """The same schema with these parts of what is said of the data, in place of the parents'.
+        """Return the same schema with these parts of ``about`` in place of the parents'.
 
         Raises:
             SchemaError: a key or a text is not allowed.
@@ -134,7 +134,7 @@ class RelatedSchema(BaseModel):
         return self.changed(parents=self.parents.with_about(about, source))
 
     def changed(self, **fields: Any) -> Self:
-        """The same schema with other fields; raises ValueError where they are wrong."""
+        """Return the same schema with other fields; raises ValueError where they are wrong."""
         own = {name: getattr(self, name) for name in RelatedSchema.model_fields}
         return type(self)(**{**own, **fields})
 
@@ -150,8 +150,10 @@ class RelatedSchema(BaseModel):
 
     @cached_property
     def joined(self) -> Schema:
-        """The children as they are measured: behind the columns of their parents. The person column
-        is the key."""
+        """The children as they are measured, behind the columns of their parents.
+
+        The person column is the key.
+        """
         both = self.parents, self.children
         return _changed(
             self.children,
@@ -163,8 +165,7 @@ class RelatedSchema(BaseModel):
         )
 
     def written(self, table: str, rows: int) -> Schema:
-        """A synthetic table of so many parents at most as it is written: the key, then the columns
-        of "parents" or "children"."""
+        """Return the schema of a synthetic table as it is written: the key, then its columns."""
         own = self.by_table[table]
         key = _numbers(self.keys[table], rows)
         return _changed(own, columns=(key, *own.columns))
@@ -184,20 +185,20 @@ class RelatedSchema(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
-        """The schema in parsed JSON.
+        """Return the schema in parsed JSON.
 
         Raises:
-            SchemaError: the content is none, naming `source`, the table, the column and the mend.
+            SchemaError: the content is none, naming `source`, the table, the column and the remedy.
         """
-        if isinstance(content, Mapping) and "columns" in content:
+        if "columns" in as_object(content):
             raise SchemaError(
                 f'{source}: describes one table: give "parents" and "children", each such a '
                 'schema, with "key" and "most_children"'
             )
-        described: Any = dict(content) if isinstance(content, Mapping) else content
+        described: Any = as_object(content) or content
         for table in ("parents", "children"):
-            if isinstance(described, dict) and isinstance(described.get(table), Mapping):
-                described[table] = Schema.parse(described[table], f"{source}: {table}", claim)
+            if one := as_object(as_object(content).get(table)):
+                described[table] = Schema.parse(one, f"{source}: {table}", claim)
         try:
             return cls.model_validate(described, strict=True)
         except ValidationError as error:
@@ -215,17 +216,18 @@ class RelatedSchema(BaseModel):
 
     @classmethod
     def of(cls, given: Any) -> Self:
-        """The schema given as such, as a file or as parsed JSON.
+        """Return the schema given as such, as a file or as parsed JSON.
 
         Raises:
             SchemaError: it is none.
         """
-        if isinstance(given, cls):
-            return given
-        if isinstance(given, str | Path):
-            return cls.load(given)
-        if isinstance(given, Mapping):
-            return cls.parse(given)
+        match given:
+            case RelatedSchema():
+                return cast(Self, given)
+            case str() | Path():
+                return cls.load(given)
+            case Mapping():
+                return cls.parse(given)
         raise SchemaError(
             f"the schema is {shown(given)}: pass a RelatedSchema, the path of a schema file, or "
             "parsed JSON"
@@ -233,12 +235,12 @@ class RelatedSchema(BaseModel):
 
 
 def _numbers(name: str, most: int) -> ColumnBase:
-    """A column of whole numbers from 0 on."""
+    """Return a column of whole numbers from 0 on."""
     return Schema.parse({name: most + 1}).columns[0]
 
 
 def _changed(schema: Schema, **fields: Any) -> Schema:
-    """A schema with other fields, checked anew."""
+    """Return a schema with other fields, checked anew."""
     return Schema(**{name: getattr(schema, name) for name in Schema.model_fields} | fields)
 
 
@@ -254,7 +256,7 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 # with children above the most that count has that number; which of them count is decided as for
 # the rows of a person (:mod:`adaptive_qs.table.persons`), whose rows are here those of the children
 # joined with the parent's: a function of this parent and its children alone. So tables that differ
-# by a parent with all children differ here by one row of a parent, and by so many of children at
+# by a parent with all children differ here by one row of a parent, and by a number of children at
 # most.
 #
 # Proof: docs/proofs.md, section 11.
@@ -283,7 +285,8 @@ class Family:
         """Read the keys of both tables, and the parents' columns.
 
         Args:
-            parents, children: any kinds of tables but coded ones.
+            parents: any kind of table but a coded one.
+            children: the same.
             schema: of both.
             most_bytes: memory for the parents' keys.
 
@@ -313,10 +316,10 @@ class Family:
                 "one row and its own key: keep one row of each"
             )
         whole = {name: _joined(parts) for name, parts in cells.items()}
-        counts = _children_of(known, tables, schema, label)
+        counts = _count_children(known, tables, schema, label)
         return cls(tables, schema, known, np.minimum(counts, schema.most_children), whole)
 
-    def columns_of(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
+    def take_columns(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
         """Cells of the parents in these places, and the numbers of their children."""
         found: dict[str, Cells] = {
             name: self.cells[name].take(rows) for name in names if name in self.cells
@@ -341,25 +344,24 @@ class FamilyRows(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """The rows with the parents' columns and the number of children; of children with the
-        key."""
+        """Yield the rows with the parents' columns and the number of children, or the key."""
         family, names = self.family, self.family.schema.counted.names
         if self.table == "children":
             names = (*family.schema.joined.names, family.schema.key)
         with _opened(family.tables, self.table, family.schema) as source:
             yield Source(source.label, names, partial(self._read, source))
 
-    def _read(self, source: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         family, schema = self.family, self.family.schema
-        own = [name for name in wanted if name in schema.by_table[self.table].names]
+        own = [name for name in requested if name in schema.by_table[self.table].names]
         for chunk, whose in _chunks(source, self.table, schema, own):
             rows = whose.among(family.keys)
             if (rows < 0).any():
                 raise DataError(f"{source.label}: changed while it was read: repeat the command")
-            found: dict[str, Cells] = family.columns_of(wanted, rows)
+            found: dict[str, Cells] = family.take_columns(requested, rows)
             found |= dict(zip(own, chunk.columns))
             found[schema.key] = whose.persons.take(pa.array(whose.rows))
-            yield replace(chunk, columns=tuple(found[name] for name in wanted))
+            yield replace(chunk, columns=tuple(found[name] for name in requested))
 
 
 @contextmanager
@@ -369,7 +371,7 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
     if isinstance(tables[table], CodedTable):
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
     with open_source(tables[table], own.delimiter) as source:
-        source = joined(source, own, key)
+        source = with_plain_names(source, own, key)
         if source.label == FRAME:
             source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)
@@ -377,17 +379,20 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
 
 
 def _chunks(
-    source: Source, table: str, schema: RelatedSchema, wanted: Sequence[str]
-) -> Iterator[tuple[Chunk, Whose]]:
+    source: Source, table: str, schema: RelatedSchema, requested: Sequence[str]
+) -> Iterator[tuple[Chunk, PersonIndex]]:
     """Chunks of these columns, and the parents of their rows."""
     key = schema.keys[table]
-    for chunk in source.read((*wanted, key)):
+    for chunk in source.read((*requested, key)):
         *columns, keys = chunk.columns
         label = chunk.file or source.label
-        yield replace(chunk, columns=tuple(columns)), Whose.of(key, keys, label, noun="parent")
+        yield (
+            replace(chunk, columns=tuple(columns)),
+            PersonIndex.from_cells(key, keys, label, noun="parent"),
+        )
 
 
-def _children_of(
+def _count_children(
     keys: pa.StringArray, tables: Mapping[str, Any], schema: RelatedSchema, parents: str
 ) -> Places:
     """How many children each parent has; raises DataError where a child has none of them."""
@@ -410,7 +415,7 @@ def _joined(parts: Sequence[Cells]) -> MixedCells:
     distinct: list[pa.Array] = []
     indices, before = [np.zeros(0, np.int64)], 0
     for part in parts:
-        for each in part.chunks if isinstance(part, pa.ChunkedArray) else [part]:
+        for each in split_chunks(part):
             cells = MixedCells.of(each)
             indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
             distinct += cells.parts
@@ -426,7 +431,7 @@ PUBLISHED = Path(__file__).with_name("related.schema.json")
 
 
 def render() -> str:
-    """The text of the published file: JSON Schema (draft 2020-12) of version 1."""
+    """Return the text of the published file: JSON Schema (draft 2020-12) of version 1."""
     content = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:adaptive-qs:related:1",

@@ -12,30 +12,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
+from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
-    Column,
-    Columns,
-    Comparison,
     Condition,
     Determination,
     Mask,
     Not,
     Operand,
-    Operation,
     Row,
     Surely,
-    Values,
-    parse_rule,
+    partition_values,
     values_of,
 )
+from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
 """Columns that one rule can speak of, those that are computed replaced by what they come from."""
@@ -79,7 +75,7 @@ class Computation:
     unit: int
 
     def amounts(self, row: Row) -> NDArray[np.float64]:
-        """What it is in rows of known values, before rounding; NaN where it is not known."""
+        """Return the computed amounts of rows, before rounding; NaN if an operand is unknown."""
         found = self.source.values(row)
         return np.where(found.known, found.low * float(self.unit), np.nan)
 
@@ -116,7 +112,7 @@ class Ruleset:
     def of(
         cls, columns: Iterable[ColumnBase], declared: Iterable[tuple[str, Sequence[Sequence[str]]]]
     ) -> Ruleset:
-        """The rules with these texts, and tables of determinations, on the columns of a schema.
+        """Return the rules with these texts and tables on the columns of a schema.
 
         Raises:
             InputError: one is no rule, is too large, contradicts another, or leaves no row.
@@ -126,44 +122,57 @@ class Ruleset:
             Rule(text, parse_rule(text, named), tuple(map(tuple, table)))
             for text, table in declared
         ]
-        for rule in rules:
-            _check_columns(rule, named)
         ruleset = cls(named, tuple(rules))
         ruleset._check()
         return ruleset
 
     def along_with(self, condition: Condition) -> Ruleset:
-        """The rules and a condition that has to be true, not only unbroken; unchecked."""
-        asked = Rule("the condition", Surely(condition))
-        return Ruleset(self.columns, (*self.rules, asked))
+        """Return the rules and a condition that has to be true, not only unbroken; unchecked."""
+        added = Rule("the condition", Surely(condition))
+        return Ruleset(self.columns, (*self.rules, added))
 
     @property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
         """What must hold of the values of a row, with the rule that says so."""
-        found = ((rule.text, rule.meaning) for rule in self.rules)
-        return tuple((text, said) for text, said in found if isinstance(said, Condition))
+        return tuple((rule.text, condition) for rule, condition in self._by_kind[0])
 
     @property
     def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
         """The rules by which columns determine another, and what they say."""
-        found = ((rule, rule.meaning) for rule in self.rules)
-        return tuple((rule, said) for rule, said in found if isinstance(said, Determination))
+        return tuple(self._by_kind[1])
+
+    @cached_property
+    def _by_kind(
+        self,
+    ) -> tuple[list[tuple[Rule, Condition]], list[tuple[Rule, Determination]]]:
+        conditions, determinations = [], []
+        for rule in self.rules:
+            if isinstance(rule.meaning, Condition):
+                conditions.append((rule, rule.meaning))
+            else:
+                determinations.append((rule, rule.meaning))
+        return conditions, determinations
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
-        """By column, the group of each code by what it stands for in another column: one grouping
-        for each declared table by which it alone determines one. Codes that no table lists are one
-        group, but for missing values."""
+        """The groups of codes, by column, that follow from declared tables.
+
+        There is one grouping for each table by which a column alone determines another: by the
+        value that each code stands for. Codes that no table lists are one group, missing values
+        another.
+        """
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
             left, *others = meaning.columns()
-            if not rule.table or len(others) > 1 or isinstance(self.columns[left], PrivateColumn):
+            if not rule.table or len(others) > 1 or self.columns[left].is_unlearnt:
                 continue
             column, codes = self.columns[left], self._places(left)
             names: dict[str, int] = {}
             group = [0] * column.size
             for value, stands_for in rule.table:
-                group[codes[column.amount_of(value)]] = 1 + names.setdefault(stands_for, len(names))
+                group[codes[column.read_amount(value)]] = 1 + names.setdefault(
+                    stands_for, len(names)
+                )
             if column.missing_code is not None:
                 group[column.missing_code] = 1 + len(names)
             found[left] = (*found.get(left, ()), tuple(group))
@@ -171,8 +180,11 @@ class Ruleset:
 
     @cached_property
     def computed(self) -> Mapping[str, Computation]:
-        """Columns that equations compute, each after those that it needs; the first equation of a
-        column does, and those that would close a circle are conditions like others."""
+        """Columns that equations compute, each after the columns that it needs.
+
+        The first equation of a column computes it. Equations that would close a circle are
+        conditions.
+        """
         found: dict[str, Computation] = {}
 
         def needed(name: str) -> set[str]:
@@ -193,22 +205,22 @@ class Ruleset:
     @cached_property
     def cells(self) -> tuple[Cells, ...]:
         """Of every rule that does not have to be learnt, where it forbids any."""
-        found = [self.cells_of(condition, text) for text, condition in self.conditions]
+        found = [self.compute_cells(condition, text) for text, condition in self.conditions]
         found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
         return tuple(cells for cells in found if not cells.allowed.all())
 
-    def cells_of(self, condition: Condition, text: str, surely: bool = False) -> Cells:
-        """The cells in which a condition may be unbroken, or ``surely`` may be true."""
+    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> Cells:
+        """Return the cells in which a condition may be unbroken, or ``surely`` may be true."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
             limits.get(name, set()).add(limit)
         row, starts = {}, []
         for axis, name in enumerate(names):
-            values, first = _pieces(self.columns[name], sorted(limits[name]))
+            values, owner = partition_values(self.columns[name], limits[name])
             shape = tuple(-1 if k == axis else 1 for k in range(len(names)))
             row[name] = values.reshaped(shape)
-            starts.append(first)
+            starts.append(np.searchsorted(owner, np.arange(self.columns[name].size)))
         outcome = condition.outcome(row)
         allowed = outcome.true if surely else outcome.true | outcome.unknown
         sizes = [row[name].low.size for name in names]
@@ -218,7 +230,10 @@ class Ruleset:
         return Cells(names, allowed, text)
 
     def _listed(self, rule: Rule, meaning: Determination) -> Cells:
-        """The cells of a determination whose values are declared; what is not listed is free."""
+        """Return the cells of a determination whose values are declared.
+
+        What is not listed is free.
+        """
         places = [self._places(name) for name in meaning.columns()]
         allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
         *_, right = meaning.columns()
@@ -230,7 +245,7 @@ class Ruleset:
                 )
             codes = []
             for value, place, name in zip(values, places, meaning.columns()):
-                amount = self.columns[name].amount_of(value)
+                amount = self.columns[name].read_amount(value)
                 if amount not in place:
                     raise InputError(
                         f"rule {rule.text!r}: {value!r} in its table is no value of {name!r}: "
@@ -248,7 +263,7 @@ class Ruleset:
         return self._in_order(meaning.columns(), allowed, rule.text)
 
     def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
-        """The cells of a determination whose values were learnt.
+        """Return the cells of a determination whose values were learnt.
 
         Args:
             meaning: a determination without a table.
@@ -270,7 +285,7 @@ class Ruleset:
         return Cells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
 
     def _places(self, name: str) -> dict[float | None, int]:
-        """The codes of single values by their amounts."""
+        """Return the codes of single values by their amounts."""
         column = self.columns[name]
         found = values_of(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
@@ -279,6 +294,13 @@ class Ruleset:
     # Whether rows can meet them.
 
     def _check(self) -> None:
+        for rule, _ in self._by_kind[0]:
+            if rule.table:
+                raise InputError(
+                    f"rule {rule.text!r} has a table but determines nothing: remove it"
+                )
+        for rule, determination in self.determinations:
+            _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
             self._check_decided(text, condition)
@@ -295,12 +317,14 @@ class Ruleset:
             raise InputError(f"the rules {texts} leave no row: take one out")
 
     def _check_decided(self, text: str, condition: Condition) -> None:
-        """Refuse what no values make true or false, such as a division by zero: it would hold in
-        every row, whatever its author meant."""
-        if not self.cells_of(condition, text).allowed.all():
+        """Refuse a rule that no values make true or false, such as a division by zero.
+
+        It would hold in every row, whatever its author meant.
+        """
+        if not self.compute_cells(condition, text).allowed.all():
             return
         if not any(
-            self.cells_of(each, text, surely=True).allowed.any()
+            self.compute_cells(each, text, surely=True).allowed.any()
             for each in (condition, Not(condition))
         ):
             raise InputError(
@@ -335,7 +359,7 @@ class Ruleset:
             )
 
     def never(self) -> dict[str, list[str]]:
-        """The labels, by column, that no row can have; what the author may not have meant."""
+        """Return the labels, by column, that no row can have."""
         possible = possible_codes(self.cells, self._sizes) or {}
         found = {}
         for name, codes in possible.items():
@@ -345,37 +369,30 @@ class Ruleset:
         return found
 
 
-def _check_columns(rule: Rule, columns: Columns) -> None:
-    """Refuse a rule on columns whose values it cannot know."""
-    if isinstance(rule.meaning, Determination):
-        right = columns[rule.meaning.right]
-        single = not isinstance(right, PrivateColumn) or right.discovers
-        if single and not isinstance(right, PrivateColumn):
-            low, high = right.ends(np.arange(right.num_values))
-            days = DAY if right.by_day else 1
-            single = bool((low // days == high // days).all())
-        if not single:
-            raise InputError(
-                f"rule {rule.text!r}: {right.name!r} is determined but has bins: give each of its "
-                "values a code"
-            )
-        return
-    if rule.table:
-        raise InputError(f"rule {rule.text!r} has a table but determines nothing: remove it")
+def _check_determined(rule: Rule, column: ColumnBase) -> None:
+    """Refuse a rule that determines a column whose codes have several values."""
+    single = not column.is_unlearnt or column.discovers
+    if not column.is_unlearnt:
+        low, high = column.ends(np.arange(column.num_values))
+        days = DAY if column.by_day else 1
+        single = bool((low // days == high // days).all())
+    if not single:
+        raise InputError(
+            f"rule {rule.text!r}: {column.name!r} is determined but has bins: give each of its "
+            "values a code"
+        )
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:
-    """What an equation computes: its single column, the left one of two; None for other ones."""
-    if not isinstance(meaning, Comparison) or meaning.sign != "=":
+    """Return what an equation computes: its single column, the left one of two; None if none."""
+    equation = meaning.equation()
+    if equation is None:
         return None
-    left, right = meaning.left, meaning.right
-    if isinstance(left, Operation):
-        left, right = right, left
-    if not isinstance(left, Column) or not isinstance(right, Column | Operation):
+    left, right = equation
+    name = str(left.column_name)
+    if not columns[name].measured or name in right.columns():
         return None
-    if not columns[left.name].measured or left.name in right.columns():
-        return None
-    return Computation(columns[left.name], right, left.unit)
+    return Computation(columns[name], right, left.unit)
 
 
 def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computation]]:
@@ -387,46 +404,13 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
             yield name, left.pop(name)
 
 
-def _pieces(column: ColumnBase, limits: Sequence[float]) -> tuple[Values, NDArray[np.intp]]:
-    """The values of every code, bins cut at some limits, and where the pieces of each code begin.
-
-    Between two limits nothing that is compared with them changes, so what holds in a piece holds
-    for one of its values as for all.
-    """
-    codes = np.arange(column.size)
-    values, owner = values_of(column, codes), codes
-    for limit in limits:
-        low, high, known, _, _ = values
-        cut = known & (low <= limit) & (limit <= high) & (low < high)
-        if not cut.any():
-            continue
-        whole = np.issubdtype(low.dtype, np.integer)
-        before = math.ceil(limit) - 1 if whole else np.nextafter(limit, -np.inf)
-        after = math.floor(limit) + 1 if whole else np.nextafter(limit, np.inf)
-        ends: list[tuple[Any, Any]] = [(low[cut], before), (after, high[cut])]
-        if not whole or limit == int(limit):
-            ends.append((type(before)(limit), type(before)(limit)))
-        parts, owners = [Values(*(array[~cut] for array in values))], [owner[~cut]]
-        for first, last in ends:
-            piece = Values(*(array[cut] for array in values))
-            piece = piece._replace(
-                low=np.broadcast_to(first, cut.sum()), high=np.broadcast_to(last, cut.sum())
-            )
-            real = piece.low <= piece.high
-            parts.append(Values(*(array[real] for array in piece)))
-            owners.append(owner[cut][real])
-        owner = np.concatenate(owners)
-        order = np.argsort(owner, kind="stable")
-        values = Values(*(np.concatenate(arrays)[order] for arrays in zip(*parts)))
-        owner = owner[order]
-    return values, np.searchsorted(owner, codes)
-
-
 # Codes that can be, and a row of them.
 
 
 def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, Mask] | None:
-    """The codes that are consistent with each of several rules; None where a column has none left.
+    """Return the codes that are consistent with each of several rules.
+
+    None where a column has none left.
 
     A code goes when all cells with it have a code that went (arc consistency, Mackworth 1977).
     """
@@ -480,7 +464,7 @@ def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, in
 
 
 def _fits(cells: Cells, row: Mapping[str, int]) -> bool:
-    """Whether some cell that a rule leaves has the codes of a row, as far as it goes."""
+    """Whether some cell that a rule leaves has the codes of a partial row."""
     place = tuple(row.get(name, slice(None)) for name in cells.names)
     return bool(np.any(cells.allowed[place]))
 

@@ -2,128 +2,55 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import re
-import shlex
-import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     ValidationError,
     model_validator,
 )
 
-from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
-from adaptive_qs.jsonfile import Claim, first_complaint, read_json
+from adaptive_qs.errors import SchemaError
+from adaptive_qs.jsonfile import Claim
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import first_of
-from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn, Text
-from adaptive_qs.table.files import check_name, is_table_file
+from adaptive_qs.table.columns import COLUMN_TYPES
+from adaptive_qs.table.columns.base import ColumnBase, Text
+from adaptive_qs.table.schema_files import (
+    AboutKey,
+    claim_bins,
+    describes_two,
+    is_domain_sizes,
+    raise_complaint,
+    read_content,
+    to_json_value,
+)
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
 
-_FEW_BINS, _BYTES_PER_BIN = 2**16, 400
-"""Bins that need no memory to speak of, and the memory of each of more: ends, and texts or steps.
-"""
-VARIANTS = ("declared", "private")
-"""Two columns of the same type; pydantic names the variant in the place of an error."""
-
-
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
-AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 
 
-def about_of(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
-    """What is said about the data, and how to call it: as it is, or in a file.
-
-    Raises:
-        InputError: as :func:`read_about`, or it is neither.
-    """
-    if isinstance(given, Mapping):
-        return given, "about"
-    if isinstance(given, str | Path):
-        return read_about(given), str(given)
-    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
-
-
-_EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])")
-"""*Emphasis* and `code` in Markdown."""
-
-
-def read_about(path: str | Path) -> dict[str, str]:
-    """What a file says about the data: JSON with the keys of ``about`` in a schema, or Markdown.
-
-    The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description: plain text, in which
-    marks of emphasis and code are left out.
-
-    Raises:
-        InputError: the file cannot be read, is JSON of another kind, or a table, whose rows would
-            be published.
-    """
-    if is_table_file(path):
-        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
-    check_name(file := Path(path))
-    if file.suffix.lower() == ".json":
-        content = read_json(file, InputError)
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
-        return content
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"{path}: {reason(error)}: check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
-    found: dict[str, str] = {}
-    rest = []
-    for line in lines:
-        key, colon, text = line.partition(":")
-        if line.startswith("#") and "title" not in found:
-            found["title"] = line.lstrip("#").strip()
-        elif colon and key.strip().lower() in get_args(AboutKey) and text.strip():
-            found[key.strip().lower()] = text.strip()
-        else:
-            rest.append(line.strip())
-    if description := " ".join(filter(None, rest)):
-        found.setdefault("description", _EMPHASIS.sub(r"\2", description))
-    return found
-
-
-def _variant(column: Any) -> str:
-    if isinstance(column, dict):
-        keys = {variant.key for variant in PRIVATE_TYPES.values()}
-        return VARIANTS[not keys.isdisjoint(column)]
-    return VARIANTS[isinstance(column, PrivateColumn)]
-
-
 def _any_column() -> Any:
-    """A column of any registered type, told apart by its keys, as pydantic reads it."""
+    """Return a column of any registered type, as pydantic reads it."""
     annotated, union = cast(Any, Annotated), cast(Any, Union)
-    declared, private = map(Tag, VARIANTS)
-    types: list[Any] = list(COLUMN_TYPES.values())
-    for place, (name, column) in enumerate(COLUMN_TYPES.items()):
-        if name in PRIVATE_TYPES:
-            pair = annotated[column, declared], annotated[PRIVATE_TYPES[name], private]
-            types[place] = annotated[union[pair], Discriminator(_variant)]
-    return annotated[union[tuple(types)], Field(discriminator="type")]
+    return annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
+
+
+MOST_RULES = 500
+"""Rules of a schema: whether they contradict each other is checked for each with all before it."""
 
 
 class DeclaredRule(BaseModel):
@@ -157,9 +84,9 @@ class Schema(BaseModel):
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     person: Text | None = None
-    """Column that tells whose a row is, where persons are protected instead of rows. It is never
+    """Column that identifies persons, if persons are protected and not rows. It is never
     measured, and no synthetic table has it."""
-    rules: tuple[RuleText | DeclaredRule, ...] = ()
+    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=MOST_RULES)] = ()
     """What holds in every row; synthetic rows meet all of it."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
@@ -171,14 +98,13 @@ class Schema(BaseModel):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         seen: set[str] = set()
-        parts = (part.name for column in self.columns for part in column.parts)
-        for name in (*self.names, *parts, *self.ignore):
+        for name in (*self.names, *self.ignore):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
         if self.person in seen:
             raise ValueError(
-                f"column {self.person!r} tells whose a row is: leave it out of the columns and of "
+                f"column {self.person!r} identifies persons: leave it out of the columns and of "
                 '"ignore", as it is never measured'
             )
         return self
@@ -197,7 +123,7 @@ class Schema(BaseModel):
     __str__ = __repr__
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """The same schema with these parts of ``about`` in place of its own.
+        """Return the same schema with these parts of ``about`` in place of its own.
 
         Raises:
             SchemaError: a key or a text is not allowed.
@@ -220,13 +146,8 @@ class Schema(BaseModel):
         """The columns by their names, in order."""
         return {column.name: column for column in self.columns}
 
-    @cached_property
-    def written(self) -> dict[str, ColumnBase]:
-        """The columns as tables with values have them, by name: parts in the place of the whole."""
-        return {each.name: each for c in self.columns for each in (c.parts or (c,))}
-
     def column(self, name: str) -> ColumnBase:
-        """The column with this name.
+        """Return the column with this name.
 
         Raises:
             SchemaError: there is none.
@@ -257,13 +178,13 @@ class Schema(BaseModel):
         return ruleset
 
     def with_rules(self, texts: Iterable[str], description: str) -> Self:
-        """The same schema with more rules, each with this description."""
+        """Return the same schema with more rules, each with this description."""
         added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**fields | {"rules": (*self.rules, *added)})
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
-        """The same schema with some columns, by name, in place of its own."""
+        """Return the same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
         kept = tuple(others.get(column.name, column) for column in self.columns)
         fields = {name: getattr(self, name) for name in type(self).model_fields}
@@ -272,21 +193,23 @@ class Schema(BaseModel):
     @property
     def private_columns(self) -> tuple[str, ...]:
         """Columns with bins or values that a run has to learn from the rows first, in order."""
-        return tuple(c.name for c in self.columns if isinstance(c, PrivateColumn))
+        return tuple(c.name for c in self.columns if c.is_unlearnt)
 
     @property
     def open_columns(self) -> tuple[str, ...]:
-        """Columns of which a run of the loop has to learn anything first, in order: their bins,
-        values, or rows on frequent values."""
+        """Columns of which a run of the loop learns something first, in order.
+
+        It learns their bins, their values, or rows on frequent values.
+        """
         return tuple(c.name for c in self.columns if c.is_open)
 
     def without_heaps(self) -> Self:
-        """The schema as runs take it that make no tables: they count no frequent values."""
+        """Return the schema as runs take it that make no tables: they count no frequent values."""
         closed = tuple(c.without_heaps() for c in self.columns)
         return self if closed == self.columns else self.model_copy(update={"columns": closed})
 
     def domain(self) -> Domain:
-        """The attributes and their numbers of codes, in column order.
+        """Return the attributes and their numbers of codes, in column order.
 
         Raises:
             SchemaError: bins or values of a column are not learnt yet.
@@ -300,16 +223,22 @@ class Schema(BaseModel):
         return self.widest_domain()
 
     def widest_domain(self) -> Domain:
-        """The domain with as many codes as each column can get: what can be planned in public."""
+        """Return the domain with as many codes as each column can get.
+
+        What can be planned in public.
+        """
         return Domain(
             tuple(
-                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._levels_of(c))
+                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._find_levels(c))
                 for c in self.columns
             )
         )
 
-    def _levels_of(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
-        """The nested groups of a column's codes: its own, and what it determines by a table."""
+    def _find_levels(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
+        """Return the nested groups of a column's codes.
+
+        Its own, and what it determines by a table.
+        """
         found = [] if (own := column.declared_groups) is None else [own]
         if self.ruleset is not None:
             found += self.ruleset.groups.get(column.name, ())
@@ -337,7 +266,7 @@ class Schema(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
-        """The schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
+        """Return the schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
 
         Args:
             content: the JSON.
@@ -346,7 +275,7 @@ class Schema(BaseModel):
                 within what :func:`memory_claims` takes of the machine.
 
         Raises:
-            SchemaError: the content is neither, naming `source`, the column and the mend.
+            SchemaError: the content is neither, naming `source`, the column and the remedy.
             ResourceExceeded: ``claim`` refuses the bins.
         """
         if is_domain_sizes(content):
@@ -357,17 +286,17 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
-        if _describes_two(content):
+        if describes_two(content):
             raise SchemaError(
                 f"{source}: describes two related tables: give the children with --related (in "
                 "Python RelatedSynthesizer)"
             )
         try:
-            text = json.dumps(content, default=_plain)
-            _claim_bins(json.loads(text), source, claim)
+            text = json.dumps(content, default=to_json_value)
+            claim_bins(json.loads(text), source, claim)
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            _refuse(error, content, source)
+            raise_complaint(error, content, source)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
@@ -377,7 +306,7 @@ class Schema(BaseModel):
             SchemaError: the file is missing, is not JSON, or is not a valid schema.
             ResourceExceeded: reading it would take more than ``max_memory``.
         """
-        return cls.parse(_content_of(path, max_memory), str(path), memory_claims(max_memory))
+        return cls.parse(read_content(path, max_memory), str(path), memory_claims(max_memory))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
         """Write the schema as JSON, one column a line.
@@ -391,7 +320,7 @@ class Schema(BaseModel):
             file.write(self.to_json().encode())
 
     def to_json(self) -> str:
-        """The schema as JSON text, one column a line."""
+        """Return the schema as JSON text, one column a line."""
         content = self.model_dump(mode="json", exclude_defaults=True)
         columns = [
             {"name": column.pop("name"), "type": column.pop("type"), **column}
@@ -410,9 +339,9 @@ class Schema(BaseModel):
 
 
 def bind_column_types() -> None:
-    """Make schemas take exactly the columns in ``COLUMN_TYPES`` and ``PRIVATE_TYPES``.
+    """Make schemas take exactly the columns in ``COLUMN_TYPES``.
 
-    For a program that has added a type of its own to these registries.
+    For a program that has added a type of its own to this registry.
     """
     columns = cast(Any, tuple)[_any_column(), ...]
     Schema.model_fields["columns"].annotation = columns
@@ -420,79 +349,6 @@ def bind_column_types() -> None:
 
 
 bind_column_types()
-
-
-def is_domain_sizes(content: Any) -> bool:
-    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes.
-
-    A lone "version" is the beginning of a schema.
-    """
-    return (
-        isinstance(content, dict)
-        and bool(content)
-        and "columns" not in content
-        and content.keys() != {"version"}
-        and all((as_integer(size) or 0) > 0 for size in content.values())
-    )
-
-
-def _claim_bins(content: Any, source: str, claim: Claim | None) -> None:
-    """Reserve the memory of bins that are stated by their number, before they are formed."""
-    columns = content.get("columns") if isinstance(content, dict) else None
-    stated = [each.get("bins") for each in columns or () if isinstance(each, dict)]
-    number = sum(bins for bins in map(as_integer, stated) if bins is not None)
-    if number > _FEW_BINS:
-        try:
-            (claim or memory_claims())(_BYTES_PER_BIN * number)
-        except ResourceExceeded as error:
-            raise ResourceExceeded(f"{source}: with {number:,} bins it {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """A value of Python that JSON lacks: NumPy's numbers as numbers, a date as its text."""
-    try:
-        return plain_json(value)
-    except TypeError:
-        return str(value)
-
-
-def _refuse(error: ValidationError, content: Any, source: str) -> NoReturn:
-    """Turn the first of pydantic's complaints into one line that names the column."""
-    complaint = first_complaint(error)
-    where = complaint.where
-    place = source
-    if len(where) > 1 and where[0] == "columns":
-        index = int(where[1])
-        column = content["columns"][index]
-        name = column.get("name") if isinstance(column, dict) else None
-        place += f": column {name!r}" if isinstance(name, str) else f": column number {index + 1}"
-        where = [key for key in where[3:] if key not in VARIANTS]
-    elif len(where) > 1 and where[0] == "rules":
-        place += f": rule number {int(where[1]) + 1}"
-        where = where[3:]  # behind it, pydantic names what it tried to read the rule as
-    raise SchemaError(complaint.line(place, where)) from None
-
-
-def _content_of(path: str | Path, max_memory: int | str | None) -> Any:
-    """The parsed JSON of a file, or of the member of a release bundle that holds its schema."""
-    if is_table_file(path):
-        raise SchemaError(
-            f"{path}: is a table, not a schema: "
-            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
-        )
-    is_bundle = False
-    with contextlib.suppress(OSError, ValueError):  # read_json explains them
-        is_bundle = zipfile.is_zipfile(path)
-    if not is_bundle:
-        return read_json(path, SchemaError)
-    from adaptive_qs.table.archive import open_archive
-
-    with (
-        contextlib.suppress(InputError),
-        open_archive(path, "release bundle", max_memory) as archive,
-    ):
-        return archive.json("schema.json")
-    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
 
 
 # Whether the author of a valid schema has looked at it, and advice about it.
@@ -511,28 +367,26 @@ MAX_NAMED = 10
 """Columns with the same advice that its one line names."""
 
 
-def _describes_two(content: Any) -> bool:
-    return isinstance(content, dict) and content.keys() >= {"parents", "children"}
-
-
 def is_related(path: str | Path) -> bool:
     """Whether a schema file describes two related tables.
 
     Raises:
         SchemaError: the file is missing or is not JSON.
     """
-    return _describes_two(_content_of(path, None))
+    return describes_two(read_content(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:
-    """Whether a schema was proposed from the data, and of some part nobody said that it was
-    reviewed: its own description or that of a column or a rule still says so."""
+    """Return whether some part of a proposed schema is not reviewed.
+
+    The description of the schema, of a column or of a rule still says so.
+    """
     left = left_as_proposed(schema) or rules_as_proposed(schema)
     return TAKEN_FROM_DATA in schema.description or bool(left)
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
-    """Refuse to spend budget under a schema that is private itself, unless that is asked for.
+    """Refuse to spend budget under a schema that is private itself, unless that is requested.
 
     Raises:
         SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.
@@ -554,12 +408,12 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
 
 
 def left_as_proposed(schema: Schema) -> tuple[ColumnBase, ...]:
-    """The columns of which nobody has said yet that they were reviewed."""
+    """Return the columns that are not reviewed yet."""
     return tuple(column for column in schema.columns if AS_PROPOSED in column.description)
 
 
 def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
-    """The rules of which nobody has said yet that they hold for every row there can be."""
+    """Return the rules that are not reviewed yet."""
     return tuple(rule for rule in schema.declared_rules if AS_PROPOSED in rule.description)
 
 
@@ -623,7 +477,7 @@ PUBLISHED = Path(__file__).with_name("schema.schema.json")
 
 
 def schema_json() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
+    """Return the JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:adaptive-qs:schema:1",
@@ -632,5 +486,5 @@ def schema_json() -> dict[str, Any]:
 
 
 def render() -> str:
-    """The text of the published file."""
+    """Return the text of the published file."""
     return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"

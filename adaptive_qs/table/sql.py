@@ -85,8 +85,8 @@ class Relation(Rows):
         return nullcontext(_relation_source(self.relation, str(self)))
 
 
-def prepared(table: Any, options: EngineOptions) -> Any:
-    """A table as a run reads it: queries with what DuckDB may take, relations as rows."""
+def as_source(table: Any, options: EngineOptions) -> Any:
+    """Return a table as a run reads it: queries with what DuckDB may take, relations as rows."""
     if isinstance(table, Query):
         return replace(table, options=options)
     library = sys.modules.get("duckdb")  # not imported for that
@@ -107,7 +107,7 @@ def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
 
 
 def duckdb() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
         InputError: it is not installed.
@@ -134,8 +134,8 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
         return result.result()
 
 
-def said(call: Callable[[], T], what: str, database: Any = None) -> T:
-    """The result of a call of DuckDB, whose errors become one line without anything of its own.
+def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
+    """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
     Signals end it if its database is given.
 
@@ -177,7 +177,7 @@ def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
 
 @contextmanager
 def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """The relation of a query, and a connection of its own.
+    """Yield the relation of a query, and a connection of its own.
 
     Raises:
         InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
@@ -194,7 +194,7 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
         opened.enter_context(closing(connection))
         connection.execute("SET enable_external_access=false")
         connection.execute("SET lock_configuration=true")
-        ask = partial(said, what=query.label, database=connection)
+        ask = partial(redacted_call, what=query.label, database=connection)
         statements = ask(lambda: connection.extract_statements(query.sql))
         if [statement.type.name for statement in statements] != ["SELECT"]:
             raise InputError(f"{query.label} is not one SELECT: give one")
@@ -244,19 +244,19 @@ def digest_query(table: Any) -> str | None:
     """
     if isinstance(table, Query):
         return sha256(table.sql.encode()).hexdigest()
-    return RELATION if isinstance(prepared(table, EngineOptions()), Relation) else None
+    return RELATION if isinstance(as_source(table, EngineOptions()), Relation) else None
 
 
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
     names = tuple(relation.columns)
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-        places = [names.index(name) for name in wanted]
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        reader = said(lambda: ask(BATCH_ROWS), label, connection)
+        reader = redacted_call(lambda: ask(BATCH_ROWS), label, connection)
         with suppress(StopIteration):
             while True:
-                batch = said(reader.read_next_batch, label, connection)
+                batch = redacted_call(reader.read_next_batch, label, connection)
                 yield Chunk(tuple(batch.column(place) for place in places), 0, 1)
 
     return Source(label, names, read)

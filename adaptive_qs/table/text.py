@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Literal, cast, get_args
 
@@ -26,16 +27,21 @@ Formulas = Literal["escape-learnt", "escape", "keep"]
 MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
-"""Beside white space, what may stand before the sign of a formula."""
+"""Besides white space, what can stand before the sign of a formula."""
 _SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
+MOST_DIGITS = 18
+"""Digits of the largest integers that are read."""
+INTEGER = rf"[+-]?0*[0-9]{{1,{MOST_DIGITS}}}(\.0*)?"
+INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
+"""Integers without an exponent, and numbers that are integers if their exponent makes them so."""
 _NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
 _LONGEST_NUMBERS = 100
 
 
 def check_formulas(kind: str) -> Formulas:
-    """The kind of escaping of that name.
+    """Return the kind of escaping of that name.
 
     Raises:
         InputError: there is none.
@@ -44,7 +50,7 @@ def check_formulas(kind: str) -> Formulas:
 
 
 def escaped(text: str) -> str:
-    """The text with an apostrophe wherever a cell could begin that a program would run."""
+    """Return the text with an apostrophe wherever a cell could begin that a program would run."""
     parts, done = [], 0
     begin: int | None = 0
     for at, character in enumerate(text):
@@ -61,10 +67,10 @@ def escaped(text: str) -> str:
 
 
 def escapes(texts: Sequence[str]) -> dict[str, str]:
-    """What is written for each of some texts that would be run.
+    """Return what is written in place of each text that a program would run.
 
-    What is written is itself none of the texts, and no two are written alike: whoever knows the
-    texts can read them back, whatever was written as it is.
+    What is written is itself none of the texts, and no two are written alike. So a reader that
+    knows the texts can read them back.
     """
     taken, written = set(texts), {}
     for text in texts:
@@ -112,17 +118,20 @@ PLAIN_TIMES = {
 """Formats of times with a blank, and their cells, which are ISO 8601, too, and faster read so."""
 
 
-def integer_of(text: str) -> int | None:
-    """The integer in a cell such as "39" or "39.0", or None."""
-    whole, _, fraction = text.partition(".")
-    digits = whole[1:] if whole[:1] in ("+", "-") else whole
-    if not (digits.isascii() and digits.isdigit()) or fraction.strip("0"):
+def read_integer(text: str) -> int | None:
+    """Return the integer that a cell such as "39", "39.0" or "2e+05" holds, or None."""
+    if re.fullmatch(INTEGER, text):
+        return int(text.partition(".")[0])
+    if re.fullmatch(INTEGER_WITH_EXPONENT, text) is None:
         return None
-    return int(whole)
+    number = Decimal(text)
+    if (number and number.adjusted() >= MOST_DIGITS) or number != number.to_integral_value():
+        return None
+    return int(number)
 
 
-def number_of(text: str) -> float | None:
-    """The number in a cell, or None."""
+def read_number(text: str) -> float | None:
+    """Return the number in a cell, or None."""
     try:
         return float(text)
     except ValueError:
@@ -149,7 +158,7 @@ class Spelling:
 
     @property
     def plain(self) -> bool:
-        """Whether numbers are written as the program writes them by itself."""
+        """Whether numbers are written as the program writes them by default."""
         return self == Spelling()
 
     @property
@@ -172,7 +181,7 @@ class Spelling:
         return f"[+-]?(?:{number})(?:[eE][+-]?[0-9]+)?"
 
     def read(self, text: str) -> str | None:
-        """A number as Python reads it; None where the text is none that is written so."""
+        """Return a number as Python reads it; None where the text is none that is written so."""
         if self.plain:
             return text
         if re.fullmatch(self.pattern, text) is None:
@@ -180,7 +189,7 @@ class Spelling:
         return re.sub(self.groups or r"(?!)", "", text).replace(self.decimal, ".")
 
     def write(self, number: str) -> str:
-        """A number that Python or Arrow wrote, in this form."""
+        """Return a number that Python or Arrow wrote, in this form."""
         sign, digits, rest = _PARTS_OF_NUMBER.fullmatch(number).groups(default="")  # type: ignore[union-attr]
         grouped = f"{int(digits):,}".replace(",", self.thousands)
         return f"{sign}{grouped}{rest.replace('.', self.decimal)}"
@@ -189,7 +198,7 @@ class Spelling:
 _PARTS_OF_NUMBER = re.compile(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)")
 
 
-def seconds_of(moment: dt.date) -> int:
+def to_seconds(moment: dt.date) -> int:
     """Seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
     if not isinstance(moment, dt.datetime):
         return (moment.toordinal() - EPOCH.toordinal()) * 86_400
@@ -212,6 +221,6 @@ def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | N
             moment = dt.datetime.fromisoformat(text)
         else:
             moment = dt.datetime.strptime(text, date_format)
-        return seconds_of(moment.replace(tzinfo=None) if wall_clock else moment)
+        return to_seconds(moment.replace(tzinfo=None) if wall_clock else moment)
     except (ValueError, OverflowError, re.error):  # a format may name a directive twice
         return None

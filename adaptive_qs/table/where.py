@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,32 +14,28 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError
-from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, parse_condition, values_of
+from adaptive_qs.table.conditions import Condition, Values, partition_values
+from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.schema import Schema
 
-# A condition compares columns with constants. So of two values of a column that lie on the same
-# side of every constant, or are missing both, it says the same: they are of one *case*. All values
-# of a code are of one case, but in a bin that a constant cuts through; there, values are drawn to
-# see how many are of which. A condition is then a table of the cases of its columns, true or not in
-# each cell, and the true cells are put together to boxes.
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
+
+# A condition compares columns with constants. Two values of a column that lie on the same side of
+# every constant, or that are both missing, make it true together: they are of one *case*. All
+# values of a code are of one case, except in a bin that a constant cuts: there, each case has a
+# share of the values. A condition is then a table of the cases of its columns, true or not in each
+# cell, and the true cells are put together to boxes. In a box the columns are independent.
 
 MOST_CASES = 2**20
 """Cells of the table of a condition."""
-DRAWS, MOST_DRAWS = 2**16, 2**22
-"""Values that are drawn of a bin that is cut, and of all such bins of a column together."""
-ROUNDS = 8
-"""How often values are drawn anew before those drawn at first are used again."""
 
-Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Chances = Mapping[int, NDArray[np.float64]]
-"""By the place of a column, the chance with which a value of each of its codes is taken: shape
-(codes,). Columns that are left out are taken with every value."""
-
-_KNOWN, _OTHER, _MISSING = 0, 1, 2
+"""By the place of a column, the chance that a value of each of its codes is taken: shape (codes,).
+Columns that are absent are taken with every value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,113 +44,71 @@ class Cases:
 
     Attributes:
         column: as declared.
-        limits: constants that it is compared with.
-        signs: of each side of these that values lie on: shape (sides, limits + 1); see ``_signs``.
-        case_of: the case of each of these.
-        chances: with which chance a value of each code is of each case: shape (cases, codes).
-        drawn: values of bins that are cut, and the case of each, by code.
+        pieces: intervals of values that no constant cuts.
+        code_of: the code of each piece, ascending.
+        share: the part of the values of its code in each piece.
+        case_of: the case of each piece.
     """
 
     column: ColumnBase
-    limits: NDArray[np.float64]
-    signs: NDArray[np.int8]
+    pieces: Values
+    code_of: NDArray[np.integer]
+    share: NDArray[np.float64]
     case_of: NDArray[np.intp]
-    chances: NDArray[np.float64]
-    drawn: Mapping[int, tuple[pa.Array, NDArray[np.intp]]]
 
-    @cached_property
-    def cut(self) -> Mask:
-        """Which codes have values of several cases."""
-        return (self.chances > 0).sum(axis=0) > 1
+    @classmethod
+    def from_limits(cls, column: ColumnBase, limits: Iterable[float]) -> tuple[Cases, Values]:
+        """Return what comparisons with constants tell apart, and the values of each case."""
+        constants = np.unique(np.array([*limits], dtype=np.float64))
+        pieces, code_of = partition_values(column, constants.tolist())
+        share = np.ones(len(code_of))
+        several = np.bincount(code_of, minlength=column.size)[code_of] > 1
+        if several.any():
+            share[several] = column.weigh_between(pieces.low[several], pieces.high[several])
+            share /= np.bincount(code_of, share, minlength=column.size)[code_of]
+        real = share > 0
+        pieces, code_of, share = Values(*(a[real] for a in pieces)), code_of[real], share[real]
+        sides = [np.sign(pieces.low - limit) * pieces.known for limit in constants]
+        signs = np.stack([*sides, *pieces[2:]], axis=1, dtype=np.int8, casting="unsafe")
+        _, first, case_of = np.unique(signs, axis=0, return_index=True, return_inverse=True)
+        case_of = case_of.reshape(-1)
+        least, most = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+        np.minimum.at(least, case_of, pieces.low)
+        np.maximum.at(most, case_of, pieces.high)
+        values = Values(least, most, *(each[first] for each in pieces[2:]))
+        return cls(column, pieces, code_of, share, case_of), values
 
-    def merged(self, case_of: NDArray[np.intp]) -> Cases:
-        """With cases put together.
+    def chances(self, inside: Mask) -> NDArray[np.float64]:
+        """Return the part of the values of each code that is of some cases: shape (codes,)."""
+        taken = inside[self.case_of]
+        size = self.column.size
+        return np.bincount(self.code_of[taken], self.share[taken], size).astype(np.float64)
 
-        Args:
-            case_of: the new case of each.
-        """
-        chances = np.zeros((case_of.max() + 1, self.chances.shape[1]))
-        np.add.at(chances, case_of, self.chances)
-        drawn = {code: (values, case_of[cases]) for code, (values, cases) in self.drawn.items()}
-        return Cases(
-            self.column, self.limits, self.signs, case_of[self.case_of], chances, drawn
-        )  # fmt: skip
+    def narrow(self, inside: Mask, drawer: Drawer | None) -> Drawer | None:
+        """Return what draws values of some cases only, and of other codes as a drawer does."""
+        taken = inside[self.case_of]
+        chance = self.chances(inside)
+        cut = np.bincount(self.code_of[~taken], minlength=self.column.size) > 0
+        cut &= chance > 0
+        if not cut.any():
+            return drawer
+        column, low, high = self.column, self.pieces.low[taken], self.pieces.high[taken]
+        starts = np.searchsorted(self.code_of[taken], np.arange(column.size))
+        running = np.append(0.0, np.cumsum(self.share[taken]))
 
-    def values(self, code: int, case: int, count: int, rng: np.random.Generator) -> pa.Array:
-        """So many values of a code that are of a case: anew, as far as ``ROUNDS`` go."""
-        made: list[pa.Array] = []
-        wanted = count
-        for _ in range(ROUNDS):
-            values = self.column.decode(np.full(max(2 * wanted, 256), code), rng)
-            made.append(values.filter(pa.array(self._cases_of(values) == case)))
-            wanted -= len(made[-1])
-            if wanted <= 0:
-                return pa.concat_arrays(made).slice(0, count)
-        values, cases = self.drawn[code]
-        kept = values.filter(pa.array(cases == case))
-        again = kept.take(pa.array(rng.integers(len(kept), size=wanted)))
-        return pa.concat_arrays([*made, again])
+        def draw(codes: NDArray[np.int64], rng: np.random.Generator) -> pa.Array:
+            values = (drawer or column.draw)(codes, rng)
+            rows = np.flatnonzero(cut[codes])
+            first = running[starts[codes[rows]]]
+            at = first + rng.random(len(rows)) * chance[codes[rows]]
+            last = np.searchsorted(self.code_of[taken], codes[rows], side="right") - 1
+            piece = np.minimum(np.searchsorted(running, at, side="right") - 1, last)
+            drawn = column.draw_between(low[piece], high[piece], rng)
+            place = np.arange(len(values))
+            place[rows] = len(values) + np.arange(len(rows))
+            return pa.concat_arrays([values, drawn]).take(pa.array(place))
 
-    def _cases_of(self, values: pa.Array) -> NDArray[np.intp]:
-        """The case of values of bins; -1 where none was met before."""
-        places = self.column.amounts(normalise(values))
-        return np.append(self.case_of, -1)[_matched(self.signs, _signs(places, self.limits))]
-
-
-def _signs(places: NDArray, limits: NDArray[np.float64], kinds: NDArray | int = _KNOWN) -> NDArray:
-    """On which side of every limit values lie (-1, 0 or 1), and whether they are known (0), not a
-    listed value (1) or missing (2): shape (values, limits + 1)."""
-    signs = np.empty((len(places), len(limits) + 1), dtype=np.int8)
-    signs[:, :-1] = np.sign(np.subtract.outer(places, limits))
-    signs[:, -1] = kinds
-    signs[signs[:, -1] == _MISSING, :-1] = 0
-    return signs
-
-
-def _matched(known: NDArray[np.int8], signs: NDArray[np.int8]) -> NDArray[np.intp]:
-    """Which of the rows known each row equals; -1 for none."""
-    number = {row.tobytes(): k for k, row in enumerate(known)}
-    distinct, which = np.unique(signs, axis=0, return_inverse=True)
-    found = np.array([number.get(row.tobytes(), -1) for row in distinct], dtype=np.intp)
-    return found[which.reshape(-1)]
-
-
-def cases_of(
-    column: ColumnBase, limits: Sequence[float], rng: np.random.Generator
-) -> tuple[Cases, Values]:
-    """What comparisons with these constants tell apart, and which values each case has.
-
-    Args:
-        column: as declared.
-        limits: the constants.
-        rng: draws values of bins that are cut.
-    """
-    constants = np.unique(np.array(limits, dtype=np.float64))
-    codes = np.arange(column.size)
-    values = values_of(column, codes)
-    kinds = np.select([values.missing, ~values.known], [_MISSING, _OTHER], _KNOWN)
-    low, high = (_signs(ends, constants, kinds) for ends in (values.low, values.high))
-    cut = np.flatnonzero((low != high).any(axis=1))
-    draws = int(np.clip(MOST_DRAWS // max(len(cut), 1), 256, DRAWS))
-    drawn = {int(code): column.decode(np.full(draws, code), rng) for code in cut}
-    places = {code: column.amounts(normalise(made)) for code, made in drawn.items()}
-    sides = {code: _signs(at, constants) for code, at in places.items()}
-    whole = np.setdiff1d(codes, cut)
-    signs = np.unique(np.concatenate([low[whole], *sides.values()]), axis=0)
-    chances = np.zeros((len(signs), column.size))
-    chances[_matched(signs, low[whole]), whole] = 1
-    pools = {code: (made, _matched(signs, sides[code])) for code, made in drawn.items()}
-    least, most = np.full(len(signs), np.inf), np.full(len(signs), -np.inf)
-    np.minimum.at(least, _matched(signs, low[whole]), values.low[whole])
-    np.maximum.at(most, _matched(signs, low[whole]), values.high[whole])
-    for code, (_, side) in pools.items():
-        chances[:, code] = np.bincount(side, minlength=len(signs)) / draws
-        np.minimum.at(least, side, places[code])
-        np.maximum.at(most, side, places[code])
-    kind, named = signs[:, -1], np.ones(len(signs), dtype=np.bool_)
-    named[_matched(signs, low[whole])] = values.named[whole]
-    found = Cases(column, constants, signs, np.arange(len(signs)), chances, pools)
-    return found, Values(least, most, kind == _KNOWN, named, kind == _MISSING)
+        return draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,13 +128,12 @@ class Where:
     met: Mask
 
     @classmethod
-    def of(cls, text: str, schema: Schema, seed: int = 0) -> Where:
-        """The rows that meet a condition: those of which it is true, not those where it is unknown.
+    def from_text(cls, text: str, schema: Schema) -> Where:
+        """Return the rows of which a condition is true, not those of which it is unknown.
 
         Args:
             text: the condition.
             schema: all of whose columns are declared or learnt.
-            seed: of values of bins that the condition cuts through.
 
         Raises:
             InputError: the text is no condition on these columns, compares two of them, tells
@@ -187,21 +141,20 @@ class Where:
         """
         condition = parse_condition(text, {column.name: column for column in schema.columns})
         names = condition.columns()
-        rng = np.random.default_rng((seed, 2))
         limits = list(condition.limits())
-        told = [
-            cases_of(schema.column(name), [limit for n, limit in limits if n == name], rng)
+        found = [
+            Cases.from_limits(schema.column(name), [limit for n, limit in limits if n == name])
             for name in names
         ]
-        shape = [len(cases.chances) for cases, _ in told]
+        shape = [len(values.low) for _, values in found]
         if math.prod(shape) > MOST_CASES:
             raise InputError(
                 f"condition {shown(text)} tells apart {math.prod(shape):,} kinds of rows, and "
                 f"{MOST_CASES:,} is the most: ask for less at a time"
             )
         row = {
-            name: values.reshaped(_along(axis, len(shape)))
-            for axis, (name, (_, values)) in enumerate(zip(names, told))
+            name: values.reshaped(tuple(-1 if k == axis else 1 for k in range(len(shape))))
+            for axis, (name, (_, values)) in enumerate(zip(names, found))
         }
         true, false, unknown = (np.broadcast_to(may, shape) for may in condition.outcome(row))
         if (true.astype(np.int8) + false + unknown != 1).any():
@@ -213,104 +166,71 @@ class Where:
             has = "".join(f"; {name} has {schema.column(name).summary}" for name in names)
             raise InputError(f"no row can meet the condition {shown(text)}{has}")
         places = {name: place for place, name in enumerate(schema.names)}
-        cases = tuple(cases for cases, _ in told)
-        found = cls(condition, tuple(places[name] for name in names), cases, true)
-        return found._simplified()
+        cases = tuple(cases for cases, _ in found)
+        return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
 
-    def _simplified(self) -> Where:
-        """With cases put together that no combination with others tells apart."""
+    def _simplify(self) -> Where:
+        """Return the same with cases put together that no combination with others tells apart."""
         met, cases = self.met, []
         for axis, each in enumerate(self.cases):
             slices = np.moveaxis(met, axis, 0)
             _, first, case_of = np.unique(
                 slices.reshape(len(slices), -1), axis=0, return_index=True, return_inverse=True
             )
-            cases.append(each.merged(case_of.reshape(-1)))
+            cases.append(replace(each, case_of=case_of.reshape(-1)[each.case_of]))
             met = np.take(met, first, axis=axis)
         return replace(self, cases=tuple(cases), met=met)
 
     @cached_property
+    def _members(self) -> list[tuple[Mask, ...]]:
+        """The cases of each column in each box."""
+        return list(_boxes(self.met))
+
+    @cached_property
     def boxes(self) -> tuple[Chances, ...]:
-        """Boxes of codes that make up the rows; none of these is in two of them."""
+        """Disjoint boxes of codes that make up the rows."""
         return tuple(
             {
-                place: cases.chances[inside].sum(axis=0)
+                place: cases.chances(inside)
                 for place, cases, inside in zip(self.places, self.cases, members)
                 if not inside.all()
             }
-            for members in _boxes(self.met)
+            for members in self._members
         )
 
-    def corrected(self, table: pa.Table, codes: CodedTable, rng: np.random.Generator) -> pa.Table:
-        """Decoded rows, with other values in those bins that the condition cuts through.
+    def choose_boxes(self, codes: CodedTable, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw a box for each row, given its codes and that it meets the condition."""
+        if len(self.boxes) == 1:
+            return np.zeros(codes.num_rows, dtype=np.intp)
+        weights = np.ones((len(self.boxes), codes.num_rows))
+        for weight, box in zip(weights, self.boxes):
+            for place, chance in box.items():
+                weight *= chance[codes.columns[place]]
+        running = np.cumsum(weights, axis=0)
+        if not running[-1].all():
+            raise RuntimeError("a row has codes that cannot meet its condition")
+        at = rng.random(codes.num_rows) * running[-1]
+        return np.minimum((running <= at).sum(axis=0), len(weights) - 1)
 
-        These are drawn again, those of a row together: from their distribution in their bins, given
-        that the condition is true.
-
-        Args:
-            table: the rows, decoded.
-            codes: the same rows, whose codes can meet the condition.
-            rng: of the draws.
-        """
-        if not any(cases.cut.any() for cases in self.cases):
-            return table
-        found = np.stack([codes.columns[place] for place in self.places], axis=1).astype(np.int64)
-        cut = np.stack([cases.cut[c] for cases, c in zip(self.cases, found.T)], axis=1)
-        rows = np.flatnonzero(cut.any(axis=1))
-        chosen = self._drawn_cases(found[rows], cut[rows], rng)
-        for axis, (place, cases) in enumerate(zip(self.places, self.cases)):
-            again = cut[rows, axis]
-            if again.any():
-                values = _values(cases, found[rows[again], axis], chosen[again, axis], rng)
-                indices = np.arange(len(table))
-                indices[rows[again]] = len(table) + np.arange(len(values))
-                column = table.column(place).combine_chunks()
-                both = pa.concat_arrays([column, values])
-                table = table.set_column(place, table.field(place), both.take(pa.array(indices)))
-        return table
-
-    def _drawn_cases(self, codes: Codes, cut: Mask, rng: np.random.Generator) -> NDArray[np.intp]:
-        """A case for each of these codes, drawn for each row given that the condition is true.
-
-        Codes of one case are alike, so that few combinations are left.
-        """
-        whole = np.stack([c.chances.argmax(axis=0)[k] for c, k in zip(self.cases, codes.T)], axis=1)
-        alike, which = np.unique(np.where(cut, codes, -1 - whole), axis=0, return_inverse=True)
-        chosen = np.empty(codes.shape, dtype=np.intp)
-        for number in range(len(alike)):
-            rows = np.flatnonzero(which.reshape(-1) == number)
-            weights = self.met.astype(np.float64)
-            for axis, cases in enumerate(self.cases):
-                chances = cases.chances[:, codes[rows[0], axis]]
-                weights = weights * chances.reshape(_along(axis, len(self.cases)))
-            if not weights.any():
-                raise RuntimeError("a row has codes that cannot meet its condition")
-            cells = rng.choice(weights.size, size=len(rows), p=weights.ravel() / weights.sum())
-            chosen[rows] = np.stack(np.unravel_index(cells, weights.shape), axis=1)
-        return chosen
-
-
-def _along(axis: int, axes: int) -> tuple[int, ...]:
-    """The shape of an array along one of some axes."""
-    return tuple(-1 if other == axis else 1 for other in range(axes))
-
-
-def _values(
-    cases: Cases, codes: Codes, wanted: NDArray[np.intp], rng: np.random.Generator
-) -> pa.Array:
-    """A value for each code, of the case wanted with it."""
-    pairs, which = np.unique(np.stack([codes, wanted], axis=1), axis=0, return_inverse=True)
-    order = np.argsort(which.reshape(-1), kind="stable")
-    made = [
-        cases.values(int(code), int(case), int(count), rng)
-        for (code, case), count in zip(pairs, np.bincount(which.reshape(-1)))
-    ]
-    return pa.concat_arrays(made).take(pa.array(np.argsort(order)))
+    def narrow(
+        self, box: int, schema: Schema, drawers: Mapping[str, Drawer]
+    ) -> Mapping[str, Drawer]:
+        """Return the drawers with others for columns that the condition cuts in a box."""
+        narrowed = dict(drawers)
+        for place, cases, inside in zip(self.places, self.cases, self._members[box]):
+            name = schema.names[place]
+            drawer = cases.narrow(inside, drawers.get(name))
+            if drawer is not None:
+                narrowed[name] = drawer
+        return narrowed
 
 
 def _boxes(met: Mask) -> Iterator[tuple[Mask, ...]]:
-    """Disjoint boxes that make up the true cells of a table: which places along every axis each
-    takes. Places along the first axis that look alike share their boxes."""
+    """Yield disjoint boxes that make up the true cells of a table.
+
+    A box is the places that it takes along every axis. Places along the first axis that look alike
+    share their boxes.
+    """
     if not met.any():
         return
     if met.all():

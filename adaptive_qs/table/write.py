@@ -1,4 +1,4 @@
-"""Tables as files that appear whole or not at all: formats by suffix, at once or by batches."""
+"""Tables as files that appear whole or not at all: formats by suffix, whole or in batches."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ROWS = 1 << 16
 AsText = Callable[[pa.Array], pa.Array]
 """Makes texts of the values of a column."""
 Sealed = Callable[[str], None] | None
-"""Told the SHA-256 of a whole file before it has its name."""
+"""A function that is called with the SHA-256 of a whole file before it has its name."""
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """The same columns, with texts in the place of numbers of a list."""
+    """Return the same columns, with texts in the place of numbers of a list."""
     return pa.schema(
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
@@ -49,9 +49,18 @@ class OutputFormat(ABC):
     readable: ClassVar[bool] = False
     """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
 
+    most_columns: ClassVar[int] = 2**31
+    most_rows: ClassVar[int] = 2**63
+    """What such a file can hold."""
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the form of a name of a column that such files compare."""
+        return name
+
     @staticmethod
     def library() -> object:
-        """What such files need, imported.
+        """Import the library that such files need.
 
         Raises:
             InputError: it is not installed.
@@ -59,7 +68,7 @@ class OutputFormat(ABC):
         return None
 
     def declared(self, schema: Schema) -> OutputFormat:
-        """The format as a schema declares it."""
+        """Return the format as a schema declares it."""
         return self
 
     @abstractmethod
@@ -70,7 +79,7 @@ class OutputFormat(ABC):
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> AbstractContextManager[Callable[[pa.RecordBatch], None]]:
-        """What writes batches of the schema as they come, until the block ends.
+        """Yield a function that writes batches of the schema, until the block ends.
 
         Columns in ``dictionaries`` repeat few values. Text keeps no metadata.
         """
@@ -94,7 +103,7 @@ class Csv(OutputFormat):
         return self if self.delimiter else replace(self, delimiter=schema.delimiter)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """A header and one line for each row, quotation marks where they are needed."""
+        """Write a header and one line for each row, with quotation marks if they are needed."""
         alone, header, sign = len(texts) == 1, True, self.delimiter or COMMA
         with self._opened(file) as target:
             for table in tables:
@@ -155,7 +164,7 @@ TSV, TSV_BY_GZIP = Csv(delimiter="\t"), Csv(compressed=True, delimiter="\t")
 
 
 def table_format(path: str | Path) -> OutputFormat:
-    """The format that the ending of a file name tells.
+    """Return the format of a file name, by its ending.
 
     Raises:
         InputError: there is none.
@@ -179,6 +188,26 @@ def check_table_path(path: str | Path) -> None:
     check_writable(path)
 
 
+def check_format(path: str | Path, names: Sequence[str], rows: int = 0) -> None:
+    """Refuse, before any work is done, a file that cannot hold a table of these columns and rows.
+
+    Raises:
+        InputError: the suffix is unknown, or such files hold no such table.
+    """
+    kind, other = table_format(path), "write CSV or Parquet"
+    if len(names) > kind.most_columns:
+        raise InputError(f"{path}: holds {kind.most_columns:,} columns at most: {other}")
+    if rows > kind.most_rows:
+        raise InputError(f"{path}: holds {kind.most_rows:,} rows at most: take fewer, or {other}")
+    first: dict[str, str] = {}
+    for name in names:
+        if first.setdefault(kind.fold(name), name) != name:
+            raise InputError(
+                f"{path}: cannot hold both {first[kind.fold(name)]!r} and {name!r}, since it "
+                f"ignores case: rename one, or {other}"
+            )
+
+
 def write_table(
     table: pa.Table | Iterable[pa.Table],
     path: str | Path,
@@ -199,6 +228,7 @@ def write_table(
         InputError: the suffix is unknown or the file cannot be written.
         SchemaError: the table has a column that the schema lacks.
     """
+    check_format(path, schema.names)
     kind = table_format(path)
     pages = [table] if isinstance(table, pa.Table) else table
     with _sealing(path, sealed, replace_file) as file:
@@ -219,9 +249,8 @@ def write_pages(
     """
     pages = iter(tables)
     first = next(pages)
-    written = schema.written
-    columns = [written.get(name) or schema.column(name) for name in first.column_names]
-    texts = [partial(_texts, c, escapes_of(c, schema, formulas)) for c in columns]
+    columns = [schema.column(name) for name in first.column_names]
+    texts = [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
     rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
         names = escaped_names(first.column_names, formulas)
@@ -235,8 +264,8 @@ def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
     return [written.get(name, name) for name in names]
 
 
-def escapes_of(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
-    """The texts of a column that CSV escapes, and what it has in their place."""
+def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
+    """Return the texts of a column that CSV escapes, and what it has in their place."""
     if formulas == "keep" or not column.escapes:
         return {}
     if formulas == "escape":
@@ -253,7 +282,7 @@ def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
 
 
 def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
-    """The values of a column as CSV has them, with markers and escapes."""
+    """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
     texts = texts.fill_null(column.missing[0]) if column.missing else texts
     if not replaced:
@@ -263,8 +292,11 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
 
 
 def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
-    """Cells with the quotation marks that CSV needs; an empty line would be no row at all, and a
-    byte order mark that begins the first name would be taken for that of the file."""
+    """Return cells with the quotation marks that CSV needs.
+
+    An empty line would be no row, and a byte order mark at the start of the first name would be
+    taken for that of the file.
+    """
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
         special = pc.or_(special, pc.equal(texts, ""))

@@ -124,7 +124,7 @@ def planned(job: Job, table: CodedTable) -> Outcome:
         epsilon=job.epsilon,
         delta=job.delta,
         mechanism=job.mechanism,
-        jobs=job.threads,
+        workers=job.threads,
         insecure_seed=job.seed,
         beyond_limits=True,
     )

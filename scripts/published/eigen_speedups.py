@@ -97,6 +97,8 @@ class _Given:
 
     shape: tuple[int, ...]
     matrix: Array
+    queries: None = None
+    is_axis: bool = False
 
     def gram(self) -> Array:
         return self.matrix

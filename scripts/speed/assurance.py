@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -286,11 +287,63 @@ def fuzz(scale: Scale, _: Path) -> dict[str, Any]:
     }
 
 
+MOST_MB, MOST_SECONDS = 1024, 20.0
+"""Of one small input under ``--max-memory 1GB``: memory of all its processes, processor time."""
+
+
+def small_inputs(_: Scale, folder: Path) -> dict[str, Any]:
+    """Files of at most a megabyte that stand for much, given to `synthesize --max-memory 1GB`."""
+    from tests.cli.small_inputs import write_all
+
+    inputs, found = write_all(folder), {}
+    for name, arguments in inputs.items():
+        command = ["synthesize", *arguments, "--epsilon", "1", "--out", str(folder / "o.csv")]
+        found[name] = _watched([*command, "--force", "--max-memory", "1GB"])
+    return {
+        "target": f"at most {MOST_MB:,} MB for all processes together and {MOST_SECONDS:g} "
+        "processor seconds; a result or one line",
+        "passed": all(
+            each["peak_mb"] <= MOST_MB
+            and each["processor_seconds"] <= MOST_SECONDS
+            and each["exit_code"] in (0, 2, 4)
+            for each in found.values()
+        ),
+        "inputs": found,
+    }
+
+
+def _watched(command: Sequence[str]) -> dict[str, Any]:
+    """Run a command; return its exit code, peak memory (MB) of all its processes and time."""
+    import psutil
+
+    process = psutil.Popen(
+        [sys.executable, "-m", "adaptive_qs", *command], stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    peak, seconds, began = 0, 0.0, time.perf_counter()
+    while process.poll() is None and time.perf_counter() - began < 20 * MOST_SECONDS:
+        with suppress(psutil.Error):
+            every = [process, *process.children(recursive=True)]
+            peak = max(peak, sum(each.memory_info().rss for each in every))
+            seconds = sum(sum(each.cpu_times()[:2]) for each in every)
+        time.sleep(0.02)
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
+    line = process.communicate()[1].strip().splitlines()[-1:]
+    return {
+        "exit_code": process.returncode,
+        "peak_mb": round(peak / 2**20),
+        "processor_seconds": round(seconds, 1),
+        "line": line[0].partition(": ")[2].rpartition("/")[2] if line else None,
+    }
+
+
 SECTIONS: dict[str, Section] = {
     section.__name__: section
     for section in (
         fuzz, kills, game, curves, one_run, accountants, replay, persons, entry_points, recomputed,
         noise, mutants, reservations, cost, workers,
+        small_inputs,
     )
 }  # fmt: skip
 

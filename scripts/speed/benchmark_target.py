@@ -19,8 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from adaptive_qs.evaluation.models import BOOSTED, measure_utility
-from adaptive_qs.evaluation.results import UtilitySettings
+from adaptive_qs.evaluation.models import BOOSTED, ModelSettings, measure_utility
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
@@ -37,7 +36,7 @@ from scripts.speed.benchmark_kinds import (
 from scripts.table_kinds import coded_table
 
 TARGETS = {"adult": "income>50K", "br2000": "c13", "nltcs": "c15"}
-"""The column to predict; where none is named by tradition, the one that ``evaluate`` proposes."""
+"""The column to predict."""
 TRAINED = 20_000
 """Rows at most that a model is trained on."""
 
@@ -82,7 +81,7 @@ def compared(
     loop = measured(train, workload, epsilon, seed, LoopSettings())
     made = table_of(loop, workload, seed, DEFAULT)
     seconds = time.perf_counter() - start
-    settings = UtilitySettings(target, seed, repeats=1, max_rows=TRAINED)
+    settings = ModelSettings(target, seed, repeats=1, max_rows=TRAINED)
     utility = measure_utility(train, made, settings, WORKERS, held_out=test)
     (boosted,) = (model for model in utility.models if model.model == BOOSTED)
     (attribute,) = train.domain.clique([target])

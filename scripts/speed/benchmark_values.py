@@ -22,8 +22,8 @@ import pyarrow as pa
 import typer
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.evaluation.values import FREQUENT, QUANTILES
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema

@@ -98,12 +98,9 @@ def _run(folder: str, *arguments: str) -> None:
 
 def column_types() -> dict[str, set[str]]:
     """The types of columns, with the names of their classes."""
-    from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
+    from adaptive_qs.table.columns import COLUMN_TYPES
 
-    types: dict[str, set[str]] = {name: {column.__name__} for name, column in COLUMN_TYPES.items()}
-    for name, column in PRIVATE_TYPES.items():
-        types[name].add(column.__name__)
-    return types
+    return {name: {column.__name__} for name, column in COLUMN_TYPES.items()}
 
 
 def column_files() -> dict[str, int]:

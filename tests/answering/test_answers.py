@@ -92,7 +92,7 @@ def test_the_statement_holds_for_every_mechanism_and_target(mechanism, target):
     assert AnswersManifest.model_validate_json(stated.to_json()) == stated
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     budget=st.builds(dict, cost=st.floats(1e-10, 1e6) | st.sampled_from([1e-10, 1e6]))
     | st.builds(dict, epsilon=st.floats(1e-2, 100)),

@@ -174,7 +174,7 @@ BAD = {
     "gap 0": ({"gap": 0}, InputError, "gap is 0"),
     "gap nan": ({"gap": float("nan")}, InputError, "gap is nan"),
     "gap text": ({"gap": "small"}, InputError, "gap is 'small'"),
-    "jobs": ({"jobs": 0}, InputError, "jobs is 0"),
+    "workers": ({"workers": 0}, InputError, "workers is 0"),
     "memory": ({"max_memory": "lots"}, InputError, "max-memory is 'lots'"),
     "little memory": ({"max_memory": "100MB"}, ResourceExceeded, "MB"),
     "seed": ({"insecure_seed": -1}, InputError, "seed is -1"),

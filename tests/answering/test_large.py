@@ -58,7 +58,9 @@ def table():
     ],
 )
 def test_ten_thousand_codes_are_planned_near_the_optimum(parts, gap):
-    found = plan({"code": LARGE, "kind": 5}, asked(*parts), epsilon=1.0, max_memory="1GB", jobs=1)
+    found = plan(
+        {"code": LARGE, "kind": 5}, asked(*parts), epsilon=1.0, max_memory="1GB", workers=1
+    )
     assert -1e-9 < found.gap < gap
     assert found.forecast.memory_bytes < 2**30
 
@@ -128,7 +130,7 @@ def test_a_long_axis_row_by_row(family, sets, name, most_rows, monkeypatch):
 def test_integers_take_less_than_a_percent_of_the_plan():
     """Prefixes in several sets, for any number of rows: squared error beside that of the plan."""
     asked_of = asked((["code", "kind"], "prefix"), (["code"], "prefix"), (["kind"], "prefix"))
-    found = plan({"code": LARGE, "kind": 5}, asked_of, epsilon=1.0, max_memory="1GB", jobs=1)
+    found = plan({"code": LARGE, "kind": 5}, asked_of, epsilon=1.0, max_memory="1GB", workers=1)
     units = found.target.units
     measured = found.mechanism.on_grid(answering_measure.grid_bits(found.mechanism, units, 2**31))
     assert 1 <= measured.total_error / found.mechanism.total_error < 1.01
@@ -179,12 +181,13 @@ def test_the_result_is_the_same_for_any_number_of_threads():
     domain = {"a": 30, "b": 41, "c": 2_000, "d": 3}
     workload = {"version": 1, "parts": [{"ways": [1, 2], "queries": "hybrid"}]}
     kinds = {"mechanism": "querysmasher", "cost": 1.0}
-    found = [plan(domain, workload, jobs=jobs, **kinds) for jobs in (1, 2, 8)]
+    found = [plan(domain, workload, workers=workers, **kinds) for workers in (1, 2, 8)]
     assert len({each.rmse for each in found}) == 1
     shares = [each.mechanism.shares.tobytes() for each in found]
     assert len(set(shares)) == 1
 
 
+@pytest.mark.slow
 def test_the_command_stays_below_its_ceiling(tmp_path):
     """In a process of its own, whose largest resident size counts."""
     ceiling = 620

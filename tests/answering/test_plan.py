@@ -42,7 +42,7 @@ NAMES = [(asked, name) for asked, name in pairs() if asked in ("several", "range
 
 
 def plan_batch(workload, target, mechanism="auto", gap=DEFAULT_GAP, progress=None):
-    limits = answers_limits(workload.domain, jobs=1)
+    limits = answers_limits(workload.domain, workers=1)
     return Batch(workload, workload.domain, target, limits, mechanism, gap, progress).plan()
 
 

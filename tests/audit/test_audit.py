@@ -193,6 +193,7 @@ PRIVATE = Schema.parse(
 )
 
 
+@pytest.mark.slow
 def test_bins_and_values_are_learnt_alike():
     report = audit(PRIVATE, [1, 2], pairs=14, rhos=(0.5,), sample_every=7)
     assert report.clean
@@ -266,6 +267,7 @@ MIXED = Schema.parse(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_row_of_another_type_recodes_no_other_row():
     """In a frame of Python objects, where one type for a whole column would do so."""
     report = audit(MIXED, 1, pairs=35, rhos=(0.1,), sample_every=10**6)
@@ -273,6 +275,7 @@ def test_a_row_of_another_type_recodes_no_other_row():
     assert report.pairs == 35
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(schemas(), st.integers(0, 2**32 - 1))
 def test_every_form_of_a_table_holds_the_same_rows(tmp_path_factory, schema, seed):
@@ -395,7 +398,7 @@ def fitted(frame, folder, options):
 
 def answered(frame, folder, options):
     """Every file that answers are written to."""
-    answer(frame, SCHEMA, [1, 2], **options, jobs=1).write(folder / "a.csv", force=True)
+    answer(frame, SCHEMA, [1, 2], **options, workers=1).write(folder / "a.csv", force=True)
 
 
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)

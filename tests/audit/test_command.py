@@ -70,6 +70,7 @@ def test_the_same_seed_gives_the_same_audit(run):
     assert first != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -132,7 +133,7 @@ BAD = {
     "only delta": ([*AUDIT, "--delta", "1e-6"], "neither epsilon nor rho"),
     "scheduler": ([*FAMILIES, "--scheduler", "tcp://a:1"], "--scheduler is not for related"),
     "persons": ([*FAMILIES, "--rows-per-person", "2"], "--rows-per-person is not for related"),
-    "no pairs": ([*AUDIT[:3], "--pairs", "0"], "--pairs"),
+    "no pairs": ([*AUDIT[:3], "--pairs", "0"], "pairs is 0: give"),
     "huge budget": ([*AUDIT, "--rho", "1e9"], "rho is 1e+09"),
 }
 

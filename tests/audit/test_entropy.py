@@ -60,7 +60,7 @@ def fit(**options):
 
 
 def answers(**options):
-    answer(ROWS, SCHEMA, 2, **BUDGET, jobs=2, **options).to_arrow()
+    answer(ROWS, SCHEMA, 2, **BUDGET, workers=2, **options).to_arrow()
 
 
 def assert_fresh(*parts):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.release.page import release_page
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -56,15 +57,12 @@ def files(tmp_path_factory):
     )
     release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
     (folder / "release.html").write_text(release_page(release))
-    report = page_of(made_evaluation(schema), schema, ("true.csv", HOSTILE), release)
+    report = page_of(made_evaluation(schema, promised=Promised(release)), ("true.csv", HOSTILE))
     (folder / "report.html").write_text(report)
     wide = [{"name": f"column {k}", "type": "integer", "min": 0, "max": 9} for k in range(24)]
     schema = Schema.parse({"version": 1, "columns": [*COLUMNS[1:2], *wide]})
     many = page_of(
-        made_evaluation(schema, utility=None, queries=queries()),
-        schema,
-        ("true.csv", "made.csv"),
-        None,
+        made_evaluation(schema, utility=None, queries=queries()), ("true.csv", "made.csv")
     )
     (folder / "wide.html").write_text(many)
     return folder

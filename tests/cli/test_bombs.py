@@ -65,6 +65,7 @@ def book(path, rows="", part="xl/sharedStrings.xml", texts=None):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -78,6 +79,7 @@ def test_rows_of_a_sheet_are_limited(tmp_path, rows, said):
     assert said in refusal(tmp_path, book(tmp_path / "t.xlsx", rows))
 
 
+@pytest.mark.slow
 def test_entities_are_refused(tmp_path):
     texts = f'<!DOCTYPE sst [<!ENTITY e "{"B" * 1000}">]><sst {SPACE}><si><t>&e;</t></si></sst>'
     row = '<row><c t="s"><v>0</v></c></row>'
@@ -92,6 +94,7 @@ def test_texts_count_in_every_folder(tmp_path, folder):
     assert "its texts need more memory" in refusal(tmp_path, path)
 
 
+@pytest.mark.slow
 def test_a_page_of_parquet_is_claimed(tmp_path):
     table = pa.table({"a": ["x", "A" * 300_000_000]})
     pq.write_table(
@@ -101,6 +104,7 @@ def test_a_page_of_parquet_is_claimed(tmp_path):
     assert "its pages need more memory" in refusal(tmp_path, tmp_path / "t.parquet")
 
 
+@pytest.mark.slow
 def test_bins_that_are_numbers_are_claimed(tmp_path):
     columns = [
         {"name": f"c{k}", "type": "numeric", "min": 0, "max": 1, "bins": 2**24} for k in range(3)

@@ -85,7 +85,7 @@ def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
     assert {k: v for k, v in found.items() if k not in changing} == {
         k: v for k, v in same.items() if k not in changing
     }
-    done(run("evaluate", "o.csv", *SQL, "--schema", "s.json", "--report", "r.html", "--no-models"))
+    done(run("evaluate", "o.csv", *SQL, "--schema", "s.json", "--report", "r.html"))
     assert "t.db" in Path("r.html").read_text()
     assert "t.db: fits the schema" in done(run("schema", "check", "s.json", *SQL)).out
     done(run("schema", "init", *SQL, "--out", "p.json"))

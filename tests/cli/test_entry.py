@@ -27,7 +27,7 @@ from adaptive_qs.table.files import sample_dataset
 from adaptive_qs.table.schema import Schema
 
 FUZZ = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 numbers = st.floats().map(repr) | st.integers().map(str) | st.text(max_size=8)
 
@@ -57,8 +57,8 @@ def command(run, monkeypatch):
 OPTIONS = {
     "synthesize": ["delta", "ways", "rows", "seed", "max-memory", "workers",
                    "insecure-seed"],
-    "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways", "jobs",
-               "max-memory", "insecure-seed"],
+    "answer": ["cost", "rho", "delta", "confidence", "gap", "mechanism", "queries", "ways",
+               "workers", "max-memory", "insecure-seed"],
 }  # fmt: skip
 
 
@@ -199,6 +199,7 @@ def _hear_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     process = start(tmp_path, "synthesize", "--demo", "--json")
     out, err = process.communicate(timeout=120)
@@ -216,6 +217,7 @@ def test_the_demo_opens_in_pandas_with_the_declared_types(tmp_path):
     assert sorted(tmp_path.iterdir()) == [path, manifest_path(path)]
 
 
+@pytest.mark.slow
 def test_the_demo_of_answers(tmp_path):
     process = start(tmp_path, "answer", "--demo", "--json")
     out, err = process.communicate(timeout=120)
@@ -242,6 +244,7 @@ def size(path):
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_leave_no_answers_and_say_what_was_spent(number, tmp_path):
     process = start(tmp_path, "answer", "--demo", "--ways", "4", "--mechanism", "residualplanner")
@@ -267,6 +270,7 @@ def listens(process):
     return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("saved", [False, True])
 def test_signals_leave_the_release_once_it_is_saved_and_nothing_else(number, saved, tmp_path):

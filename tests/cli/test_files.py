@@ -482,7 +482,7 @@ def test_a_url_is_to_be_downloaded_first(run, url):
     ):
         said = run(*arguments)
         assert (said.code, said.err.splitlines()[-1]) == (2, f"error: {line}"), said
-    for call in (lambda: Synthesizer(1).fit(url, schema="s.json"), lambda: _answers(url)):
+    for call in (lambda: Synthesizer(epsilon=1).fit(url, schema="s.json"), lambda: _answers(url)):
         with pytest.raises(DataError) as caught:
             call()
         assert str(caught.value) == line

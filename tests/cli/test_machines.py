@@ -74,6 +74,7 @@ def code_folder(homeless):
     return Path(homeless["TMPDIR"], f"adaptive-qs-code-{os.getuid()}")
 
 
+@pytest.mark.slow
 def test_without_a_home_compiled_code_is_kept_in_a_private_folder(homeless, folder):
     first = started(folder, *VERBS["answer"], "--out", "o.csv", **homeless)
     assert first.returncode == 0, first.stderr
@@ -86,6 +87,7 @@ def test_without_a_home_compiled_code_is_kept_in_a_private_folder(homeless, fold
     assert (second.returncode, "compile" in second.stderr) == (0, False), second.stderr
 
 
+@pytest.mark.slow
 def test_code_is_not_loaded_from_a_folder_that_others_can_write(homeless, folder):
     code_folder(homeless).mkdir()
     code_folder(homeless).chmod(0o777)
@@ -112,6 +114,7 @@ print(doubled(21))
 """
 
 
+@pytest.mark.slow
 def test_code_that_was_damaged_or_cannot_be_kept_is_compiled_anew(folder):
     (folder / "kernel.py").write_text(KERNEL)
     code = "import runpy, sys; sys.path.insert(0, '.'); import kernel"
@@ -263,6 +266,7 @@ sys.modules["msvcrt"] = types.SimpleNamespace(LK_LOCK=1, LK_NBLCK=2, locking=loc
 LEDGER = ["--ledger", "l"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locks", [True, False])
 def test_commands_do_without_functions_of_linux(folder, locks):
     calls = [

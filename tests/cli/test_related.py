@@ -64,7 +64,7 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     shown = done(homes(*compared)).out
     assert "owner only" in shown
     assert "Verdict on children" in shown
-    asked = ["--report", "page 1.html", "--no-models"]
+    asked = ["--report", "page 1.html"]
     found = json.loads(done(homes(*compared, "--json", *asked)).out)
     pages = [Path(f"page 1{name}.html").read_text() for name in ("", "-parents", "-children")]
     assert all("Owner only – do not share" in page for page in pages)
@@ -74,7 +74,7 @@ def test_two_tables_with_their_release_ledger_and_evaluation(homes):
     worst = found["across"]["per_pair"][0]
     assert " × ".join(worst["attributes"]) in found["verdict"][2]
     assert worst["fresh"] < worst["l1"] < worst["independent"] + 2
-    assert '<h2 id="children">Number of children</h2>' in pages[0]
+    assert '<h2 id="part-children">Number of children</h2>' in pages[0]
     assert found["report"] == "page 1.html"
     assert "exists already" in refused(homes(*compared, *asked))
     assert found["parents"]["uses"].keys() == found["children"]["uses"].keys()

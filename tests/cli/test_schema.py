@@ -6,6 +6,8 @@ import json
 import zipfile
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from adaptive_qs.cli.schema import NOT_PRIVATE
@@ -155,12 +157,47 @@ def test_check_takes_columns_that_are_still_to_be_learnt(run):
     assert "write it as text" not in outcome.err
 
 
-def test_places_and_groups_are_asked_for(run):
-    """By the names and ranges of two columns, and the number of values of one."""
-    names = "home_lat,home_lng,lat,town"
-    rows = [f"{48 + i / 1000:.3f},{11 + i / 700:.3f},{i * 1.5},t{i % 120}" for i in range(400)]
-    Path("t.csv").write_text("\n".join([names, *rows]))
+def test_groups_are_asked_for(run):
+    """By the number of values of a column."""
+    rows = [f"{i * 1.5},t{i % 120}" for i in range(400)]
+    Path("t.csv").write_text("\n".join(["price,town", *rows]))
     said = done(run("schema", "init", "t.csv", "--out", "p.json"))
-    assert "check: 'home_lat', 'home_lng' (are they a point on the map?" in said.err
-    assert "'lat' (are" not in said.err
     assert 'town: towns of counties, say? Then name these as "groups"' in said.out
+
+
+def test_whole_numbers_are_integers_however_they_are_spelled(run):
+    """R writes 2e+05; decimals stay as many as the file has, and the ends of bins are round."""
+    rng = np.random.default_rng(0)
+    incomes = rng.lognormal(10, 1, 600).astype(int) * (rng.random(600) > 0.1)
+    rows = [
+        f"{income},{income / 100:.2f},{rate:.3f}" for income, rate in zip(incomes, rng.random(600))
+    ]
+    rows[5:7] = ["2e+05,1.5E3,1e-04", "-1.20e1,2.5e-1,0.5"]
+    Path("t.csv").write_text("\n".join(["income,price,rate", *rows]) + "\n")
+    done(run("schema", "init", "t.csv", "--out", "p.json"))
+    income, price, rate = json.loads(Path("p.json").read_text())["columns"]
+    assert income["type"] == "integer"
+    assert (price["decimals"], rate["decimals"]) == (2, 4)
+    for column, unit in ((income, 1), (price, 100), (rate, 10_000)):
+        ends = column.get("bin_starts") or column["edges"]
+        assert all(abs(end * unit - round(end * unit)) < 1e-9 for end in ends)
+    words = ["--schema", "p.json", "--rho", "1", "--unreviewed-schema", "--out", "o.csv"]
+    done(run("synthesize", "t.csv", *words))
+    table = pd.read_csv("o.csv", dtype=str)
+    assert table.income.str.fullmatch(r"-?[0-9]+").all()
+    assert table.price.str.fullmatch(r"-?[0-9]+(\.[0-9]{1,2})?").all()
+    assert table.rate.str.fullmatch(r"[0-9](\.[0-9]{1,4})?").all()
+
+
+def test_columns_that_are_empty_together_are_proposed_as_rules(run):
+    rng = np.random.default_rng(0)
+    filled = rng.random(2_000) < 0.6
+    rows = [f"{k % 3},{k % 7},{k % 5}" if full else ",," for k, full in enumerate(filled)]
+    other = rng.random(2_000) < 0.5
+    lines = [f"{row},{'x' if each else ''}" for row, each in zip(rows, other)]
+    Path("t.csv").write_text("\n".join(["a,b,c,d", *lines]) + "\n")
+    said = done(run("schema", "init", "t.csv", "--out", "p.json"))
+    rules = [rule["rule"] for rule in json.loads(Path("p.json").read_text())["rules"]]
+    circle = [f"{x} is missing -> {y} is missing" for x, y in ("ab", "bc", "ca")]
+    assert [rule for rule in rules if "missing" in rule] == circle
+    assert circle[0] in said.out

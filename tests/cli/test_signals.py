@@ -129,7 +129,7 @@ def test_a_table_of_sqlite_that_takes_long_to_read(tmp_path, number):
         database.execute(f"INSERT INTO t {numbers} SELECT n % 10 FROM r")
     database.close()
     arguments = synthesize(tmp_path, "d.sqlite")
-    place = "adaptive_qs.table.books:_blocks"
+    place = "adaptive_qs.table.containers:_blocks"
     assert "no output was written" in stop(tmp_path, number, place, *arguments)
 
 

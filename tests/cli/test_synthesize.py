@@ -248,7 +248,8 @@ def test_init_says_which_columns_are_left_out(run):
 
 
 def test_the_demo_needs_nothing(run, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.cli.io.demo_files", lambda: (Path("t.csv"), Path("s.json")))
+    shipped = Path("t.csv"), Path("s.json")
+    monkeypatch.setattr("adaptive_qs.cli.options.demo_files", lambda: shipped)
     for _ in range(2):  # its own output is replaced
         outcome = done(run("synthesize", "--demo"))
         assert "epsilon 1, delta 1e-09" in outcome.out

@@ -210,7 +210,7 @@ SLOW = (as_duckdb, as_workbook)
     "container",
     [pytest.param(c, marks=[pytest.mark.slow] if c in SLOW else []) for c in CONTAINERS],
 )
-@settings(max_examples=60, suppress_health_check=[*HealthCheck], deadline=None)
+@settings(max_examples=30, suppress_health_check=[*HealthCheck], deadline=None)
 @given(pair=PAIRS)
 @example(pair=("Jos\udce9", "Jos\udce8"))
 @example(pair=(Decimal("1001.10000000000000001"), Decimal("1001.10000000000000002")))
@@ -258,7 +258,7 @@ def written(folder, cells):
     return folder
 
 
-@settings(max_examples=150, suppress_health_check=[*HealthCheck], deadline=None)
+@settings(max_examples=60, suppress_health_check=[*HealthCheck], deadline=None)
 @given(number=st.integers(-(2**63), 2**63 - 1) | st.integers(0, 10**6), data=st.data())
 def test_forms_of_one_number_are_one_person_or_refused(number, data, tmp_path_factory):
     found = [*forms(number)]

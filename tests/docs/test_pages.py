@@ -12,7 +12,21 @@ NOT_RUN = 8
 """Blocks that no test runs. Excuse another one only if a reader can run it and a test cannot."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+FIRST = {ROOT / "README.md", ROOT / "docs" / "quickstart.md"}
+"""What a reader opens first; the other pages are followed by ``pytest -m slow``."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[] if page in FIRST else [pytest.mark.slow],
+        )
+        for page in PAGES
+    ],
+)
 def test_whoever_follows_a_page_gets_what_it_shows(page, tmp_path):
     with quick_tables():
         read_page(page, tmp_path)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from adaptive_qs.evaluation import limits as limit
+from adaptive_qs.evaluation import associations, columns, models, scale
+from adaptive_qs.evaluation.checks import all_checks
 
 from .snippets import ROOT
 
@@ -14,11 +15,11 @@ ROWS = {line.split(" | ")[0].strip("| "): line for line in SECTION.splitlines() 
 @pytest.mark.parametrize(
     ("about", "limits"),
     [
-        ("marginals", [f"{limit.CLOSE:.0%}", f"{limit.USABLE:.0%}"]),
-        ("marginals", [f"{limit.CLOSE_SINGLE:g} ", f"{limit.USABLE_SINGLE:g} "]),
-        ("columns", [f"{limit.LOST_COLUMN:.0%}"]),
-        ("associations", [f"{limit.CLEAR_V:g} ", f"{limit.LOST_PART:.0%}"]),
-        ("models", [f"{limit.SMALL_LOSS:.0%}", f"{limit.LARGE_LOSS:.0%}"]),
+        ("marginals", [f"{scale.CLOSE:.0%}", f"{scale.USABLE:.0%}"]),
+        ("marginals", [f"{scale.CLOSE_SINGLE:g} ", f"{scale.USABLE_SINGLE:g} "]),
+        ("columns", [f"{columns.LOST_COLUMN:.0%}"]),
+        ("associations", [f"{associations.CLEAR_V:g} ", f"{associations.LOST_PART:.0%}"]),
+        ("models", [f"{models.SMALL_LOSS:.0%}", f"{models.LARGE_LOSS:.0%}"]),
     ],
 )
 def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):
@@ -26,5 +27,5 @@ def test_limits_in_the_guide_are_those_of_the_verdict(about, limits):
 
 
 def test_every_word_of_the_verdict_is_in_the_guide():
-    words = {rule.word for rules in limit.RULES.values() for rule in rules} - {"queries"}
+    words = {rule.word for check in all_checks() for rule in check.rules} - {"queries"}
     assert [word for word in words if word not in SECTION] == []

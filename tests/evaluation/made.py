@@ -1,4 +1,4 @@
-"""Made-up evaluations whose numbers are known, to see them in the report."""
+"""Made-up evaluations whose numbers are known, to see them in the verdict and the report."""
 
 from __future__ import annotations
 
@@ -6,30 +6,27 @@ from itertools import combinations
 
 import numpy as np
 
+from adaptive_qs.evaluation.associations import Association
+from adaptive_qs.evaluation.attack import AttackScore, Membership
+from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
+from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import (
-    Association,
     CliqueError,
-    OrderedError,
-    TotalVariation,
+    MarginalsCheck,
     WorkloadDistance,
+    marginals_sentence,
 )
+from adaptive_qs.evaluation.models import ModelScores, ModelSettings, Spread, Utility
+from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.report import report_page
-from adaptive_qs.evaluation.results import (
-    AttackScore,
-    Importance,
-    Membership,
-    ModelScores,
-    Promise,
-    Spread,
-    Utility,
-)
-from adaptive_qs.evaluation.rules import RowChecks, RuleCheck
+from adaptive_qs.evaluation.render import evaluation_page
+from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
+from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.tables import TablePair
-from adaptive_qs.evaluation.verdict import findings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.workload import Workload
 
 HOSTILE = '<script>document.title="taken"</script>"\'&\u202e😀' + "x" * 500
 COLUMNS = (
@@ -60,19 +57,13 @@ def matrix(size, value):
     return filled
 
 
-def spread(mean):
-    return Spread(mean, 0.01, 5)
-
-
-def utility(target="income", real=0.9, synthetic=0.8):
-    scores = [
-        ModelScores(name, {"AUROC": spread(real)}, {"AUROC": spread(synthetic)},
-                    {"AUROC": spread(0.5)}, spread(0.75))
-        for name in ("logistic regression", "gradient boosting")
-    ]  # fmt: skip
-    importances = (Importance("age", 0.2, 0.1), Importance("city", 0.05, -0.001))
-    return Utility(target, True, 2, (700, 1_000), 300, tuple(scores), importances, spread(0.625),
-                   ("models saw 700 rows only",))  # fmt: skip
+def utility(target="income", real=0.9, synthetic=0.8, propensity=0.625):
+    model = ModelScores(
+        "gradient boosting",
+        *({"AUROC": Spread(mean, 0.01, 5)} for mean in (real, synthetic, 0.5)),
+    )
+    spread = Spread(propensity, 0.01, 5)
+    return Utility(target, 2, (700, 1_000), 300, (model,), spread, ("models saw 700 rows only",))
 
 
 def membership(lower=-0.01, upper=0.05, bound=0.4621):
@@ -88,42 +79,47 @@ def queries():
     return QueryError((single, pairs))
 
 
-def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), **changes):
-    """An evaluation with these errors and associations; other fields by name."""
+RULES = RuleFacts((RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),), None, None)
+
+
+def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **changes):
+    """An evaluation with these errors and associations; other facts by name."""
     schema = schema or made_schema()
-    pair = tables(schema)
+    pair = pair or tables(schema)
     domain = pair.domain
     cliques = [
         CliqueError(domain.clique_names(c), l1 + 0.001 * k, 0.01, domain.size(c), 1.0)
         for k, c in enumerate(combinations(range(len(domain)), ways))
     ]
-    n = len(domain)
-    parts = {
-        "pair": pair,
-        "workload": WorkloadDistance(tuple(cliques)),
-        "total_variation": tuple(
-            TotalVariation(k, 6, 5, 0.04321 * k, 0.2, domain.names[:k]) for k in (1, 2, 3)
-        ),
-        "association": Association(
-            domain.names,
-            tuple(matrix(n, x) for x in v),
-            (matrix(n, 0.3), matrix(n, 0.2)),
-            (np.zeros((n, n)), np.zeros((n, n))),
-        ),
-        "ordered": tuple(
-            OrderedError(a.name, 0.011, 0.022, 0.033, 0.044, -0.055)
-            for a in domain.attributes
-            if a.ordered
-        ),
+    n, notes = len(domain), changes.pop("notes", ("the tables are made up",))
+    release = changes.pop("promised", Promised())
+    nothing = np.zeros((n, n))
+    facts = {
+        **dict.fromkeys(CHECKS),
         "rows": RowChecks(0.0123, 0.01, 0.02, 0.003, 0.3, 0.4),
-        "rules": (RuleCheck("city determines age", "found", 0.0, 0.07, 0.5),),
+        "rules": RULES,
+        "values": (),
+        "group_means": (),
+        "workload": WorkloadDistance(tuple(cliques)),
+        "columns": column_pairs(pair),
+        "association": Association(
+            domain.names, tuple(matrix(n, x) for x in v), (nothing, nothing)
+        ),
         "utility": utility(),
         "membership": membership(),
-        "limitations": ("no rules were declared",),
+        **changes,
     }
-    return Evaluation(**{**parts, **changes})
+    workload = Workload.all_ways(domain, ways)
+    comparison = Comparison(pair, schema, workload, release, ModelSettings())
+    return Evaluation(comparison, facts, notes)
 
 
-def page_of(evaluation, schema, names, release):
+def marginals_finding(evaluation, scale):
+    """What the check of marginals says on another scale than that of the tables."""
+    text = marginals_sentence(evaluation.workload, scale, evaluation)
+    return Finding(*MarginalsCheck().word_for(scale.place), *text)
+
+
+def page_of(evaluation, names):
     """The report on an evaluation."""
-    return report_page(findings(evaluation), schema, names, release)
+    return evaluation_page(evaluation, names)

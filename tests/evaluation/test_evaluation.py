@@ -16,11 +16,9 @@ import pytest
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.evaluation import evaluation_json, find_promise, limitations_of
-from adaptive_qs.evaluation.marginals import association_of, count_pairs, workload_error
-from adaptive_qs.evaluation.results import Promise
-from adaptive_qs.evaluation.rules import row_checks
-from adaptive_qs.evaluation.tables import BATCH, JointCodes, TablePair, in_batches
+from adaptive_qs.evaluation.marginals import workload_error
+from adaptive_qs.evaluation.promise import Promise, find_promise
+from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
@@ -149,8 +147,8 @@ def test_a_release_gives_the_promise(tmp_path):
 def test_models_and_rules_are_asked_for_by_name_and_threads_change_nothing():
     found = evaluated(rules="job determines flag", target="flag", repeats=np.int64(1))
     assert found.utility.target == "flag"
-    assert found.rules[0].rule == "job determines flag"
-    assert evaluated(models=True, repeats=1).utility.proposed
+    assert found.rules.checks[0].rule == "job determines flag"
+    assert evaluated().utility is None
     for workers in (None, np.int64(2)):
         assert evaluated(workers=workers).workload == EXPECTED.workload
 
@@ -174,7 +172,7 @@ REFUSED = {
     "frame as workload": ((*TABLES, TRUE), {}, "workload is a DataFrame"),
     "rule": (TABLES, {"rules": ["age ? job"]}, "rule"),
     "target": (TABLES, {"target": "none"}, "none"),
-    "repeats": (TABLES, {"models": True, "repeats": "3"}, "repeats is '3'"),
+    "repeats": (TABLES, {"repeats": "3"}, "repeats is '3'"),
     "seed": (TABLES, {"seed": True}, "seed is True"),
     "workers": (TABLES, {"workers": 0}, "workers is 0"),
     "release": (TABLES, {"release": 3}, "release is no release"),
@@ -211,28 +209,20 @@ def test_data_frames_are_compared_in_one_line():
     found = adaptive_qs.evaluate(*frames, SIZED, workload, rules=["a <= c"])
     assert isinstance(found, adaptive_qs.Evaluation)
     assert found.workload == workload_error(PAIR.true, PAIR.synthetic, workload)
-    assert [check.rule for check in found.rules] == ["a <= c"]
-
-
-@pytest.mark.parametrize("ways", [1, 2, 3])
-def test_marginals_that_are_also_in_the_workload_give_the_same_total_variation(ways):
-    alone, shared = compared(4), compared(ways)
-    assert alone.total_variation == shared.total_variation
-    assert shared.total_variation[ways - 1].mean == pytest.approx(shared.workload.mean_l1 / 2)
+    assert [check.rule for check in found.rules.checks] == ["a <= c"]
 
 
 def test_every_marginal_is_counted_once():
     steps = []
     compared([2, 4], progress=lambda *step: steps.append(step))
-    assert steps == [("evaluate", 15, 15), ("pairs", 6, 6)]
+    assert steps == [("pairs", 6, 6), ("evaluate", 7, 7)]
 
 
 def test_equal_tables_differ_in_nothing():
     found = compared(3, TablePair(PAIR.true, PAIR.true))
     assert (found.workload.max_l1, found.workload.rmse) == (0, 0)
-    assert {part.max for part in found.total_variation} == {0}
     np.testing.assert_array_equal(*found.association.cramers_v)
-    assert (found.rows.exact_matches, found.unseen.share) == (1, 0)
+    assert (found.rows.exact_matches, found.rules.unseen.share) == (1, 0)
 
 
 def test_other_columns_are_refused():
@@ -245,15 +235,6 @@ def test_other_columns_are_refused():
         TablePair(PAIR.true, table(Domain.from_sizes({"a": 4}), 5, 1))
 
 
-def test_a_target_that_cannot_be_predicted_is_an_error_only_where_it_was_asked_for():
-    constant = TablePair(*(table(Domain.from_sizes({"a": 1, "b": 1}), 50, k) for k in (1, 2)))
-    found = compared(1, constant, None, models=True, repeats=1)
-    assert found.utility is None
-    assert any(text.startswith("no models: ") for text in found.limitations)
-    with pytest.raises(InputError):
-        compared(1, constant, None, target="a", repeats=1)
-
-
 def test_models_are_tested_on_the_control_table():
     found = compared(target="d", repeats=1, control=table(SIZED.domain(), 90, 3))
     assert (found.utility.test_rows, found.membership.promise) == (90, None)
@@ -262,8 +243,8 @@ def test_models_are_tested_on_the_control_table():
 def test_the_json_form_has_plain_finite_values():
     found = compared()
     rows = replace(found.rows, exact_matches=math.nan, repeated=np.float64(math.inf))
-    content = evaluation_json(replace(found, rows=rows), ["close"])
-    assert (content["verdict"], content["query_parts"]) == (["close"], [])
+    content = replace(found, facts={**found.facts, "rows": rows}).as_json()
+    assert (content["verdict"], content["query_parts"]) == (found.verdict.brief, [])
     assert (content["rows"]["exact_matches"], content["rows"]["repeated"]) == (None, None)
     assert json.loads(json.dumps(content, allow_nan=False)) == content
 
@@ -285,25 +266,12 @@ def test_work_ends_as_soon_as_its_progress_is_interrupted():
 # Limitations are named where they hold, and not elsewhere.
 
 
-def said(seeds, codes, rows):
-    domain = Domain.from_sizes({"a": codes, "b": codes, "c": 2})
-    joint = JointCodes(TablePair(*(table(domain, rows, seed) for seed in seeds)))
-    counts = count_pairs(joint)
-    return counts, " ".join(limitations_of(counts, (), row_checks(joint)))
-
-
 @pytest.mark.parametrize(("other", "named"), [(1, True), (2, False)])
 def test_the_same_rows_are_named(other, named):
-    assert ("the synthetic rows are the true rows" in said((1, other), 9, 2_000)[1]) == named
-
-
-@pytest.mark.parametrize(("codes", "named"), [(300, True), (9, False)])
-def test_mutual_information_of_wide_columns_and_few_rows_is_not_to_be_read(codes, named):
-    """Independent columns: whatever mutual information there is, is bias."""
-    counts, text = said((1, 2), codes, 1_000)
-    information = association_of(counts).mutual_information[0]
-    assert (information[0, 1] > 0.5) == (information[0, 2] > 0.05) == named
-    assert ("mutual information may be too large for 3 of 3 pairs, a x b most" in text) == named
+    domain = Domain.from_sizes({"a": 9, "b": 9, "c": 2})
+    found = adaptive_qs.evaluate(*(table(domain, 2_000, seed) for seed in (1, other)))
+    assert ("the synthetic rows are the true rows" in " ".join(found.limitations)) == named
+    assert (found.verdict.overall.word == "the same rows") == named
 
 
 # Where the promise of a synthetic table is found, and what of it holds.
@@ -378,3 +346,45 @@ def test_nothing_is_promised_about_what_a_schema_taken_from_the_data_tells(tmp_p
     assert found.promise is None
     assert found.limitation.startswith("no bound: r.zip says that the schema was taken from")
     assert isinstance(found.release, Bundle)
+
+
+# Whether a table contradicts its release.
+
+
+def test_a_table_that_contradicts_its_release_is_never_usable_silently():
+    """The release is asked for its counts of every table that it could have drawn."""
+    true = pd.concat([FRAME] * 20)  # 12,000 rows: chance moves 4,000 by 64, of which 5 are allowed
+    true["b"] = np.arange(12_000) // 3 % 4
+    model = Synthesizer(rho=2.0, workload=1, workers=1).fit(true, schema=PROMISED_SCHEMA)
+    drawn = model.sample(12_000, seed=1)
+    fine = adaptive_qs.evaluate(true, drawn, PROMISED_SCHEMA, 1, release=model.release_)
+    assert (fine.release, fine.findings["release"].grade) == ((), "good")
+    for rows, grade in ((540, "fair"), (4_000, "poor")):  # 4.5 % and a third
+        moved = drawn.copy()
+        moved.loc[moved.index[moved.a == "y"][:rows], "a"] = "x"
+        found = adaptive_qs.evaluate(true, moved, PROMISED_SCHEMA, 1, release=model.release_)
+        finding = found.findings["release"]
+        assert (finding.grade, finding.word) == (grade, "contradicted")
+        assert found.verdict.overall.word == ("usable" if grade == "fair" else "far")
+        assert "release (contradicted)" in found.verdict.overall.text
+        assert finding.plain in found.verdict.brief
+        assert found.verdict.uses["single columns"] != "good"
+        (cell, *_) = found.as_json()["contradictions"]
+        assert list(cell["columns"]) == ["a"]
+        assert abs(cell["drawn"] - cell["measured"]) == pytest.approx(rows, rel=0.2)
+
+
+def test_the_statement_of_a_table_says_where_it_contradicts_its_release(release, tmp_path):
+    path, manifest = tmp_path / "o.csv", Bundle.load(release).manifest
+    FRAME.to_csv(path, index=False)
+    cell = {"columns": ["a", "b"], "cell": ["x", "1"], "measured": 14.0, "drawn": 120.0,
+            "standard_errors": 6.1}  # fmt: skip
+    for found, grade in (([cell], "poor"), ([{**cell, "drawn": 20.0}], "fair"), (None, "good")):
+        sampling = {"seed": 1, "rows": 600, **({"contradictions": found} if found else {})}
+        write_manifest(manifest, path, sampling=sampling, charges=[])
+        evaluation = adaptive_qs.evaluate(FRAME, path, PROMISED_SCHEMA, 1)
+        assert evaluation.findings["release"].grade == grade
+        path_of_statement = manifest_path(path)
+        path_of_statement.unlink()
+    write_manifest(manifest, path, sampling={"contradictions": "none"}, charges=[])
+    assert adaptive_qs.evaluate(FRAME, path, PROMISED_SCHEMA, 1).release is None

@@ -7,10 +7,8 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.evaluation import evaluate, evaluation_json
+from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.evaluation.sentences import by_sentence
-from adaptive_qs.evaluation.verdict import findings, verdict
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
 
@@ -61,13 +59,13 @@ def test_the_chance_level_is_that_of_samples_of_a_groups_size():
 def test_a_group_that_is_served_worse_is_named():
     evaluation = evaluate(TRUE, sampled(2, 6_000, lost=(1,)), by="sex")
     assert [group.label for group in evaluation.by.worse] == ["1"]
-    sentence = by_sentence(evaluation.by)
-    assert (sentence.grade, sentence.word) == ("fair", "some served worse")
-    assert "“1” (error " in sentence.text
-    assert sentence.plain in verdict(findings(evaluation), None).brief
-    fine = by_sentence(evaluate(TRUE, sampled(2, 6_000), by="sex").by)
-    assert (fine.grade, fine.word) == ("good", "served alike")
-    assert by_sentence(None) is None
+    found = evaluation.findings["by"]
+    assert (found.grade, found.word) == ("fair", "some less accurate")
+    assert "“1” (error " in found.text
+    assert found.plain in evaluation.verdict.brief
+    fine = evaluate(TRUE, sampled(2, 6_000), by="sex").findings["by"]
+    assert (fine.grade, fine.word) == ("good", "alike")
+    assert "by" not in evaluate(TRUE, TRUE).findings
 
 
 def test_a_group_without_synthetic_rows_is_the_worst():
@@ -77,8 +75,8 @@ def test_a_group_without_synthetic_rows_is_the_worst():
     evaluation = evaluate(TRUE, made, by="sex")
     (worst, *_) = evaluation.by.worse
     assert (worst.label, worst.rows[1], worst.error) == ("1", 0, None)
-    assert "“1” (no synthetic row)" in by_sentence(evaluation.by).text
-    content = evaluation_json(evaluation, [])["by"]
+    assert "“1” (no synthetic row)" in evaluation.findings["by"].text
+    content = evaluation.as_json()["by"]
     assert [group["worse"] for group in content["groups"]] == [False, True]
     assert content["groups"][1]["mean_l1"] is None
     assert content["all"]["rows"]["true"] == 6_000

@@ -14,18 +14,19 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.evaluation.associations import count_pairs
 from adaptive_qs.evaluation.finding import found_rules, proposed_rules
-from adaptive_qs.evaluation.marginals import count_pairs
+from adaptive_qs.evaluation.rows import row_checks
 from adaptive_qs.evaluation.rules import (
     check_rules,
     impossible_rows,
     parse_rule,
-    row_checks,
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition, values_of, written, written_value
+from adaptive_qs.table.conditions import values_of
 from adaptive_qs.table.encode import read_table
+from adaptive_qs.table.grammar import parse_condition, written, written_value
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import (
     AS_PROPOSED,

@@ -10,37 +10,33 @@ import pytest
 from scipy import stats
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.evaluation import limits as thresholds
-from adaptive_qs.evaluation.chance import (
+from adaptive_qs.evaluation import associations
+from adaptive_qs.evaluation import scale as thresholds
+from adaptive_qs.evaluation.associations import (
+    AssociationChange,
+    AssociationChanges,
+    AssociationsCheck,
+    associate,
+    association_changes,
+    chi_square_variance,
+    count_pairs,
+    dependence_sentence,
+)
+from adaptive_qs.evaluation.checks import Finding
+from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.scale import (
+    Scale,
+    WorkloadScale,
     _deviation,
     chance_l1,
     fresh_sample_l1,
     independent_l1,
     sparse_share,
 )
-from adaptive_qs.evaluation.evaluation import evaluate
-from adaptive_qs.evaluation.marginals import association_of, count_pairs
-from adaptive_qs.evaluation.scale import (
-    AssociationChange,
-    AssociationChanges,
-    Scale,
-    WorkloadScale,
-    association_changes,
-    chi_square_variance,
-    workload_scale,
-)
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.evaluation.verdict import (
-    column_pairs,
-    columns_sentence,
-    dependence_sentence,
-    findings,
-    marginals_sentence,
-    verdict,
-)
 from adaptive_qs.table.coded import CodedTable
 
-from .made import made_evaluation, made_schema
+from .made import made_evaluation, made_schema, marginals_finding
 
 GRADES = ("good", "fair", "poor")
 DRAWS = 60
@@ -82,6 +78,7 @@ def test_the_fresh_sample_is_that_of_two_samples(name, rows):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [(5_000, 5_000), (5_000, 500)])
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_chance_is_three_standard_deviations_or_more(name, rows):
@@ -124,7 +121,7 @@ def test_independent_columns_are_sampled_from_the_product_of_the_true_ones(rows)
 
 def test_the_scale_is_of_the_marginals_that_were_evaluated():
     evaluation = made_evaluation()
-    scale = workload_scale(evaluation)
+    scale = evaluation.scale
     assert scale.all
     assert scale.l1 == pytest.approx(evaluation.workload.mean_l1)
     assert set(scale.per_clique) == {c.attributes for c in evaluation.workload.per_clique}
@@ -133,12 +130,12 @@ def test_the_scale_is_of_the_marginals_that_were_evaluated():
 def test_every_so_many_th_marginal_gives_the_scale_where_there_are_too_many(monkeypatch):
     evaluation = made_evaluation()
     cliques = evaluation.workload.per_clique
-    monkeypatch.setattr("adaptive_qs.evaluation.scale.MOST_MARGINALS", len(cliques) - 1)
-    scale = workload_scale(evaluation)
+    monkeypatch.setattr("adaptive_qs.evaluation.marginals.MOST_MARGINALS", len(cliques) - 1)
+    scale = evaluation.scale
     assert not scale.all
     assert list(scale.per_clique) == [c.attributes for c in cliques[::2]]
     some = f"{len(cliques[::2]):,} of them, with mean error "
-    assert some in marginals_sentence(evaluation, scale).text
+    assert some in marginals_finding(evaluation, scale).text
 
 
 def population(rng, rows, codes, together, columns=3):
@@ -153,12 +150,11 @@ def judged(schema, true, made, ways):
     domain = schema.domain()
     tables = (CodedTable.from_codes(domain, codes) for codes in (true, made))
     evaluation = evaluate(*tables, schema, ways)
-    scale, changes = workload_scale(evaluation), association_changes(evaluation)
-    singles = columns_sentence(evaluation, column_pairs(evaluation.pair))
-    sentences = [s for s in (singles, dependence_sentence(changes)) if s.grade in GRADES]
+    found = evaluation.findings
+    graded = [f for f in (found["columns"], found["association"]) if f.grade in GRADES]
     # what chance explains has no grade
-    worst = max(sentences, key=lambda s: GRADES.index(s.grade), default=None)
-    return marginals_sentence(evaluation, scale), worst, scale
+    worst = max(graded, key=lambda f: GRADES.index(f.grade), default=None)
+    return found["workload"], worst, evaluation.scale
 
 
 def coded(names, codes):
@@ -211,7 +207,7 @@ def test_sparse_marginals_have_no_scale():
     evaluation = made_evaluation()
     sparse = WorkloadScale({("a",): None}, 1.3, 1.3, 1.6, True, sparse=0.6)
     assert sparse.position is None
-    sentence = marginals_sentence(evaluation, sparse)
+    sentence = marginals_finding(evaluation, sparse)
     assert (sentence.grade, sentence.word) == ("plain", "no scale")
     assert "60 % of the true rows lie in cells with fewer than 5" in sentence.text.replace(
         "\u00a0", " "
@@ -233,7 +229,7 @@ def test_a_handful_of_synthetic_rows_is_not_close_to_anything(rows):
 def test_a_part_of_the_marginals_is_compared_with_itself():
     """The rest may differ more; it is not held against the scale of the others."""
     evaluation = made_evaluation(l1=0.5)
-    sentence = marginals_sentence(evaluation, WorkloadScale({("a",): None}, 0.1, 0.1, 0.1, False))
+    sentence = marginals_finding(evaluation, WorkloadScale({("a",): None}, 0.1, 0.1, 0.1, False))
     assert sentence.word == "close"
     assert "1 of them, with mean error 0.100, give the scale" in sentence.text
 
@@ -241,13 +237,13 @@ def test_a_part_of_the_marginals_is_compared_with_itself():
 def test_what_chance_explains_is_close_and_said_where_it_decides():
     evaluation = made_evaluation()
     scale = WorkloadScale({("a",): None}, 0.19, 0.1, 0.5, True, chance=0.1)
-    sentence = marginals_sentence(evaluation, scale)
+    sentence = marginals_finding(evaluation, scale)
     assert sentence.word == "close"
     said = sentence.text.replace("\u00a0", " ")
-    assert "22 % of the way from" in said
-    assert 'the limit for "close" is raised from 15 % to 26 % of the way.' in said
+    assert "22 % of the way between" in said
+    assert "the limit for “close” is raised from 15 % to 26 % of the way." in said
     for surer in (replace(scale, l1=0.25), replace(scale, chance=0.05)):
-        sure = marginals_sentence(evaluation, surer)
+        sure = marginals_finding(evaluation, surer)
         assert sure.word == "usable"
         assert "chance" not in sure.text
 
@@ -301,11 +297,10 @@ def test_fresh_samples_of_weakly_dependent_columns_are_close(ways, rows, other):
     domain = schema.domain()
     tables = (CodedTable.from_codes(domain, sample(number)) for number in (rows, other))
     evaluation = evaluate(*tables, schema, ways)
-    found = findings(evaluation)
-    assert found.associations.weak > 0
-    told = verdict(found, None)
+    assert association_changes(evaluation.association, evaluation.pair.margins).weak > 0
+    told = evaluation.verdict
     assert (told.overall.word, told.brief[3:]) == ("close", [])
-    assert all(grade in ("good", "plain") for _, grade in told.uses)
+    assert set(told.uses.values()) <= {"good", "plain"}
 
 
 # Associations that chance explains are neither clear, lost nor made up.
@@ -338,8 +333,8 @@ def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, co
     pair = TablePair(
         *(CodedTable.from_codes(domain, rng.integers(0, codes, (12, rows))) for _ in range(2))
     )
-    found = association_of(count_pairs(JointCodes(pair)))
-    changes = association_changes(made_evaluation(pair=pair, association=found))
+    found = associate(count_pairs(JointCodes(pair)))
+    changes = association_changes(found, pair.margins)
     assert (changes.clear, changes.lost, changes.made_up) == (0, (), ())
 
 
@@ -349,7 +344,7 @@ def test_independent_columns_have_no_associations_to_lose_or_to_make_up(rows, co
 )
 def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
     """V is 1 in each: both columns leave their most frequent value in the same rows."""
-    assert max(thresholds.LEAST_OFF, thresholds.LEAST_OFF_PART * 7_000) == 35
+    assert max(associations.LEAST_OFF, associations.LEAST_OFF_PART * 7_000) == 35
     domain = Domain.from_sizes({"a": 2, "b": 2})
     true = np.zeros((2, rows), int)
     true[:, :together] = 1
@@ -359,10 +354,9 @@ def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
         pair = TablePair(
             CodedTable.from_codes(domain, first), CodedTable.from_codes(domain, second)
         )
-        found = association_of(count_pairs(JointCodes(pair)))
+        found = associate(count_pairs(JointCodes(pair)))
         assert max(v[0, 1] for v in found.cramers_v) == pytest.approx(1)
-        evaluation = made_evaluation(pair=pair, association=found)
-        changes = association_changes(evaluation)
+        changes = association_changes(found, pair.margins)
         lost, new = (clear, 0) if first is true else (0, clear)
         assert (len(changes.lost), len(changes.made_up)) == (lost, new)
         assert changes.clear == lost
@@ -374,8 +368,8 @@ def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
 def changes_of(true, made, sizes):
     domain = Domain.from_sizes({f"c{i}": n for i, n in enumerate(sizes)})
     pair = TablePair(*(CodedTable.from_codes(domain, np.array(codes)) for codes in (true, made)))
-    found = association_of(count_pairs(JointCodes(pair)))
-    return association_changes(made_evaluation(pair=pair, association=found))
+    found = associate(count_pairs(JointCodes(pair)))
+    return association_changes(found, pair.margins)
 
 
 def leaning(rng, first, codes, part):
@@ -401,10 +395,10 @@ def test_a_column_that_lost_all_of_its_weak_associations_is_named(faint):
     assert found.weak == 2
     assert [change.names for change in found.weak_lost] == [("c0", "c2"), ("c1", "c2")]
     assert found.unconnected == ("c2",)
-    sentence = dependence_sentence(found)
-    assert (sentence.grade, sentence.word) == ("fair", "some lost")
-    assert "“c2” comes out independent of all other columns." in sentence.text
-    assert "Of 2 weak associations, 2 are lost: c0 × c2 (V 0.1" in sentence.text
+    assert AssociationsCheck().word_for(found) == ("fair", "some lost")
+    text = dependence_sentence(found)
+    assert "is independent of all other columns" in text
+    assert "Weak associations: 2 of 2 lost: c0 × c2 (V 0.1" in text
 
 
 def test_weak_associations_that_only_the_synthetic_table_has_are_counted(faint):
@@ -413,10 +407,10 @@ def test_weak_associations_that_only_the_synthetic_table_has_are_counted(faint):
     found = changes_of(true, faint, [6] * 4)
     assert (found.weak, found.unconnected) == (0, ())
     assert [change.names for change in found.weak_made_up] == [("c0", "c2"), ("c1", "c2")]
-    sentence = dependence_sentence(found)
-    assert (sentence.grade, sentence.word) == ("fair", "some new")
-    assert "2 weak associations, the largest c0 × c2 (V " in sentence.text
-    assert "not measured together" in sentence.text
+    assert AssociationsCheck().word_for(found) == ("fair", "some new")
+    text = Finding("fair", "", dependence_sentence(found)).text
+    assert "2 weak associations, the largest c0 × c2 (V " in text
+    assert "not measured together" in text
 
 
 def test_a_column_that_keeps_one_association_is_not_unconnected(faint):
@@ -443,18 +437,19 @@ def test_a_few_of_many_weak_ones_may_be_lost():
     """Up to a tenth is close where no column lost all of its own."""
     lost = (AssociationChange(("a", "b"), 0.15, 0.0),)
     for weak, grade in ((10, "good"), (9, "fair")):
-        sentence = dependence_sentence(made_changes(weak=weak, weak_lost=lost))
-        assert sentence.grade == grade
-        assert "a × b (V 0.150, now 0.000)" in sentence.text
+        found = made_changes(weak=weak, weak_lost=lost)
+        assert AssociationsCheck().word_for(found)[0] == grade
+        assert "a × b (V 0.150, now 0.000)" in dependence_sentence(found)
 
 
 @pytest.mark.parametrize("synthetic", [0.02, 0.22, 0.4, 0.62, 0.9])
 def test_the_changes_of_clear_associations_add_up(synthetic):
-    found = association_changes(made_evaluation(v=(0.5, synthetic)))
+    evaluation = made_evaluation(v=(0.5, synthetic))
+    found = association_changes(evaluation.association, evaluation.pair.margins)
     assert found.kept + found.weaker + found.stronger + len(found.lost) == found.clear == 6
-    text = dependence_sentence(found).text
-    number = re.compile(r"(\d+) (?:kept|became weaker|stronger|are lost)")
-    assert sum(map(int, number.findall(text.split(".")[0]))) == 6
+    text = dependence_sentence(found).split(": ", 1)[1]
+    amount = re.compile(r"(\d+)(?: of 6 kept| weaker| stronger| lost)")
+    assert sum(map(int, amount.findall(text.split(".")[0]))) == 6
 
 
 def made_changes(**changes):

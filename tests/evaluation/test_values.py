@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.evaluation.evaluation import evaluate, evaluation_json
-from adaptive_qs.evaluation.sentences import group_means_sentence, values_sentence
+from adaptive_qs.evaluation.columns import FREQUENT, QUANTILES, column_values
+from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.tables import TablePair
-from adaptive_qs.evaluation.values import FREQUENT, QUANTILES, column_values
-from adaptive_qs.evaluation.verdict import findings, verdict
 from adaptive_qs.table.schema import Schema
 
 DISTRICTS = ("north", "south", "isle")
@@ -101,16 +99,15 @@ def test_tables_of_codes_tell_values_only_where_codes_are_values():
 def test_values_that_moved_within_their_bins_are_judged():
     """Codes are those of another sample, and the mean is 19 % too large."""
     same, moved = (evaluate(TRUE, made, SCHEMA) for made in (SAME, SPREAD))
-    assert values_sentence(same).word == "kept"
-    sentence = values_sentence(moved)
+    assert same.findings["values"].word == "kept"
+    sentence = moved.findings["values"]
     assert (sentence.grade, sentence.word) == ("fair", "moved")
     means = [f"{table.price.mean():.1f}" for table in (TRUE, SPREAD)]
     assert f"“price” (mean {means[0]}, now {means[1]})" in sentence.text
     assert "Frequent values are lost: “price”" in sentence.text
-    judged = verdict(findings(moved), None)
-    assert judged.columns.word == "kept"  # which knows bins only
-    assert dict(judged.uses)["single columns"] == "fair"
-    assert judged.overall.word != "close"
+    assert moved.findings["columns"].word == "kept"  # which knows bins only
+    assert moved.verdict.uses["single columns"] == "fair"
+    assert moved.verdict.overall.word != "close"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +119,7 @@ def test_a_mean_is_off_by_parts_of_itself(factor, word):
     wide = SCHEMA.model_copy(update={"columns": tuple(
         c.model_copy(update={"max": 150}) if c.name == "age" else c for c in SCHEMA.columns
     )})  # fmt: skip
-    sentence = values_sentence(evaluate(TRUE, made, wide))
+    sentence = evaluate(TRUE, made, wide).findings["values"]
     assert sentence.word == word
 
 
@@ -152,7 +149,7 @@ def test_group_means_are_those_of_pandas_and_the_strongest_pairs_come_first():
     overall = TRUE.price.mean()
     assert found.error == pytest.approx(error)
     assert found.spread == pytest.approx(math.sqrt((weight * (true["mean"] - overall) ** 2).sum()))
-    assert "for “isle” is" in group_means_sentence(evaluation).text
+    assert "for “isle” is" in evaluation.findings["group_means"].text
 
 
 def test_the_error_of_fresh_samples_is_the_one_expected():
@@ -173,17 +170,17 @@ def test_lost_group_means_are_far():
     evaluation = evaluate(TRUE, shuffled, SCHEMA)
     (found,) = evaluation.group_means
     assert found.off > 0.9
-    sentence = group_means_sentence(evaluation)
+    sentence = evaluation.findings["group_means"]
     assert (sentence.grade, sentence.word) == ("poor", "far")
     assert "“price” by “district”" in sentence.text
     gone = evaluate(TRUE, SAME[SAME.district != "isle"], SCHEMA)
-    assert "for “isle”" in group_means_sentence(gone).text
-    assert group_means_sentence(gone).text.endswith("no row now.")
+    assert "for “isle”" in gone.findings["group_means"].text
+    assert gone.findings["group_means"].text.endswith("there is no such row.")
 
 
 def test_they_are_in_the_json_object():
     evaluation = evaluate(TRUE, SPREAD, SCHEMA)
-    content = evaluation_json(evaluation, [])
+    content = evaluation.as_json()
     found = {entry["attribute"]: entry for entry in content["values"]}
     assert found["day"]["unit"] == "seconds since 1970"
     assert found["price"]["true"]["quantiles"].keys() == {"p5", "p25", "p50", "p75", "p95"}
@@ -205,5 +202,5 @@ def test_values_that_are_frequent_by_chance_are_not_lost():
     frequent = even.years.value_counts()[:FREQUENT].index
     assert even.years.isin(frequent).mean() > 2 * other.years.isin(frequent).mean()
     peaked = pd.DataFrame({"years": rng.choice([3, 11, 20], 40)})
-    assert values_sentence(evaluate(even, other, schema)).word != "frequent values lost"
-    assert "Frequent values are lost" in values_sentence(evaluate(peaked, other, schema)).text
+    assert evaluate(even, other, schema).findings["values"].word != "frequent values lost"
+    assert "Frequent values are lost" in evaluate(peaked, other, schema).findings["values"].text

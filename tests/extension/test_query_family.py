@@ -53,7 +53,7 @@ def toys(monkeypatch):
 
 def answered(queries, **part):
     workload = {"version": 1, "parts": [{**part, "queries": queries}]}
-    found = answer(ROWS, SCHEMA, workload, rho=1e4, jobs=1, beyond_limits=True, insecure_seed=1)
+    found = answer(ROWS, SCHEMA, workload, rho=1e4, workers=1, beyond_limits=True, insecure_seed=1)
     return found.to_pandas()
 
 

@@ -39,7 +39,7 @@ def toy(monkeypatch):
 
 def test_answers_come_from_it():
     made = answer(
-        ROWS, SCHEMA, 2, rho=1e4, mechanism="halves", jobs=1, beyond_limits=True, insecure_seed=1
+        ROWS, SCHEMA, 2, rho=1e4, mechanism="halves", workers=1, beyond_limits=True, insecure_seed=1
     )
     assert made.plan.choice.name == "halves"
     assert made.to_pandas()["estimate"].sum() == pytest.approx(400, abs=1)

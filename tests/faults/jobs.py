@@ -62,7 +62,7 @@ JOBS = tuple(
     for seeded in (True, False)
     for verb, options, outputs in (
         ("synthesize", _TABLE, ("r.zip", "o.csv")),
-        ("answer", ("--out", "o.parquet", "--jobs", "1"), ("o.parquet",)),
+        ("answer", ("--out", "o.parquet", "--workers", "1"), ("o.parquet",)),
     )
 )
 

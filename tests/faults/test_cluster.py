@@ -162,6 +162,7 @@ def synthesize(*arguments):
     return main([*command.split(), *arguments])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_lost_worker_changes_neither_counts_nor_charges(cluster, folder):
     LedgerBook.create(folder / "m", Cost.within(1), {"rho": 1.0, "delta": 1e-9}).close()
@@ -179,6 +180,7 @@ def test_a_lost_worker_changes_neither_counts_nor_charges(cluster, folder):
     assert charged("l") == charged("m") != []  # all noisy counts, and so what follows from them
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_version_is_refused_before_anything_is_spent(cluster, folder, capfd):
     other = folder / "other" / "adaptive_qs-99.dist-info"
     other.mkdir(parents=True)
@@ -225,7 +227,7 @@ def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capf
     monkeypatch.setattr(workers.subprocess, "Popen", counted)
 
     def answered(*arguments):
-        command = "answer data --schema s.json --rho 1 --insecure-seed 1 --jobs 1 --out a.csv"
+        command = "answer data --schema s.json --rho 1 --insecure-seed 1 --workers 1 --out a.csv"
         assert main([*command.split(), "--force", *arguments]) == 0
         return (folder / "a.csv").read_bytes()
 
@@ -235,6 +237,7 @@ def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capf
     assert not [*temporary.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_the_scheduler_is_gone(cluster, folder, monkeypatch, capfd):
     monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
     on_commit(monkeypatch, cluster.kill_scheduler)
@@ -349,6 +352,7 @@ def is_closed_without_key(address):
     return found == [None] * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "words"), [(COMMAND, ON_FILES.split()), (FRAME, [])])
 def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, folder):
     temporary = folder / "temporary"
@@ -386,6 +390,7 @@ def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, f
     assert not [*temporary.iterdir()]
 
 
+@pytest.mark.slow
 def test_the_cluster_of_the_documentation_is_closed_without_its_key(cluster, folder):
     found = sockets_of(psutil.Process(cluster.process.pid))
     assert all(ip_address(each.laddr.ip).is_loopback for each in found)
@@ -407,6 +412,7 @@ def test_the_cluster_of_the_documentation_is_closed_without_its_key(cluster, fol
     assert modes["key.pem"] == 0o600
 
 
+@pytest.mark.slow
 def test_a_scheduler_with_tls_is_used_by_the_settings_and_without_a_warning(cluster, folder):
     command = "synthesize data --schema s.json --rho 9 --out o.csv --engine dask --scheduler"
     done = subprocess.run(
@@ -417,6 +423,7 @@ def test_a_scheduler_with_tls_is_used_by_the_settings_and_without_a_warning(clus
     assert "TLS" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_knows_another_key_is_refused_in_one_line(
     cluster, folder, capfd, monkeypatch
 ):
@@ -429,6 +436,7 @@ def test_a_scheduler_that_knows_another_key_is_refused_in_one_line(
     assert not charged("l")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["address", "client"])
 def test_a_scheduler_without_tls_brings_a_warning(folder, given, capfd):
     settings = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}

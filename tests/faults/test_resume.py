@@ -151,7 +151,7 @@ def test_a_damaged_ledger_is_refused_by_both_verbs(stage, job):
 def test_a_run_goes_on_with_other_threads_and_other_outputs(stage, job):
     """What only concerns outputs or speed may change."""
     story = interrupted(stage, job)
-    other = {"--jobs": "2", "--workers": "2", "--out": f"p{Path(job.outputs[-1]).suffix}"}
+    other = {"--workers": "2", "--out": f"p{Path(job.outputs[-1]).suffix}"}
     options = [other.get(before, word) for before, word in zip(["", *job.options], job.options)]
     outputs = (*job.outputs[:-1], other["--out"])
     story.scene.job = replace(job, options=tuple(options), outputs=outputs)

@@ -83,6 +83,7 @@ def test_moves_keep_the_distribution(zeros):
     assert changed > 0.3 * 2 * off * (1 - off)  # nearly as often as rows drawn anew
 
 
+@pytest.mark.slow
 def test_moves_reach_the_distribution_of_a_block_given_the_rest():
     moves, joint = model_of((*SWITCH, LESS))
     held = {i for block in blocks_of((*SWITCH, LESS)) for i in block.clique}

@@ -153,6 +153,7 @@ def test_persons_with_several_rows():
     assert release.check().gaps(rows)
 
 
+@pytest.mark.slow
 def test_a_column_that_is_shifted_is_found_and_repaired(planted):
     """A quarter of the rows is moved; every count then is within chance of the measured one."""
     found = fitted(5.0)
@@ -179,6 +180,7 @@ def test_what_cannot_be_repaired_is_a_warning(planted):
     assert "a = 0 has" in str(said[0].message)
 
 
+@pytest.mark.slow
 def test_the_commands_say_so(tmp_path, monkeypatch, capsys, planted):
     monkeypatch.chdir(tmp_path)
     made().to_csv("t.csv", index=False)

@@ -219,6 +219,7 @@ def test_a_move_keeps_the_models_distribution(name, moved_by):
     assert_drawn_from(histogram(rows, BRANCHES_DOMAIN), joint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CLIQUES if name != "none"])
 def test_moves_alone_reach_the_models_distribution(name, moved_by):
     """From one cell, in three times or more of the moves after which no test tells them apart."""
@@ -258,6 +259,7 @@ def test_moves_depend_on_the_key_and_not_on_the_workers(moved_by):
     assert_depends_on_the_key_only(moved)
 
 
+@pytest.mark.slow
 def test_moves_reach_what_the_tree_thinks_impossible(moved_by):
     """The measured pair has empty cells, which the model's weights do not exclude."""
     domain = domain_of(2, 2)

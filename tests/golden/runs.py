@@ -191,7 +191,7 @@ def _answered(table: str, schema: Any, workload: Any, **options: Any) -> Members
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         answers = answer(
-            frame, schema, workload, insecure_seed=5, jobs=1, beyond_limits=True, **options
+            frame, schema, workload, insecure_seed=5, workers=1, beyond_limits=True, **options
         )
         found = answers.to_pandas()
     numbers = found.select_dtypes("number")

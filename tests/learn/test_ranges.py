@@ -405,6 +405,7 @@ def most_rows(values, keys, rho):
     return equal + cell + 2 * error + lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1, 5])
 @pytest.mark.parametrize("rows", [500, 1000, 2000, 10_000, 100_000])
 @pytest.mark.parametrize("name", DRAWS)

@@ -16,7 +16,7 @@ from adaptive_qs.loop import budget, candidates, estimates, loop
 from adaptive_qs.privacy.counts import opened
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
-from adaptive_qs.table import books, cells, encode, sql
+from adaptive_qs.table import cells, containers, encode, sql
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
@@ -96,7 +96,7 @@ def quantiles(original, column, values, label):
     return found
 
 
-@replaced(books, "object_cells", "one text makes texts of all cells", checks.cells_apart)
+@replaced(containers, "object_cells", "one text makes texts of all cells", checks.cells_apart)
 def all_texts(original, objects):
     if any(isinstance(cell, str) for cell in objects):
         objects = np.array([*map(str, objects), None], dtype=object)[:-1]
@@ -172,7 +172,7 @@ def views_as_tables(original, database):
     return dict.fromkeys(original(database), True)
 
 
-@replaced(books, "_is_stored", "views of SQLite taken for tables", views_are_refused)
+@replaced(containers, "_is_stored", "views of SQLite taken for tables", views_are_refused)
 def views_as_stored(original, row):
     return True
 

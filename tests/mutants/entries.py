@@ -116,7 +116,7 @@ def _fit(source: Any, schema: Any, folder: Path, ways: Any, options: dict[str, A
 
 
 def _answer(source: Any, schema: Any, folder: Path, ways: Any, options: dict[str, Any]) -> None:
-    answer(source, schema, ways, jobs=1, **options).write(folder / "answers.csv")
+    answer(source, schema, ways, workers=1, **options).write(folder / "answers.csv")
 
 
 def _command(
@@ -139,7 +139,7 @@ def _command(
             [option] if value is True else [] if value in (None, False) else [option, value]
         )
     output = {"synthesize": ["--release", folder / "r.zip", "--workers", 1, "--seed", 8]}
-    arguments += output.get(verb, ["--out", folder / "answers.csv", "--jobs", 1])
+    arguments += output.get(verb, ["--out", folder / "answers.csv", "--workers", 1])
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = main([str(argument) for argument in [*arguments, "--force"]])

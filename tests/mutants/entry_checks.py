@@ -483,7 +483,7 @@ def read_once() -> list[str]:
             return made[-1]
 
         with mock.patch.object(job, "Mechanisms", make):
-            answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, jobs=1)
+            answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, workers=1)
             first = answers.to_arrow()
             spent = [mechanisms.ledger.spent for mechanisms in made]
             with suppress(AdaptiveQsError):
@@ -715,7 +715,7 @@ def forks() -> list[str]:
     faults = []
     table = pd.DataFrame({"a": [0, 1, 2] * 40, "b": [0, 1] * 60})
     schema = Schema.parse({"a": 3, "b": 2})
-    waiting = adaptive_qs.answer(table, schema, [1, 2], rho=1.0, jobs=1)
+    waiting = adaptive_qs.answer(table, schema, [1, 2], rho=1.0, workers=1)
     child = os.fork()
     spent = _spends(waiting.to_arrow)
     if _ended(child, spent):

@@ -56,6 +56,6 @@ def free_part(_, self, events, draw, definition=""):
     return draw()
 
 
-@replaced(related, "_children_of", "children whose parent is not there", children_of_nobody)
+@replaced(related, "_count_children", "children whose parent is not there", children_of_nobody)
 def orphans(_, keys, tables, schema, parents):
     return np.zeros(len(keys), dtype=np.int64)

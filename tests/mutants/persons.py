@@ -102,7 +102,7 @@ def rows_of_nobody():
     rows = checks.np.array([["p", "1", "x"], ["", "1", "y"]], dtype=object)
     frame = persons.pd.DataFrame(rows, columns=["who", "a", "b"])
     try:
-        persons.FewRows.of(frame, SCHEMA, 1, 2**20)
+        persons.ContributionBound.from_source(frame, SCHEMA, 1, 2**20)
     except DataError:
         return []
     return ["rows of nobody are taken"]
@@ -137,13 +137,17 @@ def nearer(original, domain, residual):
     return max(original(domain, residual) / 2, Fraction(1))
 
 
-@replaced(persons.FewRows, "_read", "rows of a person that are not left out", replayed_persons)
+@replaced(
+    persons.ContributionBound, "_read", "rows of a person that are not left out", replayed_persons
+)
 def all_rows(original, self, whole, wanted):
     kept = replace(self.kept, quotas=self.kept.quotas + 10**6)
     return original(replace(self, kept=kept), whole, wanted)
 
 
-@replaced(persons.FewRows, "_read", "a row of a person repeated too often", weighed_persons)
+@replaced(
+    persons.ContributionBound, "_read", "a row of a person repeated too often", weighed_persons
+)
 def once_more(original, self, whole, wanted):
     return original(
         replace(self, kept=replace(self.kept, times=self.kept.times + 1)), whole, wanted
@@ -180,7 +184,9 @@ def vague(_, cells):
     return as_text(normal) if normal is not None else cells, ""
 
 
-@replaced(persons.Whose, "of", "rows of nobody as those of one person", rows_of_nobody)
+@replaced(
+    persons.PersonIndex, "from_cells", "rows of nobody as those of one person", rows_of_nobody
+)
 def nobody(original, cls, name, cells, label):
     with wrapped(persons.pc, "equal", lambda _, texts, other: persons.pc.is_null(texts)):
         return original(cls, name, cells, label)

@@ -221,6 +221,7 @@ def test_promised_values_are_met_and_never_exceeded(epsilon, delta, rho, mu, bet
     assert accounting.get_epsilon_gaussian(1 / (exact * (1 + 1e-7)), delta) > epsilon + SOLVER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.5, 2.5, 40.25, 3000.0])
 def test_noise_is_that_of_opendp(sigma):
     """Two samples with the operating system's entropy: one law, by a chi-square of their counts.

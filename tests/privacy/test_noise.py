@@ -220,10 +220,14 @@ def test_bad_seeds_are_refused(seed):
 # ``recorded_noise`` states, so that the whole file fails by chance less than once in 10⁸ runs.
 
 DRAWS = 200_000
+SLOW = {"selection, marginals", "selection, scores", "bins, magnitudes"}
 SELECTIONS = 60_000  # of both paths, which take 40 microseconds each
 
 
-@pytest.mark.parametrize("name", paths())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in paths()],
+)
 def test_noise_has_its_declared_law(name):
     count = SELECTIONS if name.startswith("selection") else DRAWS
     figures = paths()[name](count).figures()

@@ -26,6 +26,8 @@ from adaptive_qs.workload.workload import MAX_CLIQUES, Workload
 
 from .examples import edited, rewritten
 
+pytestmark = pytest.mark.usefixtures("quick_tables")
+
 SCHEMA = {
     "version": 1,
     "columns": [

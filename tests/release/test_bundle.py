@@ -4,7 +4,6 @@ import json
 import re
 import zipfile
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -29,6 +27,8 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.workload import Workload
 
 from .examples import edited, rewritten
+
+pytestmark = pytest.mark.usefixtures("quick_tables")
 
 SCHEMA = Schema.parse(
     {
@@ -47,14 +47,6 @@ MEMBERS = [
     "record.json", "reference.npy", "residuals.npy",
 ]  # fmt: skip
 ROWS = 3_217
-
-
-@pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
-    """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )
 
 
 def private_table():

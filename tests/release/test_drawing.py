@@ -63,6 +63,7 @@ def is_old(table):
     return (table.sex == "F") & (table.age >= 85)
 
 
+@pytest.mark.slow
 def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
     """Every pair of columns; samples that are refined differ by less than independent ones."""
     large = model.sample(60_000, seed=2)
@@ -78,6 +79,7 @@ def test_a_conditional_sample_agrees_with_the_same_rows_of_a_large_table(model):
     assert len(rows) / len(large) == pytest.approx(share, abs=5 * (share / len(large)) ** 0.5)
 
 
+@pytest.mark.slow
 def test_chains_and_cells_give_the_same_rows(model, monkeypatch):
     """By the exact fit and by chains, which are fitted apart: alike to within a few standard
     errors, and in every row as asked for."""
@@ -114,6 +116,7 @@ def test_a_balanced_bin_is_a_value(model):
     assert np.ptp(np.bincount(codes.columns[1], minlength=10)) == 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_the_workers_do_not(model):
     made = [
         model.release_.sample_table(50, seed, workers, where=OLD)
@@ -200,6 +203,7 @@ def test_rows_that_the_release_hardly_has_come_with_a_warning(model):
     assert (made.age == 99).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bundle")
 def test_the_command_says_what_it_drew_and_the_sidecar_draws_it_again(capsys):
     options = ["--rows", "60", "--seed", "4", "--out", "old.csv"]

@@ -25,7 +25,7 @@ def runs(draw):
     return schema, draw(charges(schema))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(run=runs())
 def test_every_column_has_one_fact_of_each_kind(run):
     schema, events = run
@@ -43,7 +43,7 @@ def test_every_column_has_one_fact_of_each_kind(run):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(run=runs())
 def test_facts_add_up_to_what_was_charged(run):
     schema, events = run
@@ -54,7 +54,7 @@ def test_facts_add_up_to_what_was_charged(run):
     assert all(Fraction(fact.delta) >= fact.cost.delta for fact in facts)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(run=runs())
 def test_what_was_learnt_is_paid_for_and_nothing_drafted_is_public(run):
     schema, events = run
@@ -124,7 +124,7 @@ def test_charges_are_grouped_by_what_they_paid_for():
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(run=runs())
 def test_every_charge_is_in_exactly_one_fact(run):
     """Counted charge by charge: one more charge changes one fact, by what it costs."""

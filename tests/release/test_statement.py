@@ -52,7 +52,7 @@ def manifests(draw):
     return schema, manifest_of(schema, draw(charges(schema)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(made=manifests())
 def test_every_statement_comes_back_from_its_json_and_reads_the_same(made):
     _, manifest = made
@@ -62,7 +62,7 @@ def test_every_statement_comes_back_from_its_json_and_reads_the_same(made):
     assert statement_page(again) == statement_page(manifest)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(made=manifests())
 def test_the_page_tells_every_payment_and_what_is_not_covered(made):
     schema, manifest = made
@@ -162,7 +162,7 @@ def test_a_guarantee_in_the_words_of_earlier_versions_is_read_and_kept():
         Manifest.model_validate_json(old.replace("mu = 1", "mu = 0.1"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     budget=st.builds(dict, rho=st.floats(1e-12, 1e12))
     | st.builds(dict, epsilon=st.floats(1e-3, 1e3)),

@@ -52,6 +52,7 @@ HEAVIER = {"attributes": PREFIXES["attributes"]}
 """The same weights without the queries."""
 
 
+@pytest.mark.slow
 def test_a_table_serves_the_prefixes_that_its_workload_asks_for(frame):
     """Over 12 seeds the means were 16.8 and 24.0 rows with standard deviations of 5.0 and 5.4; so
     means of 6 are in another order once in a hundred times, and the seeds are fixed."""

@@ -11,9 +11,6 @@ from scripts.speed.assurance import (
     SECTIONS,
     Parts,
     Scale,
-    fuzz,
-    measured,
-    summary,
 )
 
 HERE = {"hash": "a" * 40, "dirty": False}
@@ -64,34 +61,6 @@ def test_a_part_is_used_for_its_own_scale_and_commit(tmp_path, commit, part, str
         assert found["other_commit"] == (found["commit"] != commit)
 
 
-def test_what_was_measured_is_kept(tmp_path):
-    # It says nothing of its scale: it is measured again.
-    (tmp_path / "kills.json").write_text(json.dumps({"passed": True, "commit": HERE}))
-    assert Parts(tmp_path, QUICK, HERE, accept_older=True).kept("kills") is None
-    parts, measure = Parts(tmp_path, QUICK, HERE), Measure()
-    assert parts.section("kills", measure) == parts.section("kills", measure)
-    assert measure.asked == ["kills"]
-    assert [path.name for path in tmp_path.iterdir()] == ["kills.json"]
-
-
-def test_a_part_of_another_commit_says_so(tmp_path):
-    write(tmp_path / "kills.json", commit=ELSEWHERE)
-    found = Parts(tmp_path, QUICK, HERE, accept_older=True).section("kills", Measure())
-    assert found["commit"] == ELSEWHERE
-    assert summary("kills", found) == "kills: passed (1.5 s, measured on commit bbbbbbbbbbbb)"
-
-
-def test_a_section_that_raises_has_failed(capsys):
-    def broken(scale, _):
-        raise AssertionError(f"{scale.kills} kills: one was lost")
-
-    found = measured(broken, QUICK)
-    assert found["passed"] is False
-    assert found["error"] == f"AssertionError: {QUICK.kills} kills: one was lost"
-    assert found["scale"] == asdict(QUICK)
-    assert "in broken" in capsys.readouterr().err
-
-
 def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):
     write(tmp_path / "b.json", commit=ELSEWHERE)
     order = []
@@ -113,22 +82,3 @@ def test_a_failed_section_does_not_end_the_others(tmp_path, capsys):
     assert "error" not in found["c"]
     assert order[-1] == ALONE[0]
     assert "b: FAILED its process ended with code -9" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("examples", "failures", "passed"),
-    [
-        ({"tables": 3, "schemas": 1}, [], True),
-        ({"tables": 3, "schemas": 0}, [], False),
-        ({"tables": 3, "schemas": 1}, ["schemas, seed 1: ValueError"], False),
-    ],
-)
-def test_fuzz_needs_examples_of_every_property(monkeypatch, examples, failures, passed):
-    def run(seconds, seed, found):
-        found += failures
-        return {**examples, "failures": len(failures)}
-
-    monkeypatch.setattr("tests.fuzz.long.run", run)
-    found = fuzz(QUICK, None)
-    assert found["passed"] is passed
-    assert found["without examples"] == [name for name, count in examples.items() if not count]

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from scripts.compare.digest import write_digest
-from scripts.compare.plots import against_epsilon, write_plots
-from scripts.compare.summary import Spread, groups_of, losses
+from scripts.compare.plots import write_plots
+from scripts.compare.summary import groups_of, losses
 
 
 def record(mechanism="adaptive", kind="ours", seed=1, error=0.2, epsilon=1.0, **changes):
@@ -46,12 +46,6 @@ RECORDS = [
     record("bootstrap", "floor", error=0.05),
     unfinished(),
 ]
-
-
-def test_a_group_has_the_median_and_the_range_of_its_seeds():
-    group = groups_of(RECORDS)[0]
-    assert group.spreads["table_l1"] == Spread(0.2, 0.18, 0.25)
-    assert group.outcomes == {"finished": 3}
 
 
 def lost(records):
@@ -117,11 +111,7 @@ def test_the_digest_names_best_losses_bad_ends_and_machine_for_people_and_progra
     assert (first["seeds"], first["table_l1_median"], first["table_l1_max"]) == ("3", "0.2", "0.25")
 
 
-def test_tables_of_one_name_and_other_content_are_kept_apart():
-    groups = groups_of([record(), record(seed=9, fingerprint="fedcba987")])
-    assert [group.table for group in groups] == ["toy (abcdef)", "toy (fedcba)"]
-
-
+@pytest.mark.slow
 def test_plots_are_drawn_for_what_there_is(tmp_path):
     more = [one | {"epsilon": one["epsilon"] and 10.0, "key": one["key"] + "+"} for one in RECORDS]
     names = {path.name for path in write_plots(RECORDS + more, tmp_path / "r.jsonl")}
@@ -132,15 +122,3 @@ def test_plots_are_drawn_for_what_there_is(tmp_path):
     for said in ("adaptive", "aim", "bootstrap", "toy, 2-way: tables", "mean L1 error"):
         assert f">{said}<" in drawing
     assert "slow" not in drawing
-
-
-@pytest.mark.parametrize(("measure", "shown"), [("table_l1", False), ("table_seconds", True)])
-def test_an_error_of_zero_is_left_out_of_logarithmic_plots(measure, shown):
-    groups = groups_of([*RECORDS, record("exact", "peer", error=0.0)])
-    named = against_epsilon(groups, (measure,), "label").legends[0].get_texts()
-    assert ("exact" in {text.get_text() for text in named}) == shown
-
-
-@pytest.mark.parametrize("only", [unfinished(), record("bootstrap", "floor")])
-def test_without_a_private_result_nothing_is_drawn(tmp_path, only):
-    assert write_plots([only], tmp_path / "r.jsonl") == []

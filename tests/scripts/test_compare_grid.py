@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
 from scripts.compare import Complaint
-from scripts.compare.grid import GRIDS, Cell, Grid, cells_of, parse_only
+from scripts.compare.grid import GRIDS, Cell, Grid, cells_of
 from scripts.compare.job import Job, read_answers, read_codes, write_codes
 from scripts.compare.mechanisms import (
     ANSWERS,
@@ -21,7 +20,7 @@ from scripts.compare.mechanisms import (
     all_mechanisms,
     check_known,
 )
-from scripts.compare.scoring import answer_error, as_distribution, table_error
+from scripts.compare.scoring import answer_error, table_error
 from scripts.compare.tables import REAL
 from scripts.compare.worker import MECHANISMS, main
 
@@ -47,47 +46,9 @@ def test_a_block_is_a_product_and_floors_have_no_epsilon():
     assert {(cell.epsilon, cell.delta) for cell in floors} == {(None, None)}
 
 
-def test_the_first_of_two_equal_cells_stays():
-    found = cells(BLOCK, BLOCK | {"limit_s": 5, "seeds": [2, 3]})
-    assert {(cell.seed, cell.limit_s) for cell in found} == {(1, 60.0), (2, 60.0), (3, 5.0)}
-
-
-def test_settings_make_another_cell():
-    changed = {"name": "adaptive", "settings": {"levels": "off"}}
-    found = cells(BLOCK | {"mechanisms": ["adaptive", changed]})
-    assert len({cell.key("f") for cell in found}) == 2 * 8
-
-
 def test_a_key_is_the_same_in_every_version():
     """A results file outlives the program: this key must never change."""
     assert CELL.key("0123456789abcdef") == "11ea6f2a7b5595152fd4"
-
-
-@pytest.mark.parametrize(
-    ("change", "content", "same"),
-    [
-        *[(change, "f", False) for change in (
-            {"ways": 3}, {"epsilon": 2.0}, {"delta": 1e-6}, {"mechanism": "x"}, {"seed": 8},
-            {"settings": '{"a": 1}'},
-        )],
-        ({"table": "renamed", "limit_s": 1.0}, "f", True),
-        ({}, "g", False),
-    ],
-)  # fmt: skip
-def test_a_key_knows_the_content_of_a_table_and_not_its_name_or_the_limit(change, content, same):
-    assert (replace(CELL, **change).key(content) == CELL.key("f")) == same
-
-
-def test_only_leaves_the_cells_that_fit_all_filters():
-    wanted = parse_only(["table=a", "epsilon=1.0", "mechanism=adaptive", "seed=1", "seed=2"])
-    left = [(c.table, c.epsilon, c.ways) for c in cells(BLOCK) if c.matches(wanted)]
-    assert left == [("a", 1.0, 2), ("a", 1.0, 3)] * 2
-
-
-@pytest.mark.parametrize("text", ["epsilon", "colour=red", "seed=one", "table="])
-def test_a_filter_that_cannot_be_read_is_refused(text):
-    with pytest.raises(Complaint, match="--only"):
-        parse_only([text])
 
 
 @pytest.mark.parametrize(
@@ -115,19 +76,6 @@ def test_committed_grids_name_known_mechanisms_and_tables(name):
         assert set(block.tables) <= set(REAL)
         for chosen in block.mechanisms:
             check_known(chosen.name, chosen.settings, KNOWN)
-
-
-@pytest.mark.parametrize(
-    ("refused", "said"),
-    [
-        (lambda: Grid.load("nowhere"), "published, quick"),
-        (lambda: check_known("mistery", {}, KNOWN), "'mistery' is unknown"),
-        (lambda: check_known("adaptive", {"colour": 1}, KNOWN), "no setting 'colour'"),
-    ],
-)
-def test_unknown_grids_mechanisms_and_settings_are_refused(refused, said):
-    with pytest.raises(Complaint, match=said):
-        refused()
 
 
 def table(seed=0, rows=ROWS):
@@ -190,10 +138,6 @@ def test_answers_are_judged_as_they_came_and_as_distributions(tmp_path):
         list(read_answers(tmp_path / "answers", workload))
 
 
-def test_answers_without_a_positive_one_become_uniform():
-    np.testing.assert_allclose(as_distribution(np.array([[-1.0, 0.0]])), [[0.5, 0.5]])
-
-
 def test_the_worker_runs_what_grids_may_name():
     assert set(MECHANISMS) == {*OURS, *BASELINES, *ANSWERS, *FLOORS}
     assert MECHANISMS.keys() <= KNOWN.keys()
@@ -216,8 +160,3 @@ def test_every_mechanism_writes_what_it_should(tmp_path, name):
         # Answers are within a hundredth of a row of the counts, in the workload's order.
         for clique, found in read_answers(tmp_path / "answers.f64", workload):
             np.testing.assert_allclose(found, MarginalCounter(true).count(clique), atol=1.0)
-
-
-def test_a_setting_reaches_the_mechanism(tmp_path):
-    job(tmp_path, "adaptive", settings={"levels": "off"})
-    assert '"levels": "off"' in (tmp_path / "report.json").read_text()

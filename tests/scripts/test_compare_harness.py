@@ -1,8 +1,6 @@
 """The command as a user runs it, with peers that cost nothing; its processes and its file."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +12,7 @@ from typer.testing import CliRunner
 
 from scripts.compare import Complaint
 from scripts.compare import __main__ as compare
-from scripts.compare.process import Stopped, environment, reason, run_supervised, without_paths
+from scripts.compare.process import run_supervised
 from scripts.compare.store import Store, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,11 +32,6 @@ if job["seed"] == 600:
     time.sleep(600)
 shutil.copyfile(job["codes"], job["out"])
 Path(job["report"]).write_text(json.dumps({"versions": {"fake": "1"}, "seconds": {}}))
-"""
-GRANDCHILD = """
-import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
-print(child.pid, flush=True)
 """
 
 
@@ -104,6 +97,7 @@ def bench(tmp_path, monkeypatch):
     return Bench(tmp_path)
 
 
+@pytest.mark.slow
 def test_after_kill_9_a_rerun_repeats_no_finished_cell(bench):
     (bench.peers / "slow").touch()
     seeds = list(range(10))
@@ -160,20 +154,6 @@ def test_bad_ends_are_recorded_said_and_retried_on_demand_only(bench):
     assert "4 finished" in mended.stderr
 
 
-def test_a_copied_table_has_no_error_and_says_what_it_took(bench):
-    assert bench.run(seeds=[1], epsilons=[1.0]).exit_code == 0
-    (record,) = bench.records()
-    assert record["table_error"]["mean_l1"] == record["table_error"]["max_l1"] == 0
-    assert record["table_error"]["total_variation"] == {"1": 0, "2": 0, "3": 0}
-    assert record["answer_error"] is record["answer_seconds"] is None
-    assert 0 < record["table_seconds"] == record["cpu_seconds"] < 60
-    assert 1 < record["peak_memory_mb"] < 100
-    assert record["machine"]["cells_at_once"] == 1
-    assert record["versions"] == {"fake": "1"}
-    assert record["shape"] == [60, 12]
-    assert str(bench.folder) not in json.dumps(record)
-
-
 @pytest.mark.parametrize(
     ("block", "more", "said"),
     [
@@ -191,16 +171,6 @@ def test_mistakes_are_refused_in_one_line_before_anything_runs(bench, block, mor
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
     assert not bench.results.exists() or (said.startswith("error") and not bench.records())
-
-
-def test_a_stopped_harness_keeps_what_ended_and_leaves_nothing_running(bench):
-    process = bench.start(lambda: len(bench.started()) >= 2, epsilons=[1.0], seeds=[1, 600])
-    process.terminate()
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "the same command continues" in said
-    assert [record["seed"] for record in bench.records()] == [1]
-    assert bench.is_clear()
 
 
 class Supervised:
@@ -231,85 +201,6 @@ def supervised(tmp_path):
     return Supervised(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("then", "limit_s", "status", "least"), [("time.sleep(600)", 0.7, -9, 0.7), ("", 60.0, 0, 0)]
-)
-def test_a_group_ends_at_the_limit_and_with_its_leader(supervised, then, limit_s, status, least):
-    ended = supervised.run(GRANDCHILD + then, limit_s)
-    assert (ended.status, ended.limit_reached) == (status, status == -9)
-    assert least <= ended.seconds < 20
-    supervised.wait_until_gone()
-
-
-def test_closing_the_supervisors_input_ends_the_group(supervised):
-    supervisors = []
-
-    def started(supervisor):
-        wait_until(lambda: supervised.log.exists() and supervised.log.read_text())
-        supervisors.append(supervisor)
-        supervisor.stdin.close()
-
-    with pytest.raises(Stopped):
-        supervised.run(GRANDCHILD + "time.sleep(600)", started=started)
-    supervised.wait_until_gone()
-    assert supervisors[0].returncode == 1
-
-
-def test_memory_is_that_of_the_process_alone(supervised):
-    """Even when the harness holds more than the process ever does."""
-    held = bytearray(300 * 2**20)
-    small = supervised.run("pass").peak_memory_mb
-    large = supervised.run("x = bytearray(b'x') * (100 * 2**20)").peak_memory_mb
-    assert len(held) > 0
-    assert small < 60
-    assert small + 95 < large < small + 140
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [
-        ("import sys; sys.exit(3)", 3, "exit status 3"),
-        ("open('/no/such/folder/file')", 1, "No such file or directory: 'file'"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9, "out of memory?"),
-        (None, 127, "No such file"),
-    ],
-)
-def test_a_failure_is_told_in_one_line_without_paths(supervised, code, status, said):
-    ended = supervised.run(code)
-    assert ended.status == status
-    told = reason(ended, supervised.log)
-    assert said in told
-    assert "\n" not in told
-    assert "/no/such" not in told
-
-
-def test_threads_are_declared_and_peers_do_not_see_this_project(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "somewhere")
-    monkeypatch.setenv("VIRTUAL_ENV", "ours")
-    peer, own = environment(3, own=False), environment(3, own=True)
-    assert {peer["OMP_NUM_THREADS"], peer["NUMBA_NUM_THREADS"]} == {"3"}
-    assert not {"PYTHONPATH", "VIRTUAL_ENV"} & peer.keys()
-    code = "import scripts.compare.mechanisms"
-    subprocess.run([sys.executable, "-c", code], env=own, check=True, cwd=os.sep)
-
-
-def test_paths_are_cut_to_names_of_files():
-    assert without_paths("in /home/me/x.py, line 3: a/b and https://site/page") == (
-        "in x.py, line 3: a/b and https://site/page"
-    )
-
-
-def test_records_are_there_for_the_next_run(tmp_path):
-    path = tmp_path / "new" / "r.jsonl"
-    with Store(path) as store:
-        for key, value in (("a", 1), ("b", 2), ("a", 3)):
-            store.add({"key": key, "value": value})
-    with Store(path) as store:
-        assert {k: r["value"] for k, r in store.records.items()} == {"a": 3, "b": 2}
-        assert not store.dropped
-    assert path.read_text().count("\n") == 3
-
-
 @pytest.mark.parametrize("kept", range(1, 20, 6))
 def test_a_torn_last_line_is_passed_over_dropped_and_the_next_one_is_whole(tmp_path, kept):
     path = tmp_path / "r.jsonl"
@@ -322,14 +213,6 @@ def test_a_torn_last_line_is_passed_over_dropped_and_the_next_one_is_whole(tmp_p
         assert list(store.records) == ["a"]
         store.add({"key": "c"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "c"]
-
-
-def test_a_damaged_line_in_the_middle_is_named(tmp_path):
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"key": "a"}\n{"key": \n{"key": "c"}\n')
-    with pytest.raises(Complaint, match=r"r\.jsonl: line 2 is damaged"):
-        Store(path)
-    assert path.read_text().count("\n") == 3
 
 
 def test_two_harnesses_on_one_file_are_refused(tmp_path):

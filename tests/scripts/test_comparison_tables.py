@@ -7,11 +7,9 @@ import tarfile
 
 import pytest
 
-from adaptive_qs.errors import AdaptiveQsError, DataError
+from adaptive_qs.errors import DataError
 from adaptive_qs.table.schema import Schema
-from scripts.compare import Complaint
-from scripts.compare.tables import HERE, REAL, fetch_kdd_census, load_real, load_source
-from scripts.compare.tables.ma2019_schema import schema_of
+from scripts.compare.tables import HERE, REAL, fetch_kdd_census, load_real
 
 MA2019_ROWS = """\
 PUMA,AGEP,SEX,MSP,HISP,RAC1P,NOC,NPF,HOUSING_TYPE,OWN_RENT,DENSITY,INDP,INDP_CAT,EDU,PINCP,\
@@ -51,13 +49,6 @@ def data(tmp_path):
     return tmp_path
 
 
-def codes(name, data):
-    """The codes of a table by column, and the last code of each."""
-    table = load_real(name, data)
-    found = {name: codes.tolist() for name, codes in zip(table.domain.names, table.columns)}
-    return found, {name: size - 1 for name, size in zip(table.domain.names, table.domain.sizes)}
-
-
 @pytest.mark.parametrize("name", REAL)
 def test_rows_in_the_format_of_a_table_are_encoded_and_a_missing_one_is_named(name, data):
     assert load_real(name, data).num_rows == 2
@@ -68,65 +59,11 @@ def test_rows_in_the_format_of_a_table_are_encoded_and_a_missing_one_is_named(na
     assert str(data / name) in str(refused.value)
 
 
-def test_an_unknown_table_is_refused(tmp_path):
-    with pytest.raises(Complaint, match=r"'loans' is unknown: give one of adult, ma2019"):
-        load_source("loans", tmp_path)
-
-
-def test_adult_with_a_code_outside_its_domain_is_refused(data):
-    (data / "adult" / "adult.csv").write_text("age,sex\n85,1\n")
-    with pytest.raises(AdaptiveQsError, match="column 'age'"):
-        load_real("adult", data)
-
-
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.schema.json")), ids=lambda path: path.name)
 def test_the_committed_schemas_are_complete_and_written_as_the_program_writes_them(path):
     schema = Schema.load(path)
     assert not schema.private_columns
     assert path.read_text() == schema.to_json()
-
-
-def test_ends_and_gaps_of_ma2019_get_the_first_last_and_missing_code(data):
-    found, last = codes("ma2019", data)
-    assert found["AGEP"] == [0, 19]
-    assert found["PINCP"] == [last["PINCP"], 0]
-    assert found["POVPIP"] == [10, 0]
-    assert found["NOC"] == [last["NOC"], 6]
-    assert found["WGTP"] == [last["WGTP"], 0]
-    assert "INDP" not in found
-
-
-def test_ends_and_gaps_of_kdd_census_get_the_last_and_missing_code(data):
-    found, last = codes("kdd-census", data)
-    for name in ("age", "capital gains", "dividends from stocks", "weeks worked in year"):
-        assert found[name][1] == last[name], name
-    for row, name in enumerate(("migration code-change in msa", "state of previous residence")):
-        assert found[name][row] == last[name], name
-
-
-def test_the_schema_of_ma2019_takes_values_from_the_dictionary():
-    dictionary = {
-        "PUMA": {"description": "area", "values": {"25-1": "in the state", "48-2": "not"}},
-        "NPF": {"description": "family", "values": {"N": "none", "min": 2, "max": 20}},
-        "POVPIP": {"description": "ratio", "values": {"min": 0, "max": 500, "501": "above"}},
-        "EDU": {"description": "school", "values": {"N": "none", "10": "c", "2": "b", "1": "a"}},
-        "INDP": {"description": "industry"},
-    }
-    schema = schema_of(dictionary)
-    assert schema.names == ("PUMA", "NPF", "POVPIP", "EDU")
-    assert schema.ignore == ("INDP",)
-    area, family, ratio, school = schema.columns
-    assert area.values == ("25-1",)
-    assert (school.values, school.ordered) == (("1", "2", "10"), True)
-    assert (family.missing, family.min, family.max) == (("N",), 2, 20)
-    assert ratio.max == 501
-
-
-def test_columns_of_kdd_census_are_those_of_the_file_without_the_weight():
-    schema = Schema.load(REAL["kdd-census"][1])
-    assert len(KDD_NAMES) == 42
-    assert list(schema.names) == [name for name in KDD_NAMES if name not in schema.ignore]
-    assert schema.ignore == ("instance weight",)
 
 
 def sdist_with(parts, path):

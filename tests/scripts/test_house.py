@@ -9,13 +9,13 @@ from scripts.speed import house
 CEILINGS = {
     "modules": 173,
     "lines": 57_040,
-    "most lines": 695,
+    "most lines": 693,
     "files executed by synthesize": 97,
     "files executed by answer": 84,
     "call depth of answer until rows are counted": 10,
     "frames of the package among them": 10,
-    "files that name a type of column, at least": 4,
-    "files that name a type of column, at most": 7,
+    "files that name a type of column, at least": 2,
+    "files that name a type of column, at most": 5,
     "import circles": 0,
 }
 SLACK = {

@@ -11,6 +11,7 @@ import pytest
 from scripts.speed import scaling_curves
 
 
+@pytest.mark.slow
 def test_every_curve_is_measured_written_and_drawn(tmp_path, monkeypatch):
     usual = {"rows": 100, "attributes": 3, "size": 2, "degree": 2}
     varied = {"rows": (50, 100), "attributes": (2, 3), "size": (2, 5), "degree": (1, 3)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import reduce
 
@@ -13,27 +12,24 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis, solve_dense
+from adaptive_qs.strategy.fixed_point import exchangeable, solve_dense
 from adaptive_qs.strategy.hdmm import (
     axis_error,
     lower_bound,
     nested,
     product_workload,
-    residual_bound,
     with_zeros,
 )
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Random, Range
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
-from scripts.published import laplace
 from scripts.published.laplace import GAUSSIAN, LAPLACE, select
 
 from .hdmm_helpers import expected_errors, marginals, mixed, set_gram, workload
 from .variance_oracles import summed_variances
 
 SETTINGS = SolverSettings()
-SUBSETS = list(np.ndindex(2, 2, 2))
 
 both = pytest.mark.parametrize("noise", [GAUSSIAN, LAPLACE], ids=lambda noise: noise.name)
 
@@ -90,35 +86,7 @@ def test_the_total_alone_is_measured_alone(noise):
     assert axis_error(found, np.ones((7, 7))) == pytest.approx(1)
 
 
-def test_other_queries_are_not_exchangeable():
-    assert exchangeable(Prefix(3).gram()) is None
-    assert exchangeable(np.diag([1.0, 1.0, 1.001])) is None
-    assert exchangeable(np.array([[4.0]])) is not None
-
-
-def test_the_total_is_estimated_evenly():
-    (total,) = solve_axis(np.ones((4, 4)), SETTINGS).strategy.factors
-    np.testing.assert_allclose(total.inverse, np.full((4, 1), 0.25))
-
-
 # Workloads as unions of products.
-
-
-def test_every_set_has_its_queries_and_the_total_elsewhere():
-    products = mixed()
-    p, m, t = np.tril(np.ones((4, 4))), np.eye(3), np.ones((1, 5))
-    first = np.kron(np.kron(p, m), t)
-    np.testing.assert_array_equal(set_gram(products, 0), first.T @ first)
-    last = np.kron(np.kron(np.ones((1, 4)), m), t)
-    np.testing.assert_array_equal(set_gram(products, 4), last.T @ last)
-    assert products.num_queries == (12, 60, 45, 4, 3)
-    assert products.weights.tolist() == [1, 2, 0.5, 1, 1]
-
-
-def test_equal_factors_are_stored_once():
-    products = marginals((3, 4, 5, 6), 1, 2, 3)
-    assert [len(grams) for grams in products.grams] == [2, 2, 2, 2]
-    assert len(products) == 4 + 6 + 4
 
 
 @pytest.mark.parametrize(
@@ -183,22 +151,6 @@ def test_the_best_candidate_is_chosen_and_lies_above_the_bound(products, noise):
     assert found.strategy.total_error >= best.lower_bound * (1 - 1e-9)
 
 
-def test_the_bound_of_a_union_is_at_least_that_of_its_largest_set():
-    products = mixed()
-    whole = lower_bound(products, SETTINGS)
-    for j in range(len(products)):
-        assert whole > lower_bound(products.subset([j]), SETTINGS)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_residual_bound_is_below_the_svd_bound_and_close(seed):
-    rng = np.random.default_rng(seed)
-    products = mixed()
-    products = replace(products, weights=rng.lognormal(0, 2, len(products)))
-    exact = gram_bound(whole_gram(products))
-    assert 0.8 * exact < residual_bound(products) <= exact * (1 + 1e-9)
-
-
 # OPT_⊗ and OPT_+ against explicit strategies.
 
 
@@ -227,14 +179,6 @@ def test_a_set_that_hardly_counts_is_answered_all_the_same(weights, noise):
     assert np.linalg.matrix_rank(a, tol=1e-9) == 24
     pairs = expected_errors(products, np.linalg.pinv(a.T @ a, rcond=1e-15))[2]
     assert found.set_errors[2] == pytest.approx(pairs, rel=1e-3)
-
-
-def test_no_single_attribute_can_be_improved_afterwards():
-    products = mixed()
-    found = operators(gap=1e-5).product(products)
-    # The whole problem has a local optimum where every block has one, and restarts agree.
-    again = operators(gap=1e-5, seed=9).product(products, restarts=5)
-    assert found.total_error == pytest.approx(again.total_error, rel=1e-4)
 
 
 @both
@@ -271,23 +215,6 @@ def test_groups_are_partitions_and_nest():
     assert sorted(j for sets in joined for j in sets) == list(range(6))
 
 
-def test_sets_that_ask_differently_do_not_nest():
-    parts = [
-        ([(0, 1)], {0: Prefix, 1: Marginal}, None),
-        ([(0,), (1,)], {0: Marginal, 1: Marginal}, None),
-    ]
-    assert nested(product_workload(workload((3, 4), parts))) == ((0, 2), (1,))
-
-
-@both
-def test_the_default_groups_are_no_worse_than_any_one_choice(noise):
-    products = marginals((2, 2, 3, 9), 1, 2)
-    best = operators(noise).union(products).total_error
-    for groups in (singletons(products), nested(products)):
-        one = operators(noise).union(products, groups).total_error
-        assert best <= one * (1 + 1e-3)  # another seed of the same local searches
-
-
 # Attribute sets whose queries are all zero: they cost nothing and disturb nobody.
 
 SIZES = (4, 3, 5)
@@ -315,33 +242,6 @@ def parts_with_zeros():
 
 
 CASES = parts_with_zeros()
-
-
-@pytest.mark.parametrize("case", CASES)
-@both
-def test_operators_leave_them_out(case, noise):
-    products = product_workload(QueryWorkload(DOMAIN, CASES[case]))
-    asked = products.only_asked()
-    assert 0 < len(asked) < len(products)
-    void = np.setdiff1d(np.arange(len(products)), products.asked)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for find in (
-            lambda w: operators(noise).product(w),
-            lambda w: operators(noise).union(w),
-            laplace.optimize_gaussian_marginals
-            if noise == GAUSSIAN
-            else lambda w: laplace.optimize_marginals(w, np.random.default_rng(0), moves=5),
-        ):
-            found = find(products)
-            alone = find(asked)
-            assert found.workload is products
-            assert not found.set_errors[void].any()
-            np.testing.assert_allclose(found.set_errors[products.asked], alone.set_errors, 1e-9)
-        bound = lower_bound(products, SETTINGS)
-        assert bound == pytest.approx(lower_bound(asked, SETTINGS), rel=1e-12)
-        found = select(products, noise)
-        assert 0 < bound <= found.strategy.total_error * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adaptive_qs.table.bins import Grid, bins_for, codes_for, grid_of, propose_edges
+from adaptive_qs.table.bins import Grid, bins_for, codes_for, find_grid, propose_edges
 from adaptive_qs.table.columns.numeric import NumericColumn
 from adaptive_qs.table.propose import propose
 
@@ -96,17 +96,6 @@ def test_an_end_of_the_scale_that_many_share_has_its_bin(rows, sentinel):
     assert edges[edges.index(90) + 1] <= 91
 
 
-def test_an_end_that_few_share_has_none():
-    rows = np.append(np.resize(np.arange(18, 91), 5_000), np.full(50, 90))
-    assert edges_of(rows, 0)[-2] < 90
-
-
-@pytest.mark.parametrize("first", [0, 10**9, 2**53 - 500])
-def test_large_integers_close_together_get_as_many_bins_as_small_ones(first):
-    rows = first + 7 * np.resize(np.arange(60), 300)
-    assert len(edges_of(rows.astype(float), 0)) - 1 >= bins_for(300) - 1  # rounding may merge two
-
-
 # Numbers on a grid: the step is found, bins have no gaps, and decoded values are multiples.
 
 
@@ -129,20 +118,6 @@ def test_few_regular_values_have_a_bin_each_and_no_more(tmp_path, lowest, step, 
     np.testing.assert_array_equal(made, np.round(lowest + step * ranks, 2))
 
 
-def test_many_values_on_a_grid_are_drawn_from_it(tmp_path):
-    values = np.round(np.random.default_rng(0).lognormal(2, 1, 5_000) * 20) / 20
-    column, _, made = proposed(tmp_path, values, "%.2f")
-    assert (column.decimals, column.step) == (2, 0.05)
-    np.testing.assert_allclose(made / 0.05, np.rint(made / 0.05), atol=1e-9)
-    assert len(np.unique(made)) > 2 * column.num_values
-
-
-def test_numbers_that_were_merged_show_no_step(tmp_path):
-    """Of more than 100,000 numbers some are dropped, such as every other one."""
-    column, _, _ = proposed(tmp_path, np.arange(150_000) / 100, "%.2f")
-    assert (column.decimals, column.step) == (2, None)
-
-
 @pytest.mark.parametrize(
     ("values", "decimals", "grid"),
     [
@@ -158,18 +133,7 @@ def test_numbers_that_were_merged_show_no_step(tmp_path):
     ],
 )
 def test_the_step_of_a_grid_is_a_usual_one(values, decimals, grid):
-    assert grid_of(np.array(values), decimals) == grid
-
-
-@pytest.mark.parametrize("grid", [Grid(0), Grid(1, 5), Grid(2, 5), Grid(2), Grid(6), Grid(3, 125)])
-def test_the_next_numbers_of_a_grid(grid):
-    """As multiples of the step, which are correctly rounded as 1, 2, 3 ... times it."""
-    numbers = np.arange(-300, 300) * grid.multiple / 10**grid.decimals
-    assert [grid.after(number) for number in numbers[:-1]] == numbers[1:].tolist()
-    assert [grid.from_on(number) for number in numbers] == numbers.tolist()
-    between = numbers[:-1] + 0.4 * grid.step
-    assert [grid.after(number) for number in between] == numbers[1:].tolist()
-    assert [grid.from_on(number) for number in between] == numbers[1:].tolist()
+    assert find_grid(np.array(values), decimals) == grid
 
 
 def test_all_multiples_in_a_bin_are_drawn_and_nothing_else():

@@ -80,7 +80,7 @@ def test_answers_are_named_alike(texts, tiny):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
     "constant",
-    ["strategy.mechanism", "workload.matrices", "strategy.fixed_basis"],
+    ["strategy.solution", "workload.matrices", "strategy.fixed_basis"],
 )
 def test_plans_are_the_same(constant, size, tiny, tmp_path):
     np.save(tmp_path / "m.npy", np.random.default_rng(0).integers(0, 2, (13, 11)))
@@ -117,13 +117,14 @@ def test_tables_are_written_alike(size, suffix, tiny, tmp_path):
 @pytest.mark.parametrize("size", SIZES)
 def test_every_row_takes_part_in_recognising_a_table(size, tiny):
     tiny("adaptive_qs.table.read.FRAME_ROWS", size)
-    seen = {digest_of(TABLE)}
-    for row in range(len(TABLE)):
-        other = TABLE.copy()
+    table = TABLE[:15]
+    seen = {digest_of(table)}
+    for row in range(len(table)):
+        other = table.copy()
         other.loc[row, "b"] = 100 + row
         seen.add(digest_of(other))
-    seen.add(digest_of(TABLE[:-1]))
-    assert len(seen) == len(TABLE) + 2
+    seen.add(digest_of(table[:-1]))
+    assert len(seen) == len(table) + 2
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -14,7 +14,6 @@ from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import DataError
 from adaptive_qs.table import coded as count
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
-from adaptive_qs.table.engines import blocks
 
 
 @st.composite
@@ -104,28 +103,6 @@ def test_threads_may_ask_at_the_same_time():
             np.testing.assert_array_equal(found, slow_count(table, clique))
 
 
-def test_blocks_of_rows_are_joined(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 7)
-    rng = np.random.default_rng(0)
-    domain = Domain.from_sizes({"a": 3, "b": 300})
-    table = CodedTable.from_codes(domain, [rng.integers(0, n, 100) for n in domain.sizes])
-    counter = MarginalCounter(table, workers=2)
-    counter.prepare([(0,), (1,)])
-    for clique in ((0,), (1,), (0, 1)):
-        np.testing.assert_array_equal(counter.count(clique), slow_count(table, clique))
-
-
-def test_counts_equal_numpy_unique():
-    rng = np.random.default_rng(0)
-    sizes = (7, 11, 5)
-    codes = [rng.integers(0, n, 10_000) for n in sizes]
-    domain = Domain.from_sizes(dict(zip("abc", sizes)))
-    counted = MarginalCounter(CodedTable.from_codes(domain, codes)).count((0, 1, 2))
-    cells, numbers = np.unique(np.ravel_multi_index(codes, sizes), return_counts=True)
-    np.testing.assert_array_equal(np.flatnonzero(counted), cells)
-    np.testing.assert_array_equal(counted.ravel()[cells], numbers)
-
-
 @pytest.mark.parametrize("size", [2**8, 2**8 + 1, 2**16, 2**16 + 1, 2**17])
 def test_the_first_and_last_code_of_any_width_are_counted(size):
     domain = Domain.from_sizes({"a": size, "b": 2})
@@ -136,15 +113,6 @@ def test_the_first_and_last_code_of_any_width_are_counted(size):
     assert counted.sum() == 3
 
 
-def test_a_count_is_fresh_each_time():
-    domain = Domain.from_sizes({"a": 2})
-    counter = MarginalCounter(CodedTable.from_codes(domain, [np.array([0, 1, 1])]))
-    counter.count((0,))[...] = -1
-    counter.count(())[...] = -1
-    np.testing.assert_array_equal(counter.count((0,)), [1, 2])
-    assert counter.count(()) == 3
-
-
 def test_more_rows_than_the_public_bound_are_refused_without_telling_how_many(monkeypatch):
     monkeypatch.setattr(count, "MAX_ROWS", 1_000)
     domain = Domain.from_sizes({"a": 2})
@@ -152,14 +120,6 @@ def test_more_rows_than_the_public_bound_are_refused_without_telling_how_many(mo
     with pytest.raises(DataError, match=r"more than 1,000 rows") as caught:
         MarginalCounter(CodedTable.from_codes(domain, [np.zeros(1_234, int)]))
     assert "234" not in str(caught.value)
-
-
-def test_parts_make_the_table_of_all_their_rows():
-    domain = Domain.from_sizes({"a": 300, "b": 2})
-    rows = np.stack([np.arange(300), np.arange(300) % 2], axis=1)
-    table = CodedTable.from_parts(domain, (rows[k : k + 70] for k in range(0, 300, 70)), 300)
-    for column, whole in zip(table.columns, rows.T, strict=True):
-        np.testing.assert_array_equal(column, whole)
 
 
 @pytest.mark.parametrize(

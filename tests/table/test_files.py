@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,6 @@ from adaptive_qs.errors import DataError, InputError, SchemaError
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import atomic_writer, check_writable, sample_dataset
-from adaptive_qs.table.importers import import_schema
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 from adaptive_qs.table.write import check_table_path, table_format, write_table
@@ -96,96 +93,6 @@ def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
     assert (column.type, column.decimals) == ("numeric", None)
     path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
     assert propose(path).schema.columns[0].decimals == 6
-
-
-def test_proposal_leaves_out_free_text(tmp_path):
-    path = tmp_path / "t.csv"
-    pd.DataFrame({"text": [f"t{i}" for i in range(2000)], "x": 1}).to_csv(path, index=False)
-    schema = propose(path).schema
-    assert schema.ignore == ("text",)
-    assert "text" in schema.description
-
-
-IMPORTS = {
-    "mbi": ({"a": 3}, [3]),
-    "dpmm": (
-        {"a": {"lower": 0, "upper": 9}, "b": {"lower": 0.5, "upper": 2},
-         "c": {"categories": ["x", None]}},
-        [10, 32, 2],
-    ),
-    "dpsynth": (
-        {"a": {"type": "NumericalAttribute", "min_value": 0.0, "max_value": 9.0, "dtype": "int",
-               "clip_to_range": False},
-         "b": {"type": "CategoricalAttribute", "possible_values": ["?", "x"]},
-         "c": {"type": "FreeFormTextAttribute", "max_tokens": 9},
-         "d": {"type": "NumericalAttribute", "min_value": 0.0, "max_value": 9.0}},
-        [11, 2, 32],
-    ),
-    "sdv": (
-        {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "primary_key": "i", "columns": {
-            "i": {"sdtype": "id"}, "b": {"sdtype": "boolean"},
-            "c": {"sdtype": "categorical", "values": ["x"]},
-            "n": {"sdtype": "numerical", "computer_representation": "Int8", "min": 0, "max": 4},
-            "d": {"sdtype": "datetime", "datetime_format": "%d %b %Y",
-                  "min": "2020-01-01", "max": "2020-01-03"}}},
-        [2, 1, 5, 3],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", list(IMPORTS))
-def test_imports(tmp_path, kind):
-    content, sizes = IMPORTS[kind]
-    path = tmp_path / "domain.json"
-    path.write_text(json.dumps(content))
-    schema = import_schema(path)
-    assert list(schema.domain().sizes) == sizes
-    assert import_schema(path, kind) == schema
-
-
-@pytest.mark.parametrize(
-    ("content", "hint"),
-    [
-        ({"columns": {"a": {"sdtype": "numerical"}, "b": {"sdtype": "categorical"}}},
-         '"min" and "max" to \'a\', "values" to \'b\''),
-        ({"tables": {"x": {}, "y": {}}}, "2 tables"),
-        ({"tables": {"x": {}}}, "no columns"),
-        ({"a": {"lower": 1}}, "upper"),
-        ({"a": {"type": "OpenSetCategoricalAttribute"}}, "public_possible_values"),
-        ({"a": "b"}, "none of"),
-        ([1], "none of"),
-    ],
-)  # fmt: skip
-def test_imports_that_lack_something(tmp_path, content, hint):
-    path = tmp_path / "domain.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(SchemaError) as caught:
-        import_schema(path)
-    assert hint in str(caught.value)
-    assert str(path) in str(caught.value)
-
-
-def test_imports_of_yaml(tmp_path):
-    pytest.importorskip("yaml")
-    path = tmp_path / "domain.yaml"
-    path.write_text("a: {type: CategoricalAttribute, possible_values: ['?', x]}\n")
-    assert list(import_schema(path).domain().sizes) == [2]
-    path.write_text("a: {")
-    with pytest.raises(SchemaError, match="not a readable YAML file"):
-        import_schema(path)
-
-
-def test_yaml_needs_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(SchemaError, match=r"pip install adaptive-qs\[yaml\]"):
-        import_schema(tmp_path / "domain.yml")
-
-
-@pytest.mark.parametrize("high", [190, 199])
-def test_short_integer_ranges_get_no_bins_imported(high, tmp_path):
-    (tmp_path / "d.json").write_text(json.dumps({"x": {"lower": 1, "upper": high + 1}}))
-    (column,) = import_schema(tmp_path / "d.json").columns
-    assert (column.starts, column.size) == (None, high + 1)
 
 
 def test_output_paths(tmp_path):

@@ -9,11 +9,9 @@ import pytest
 from scipy import stats
 
 from adaptive_qs import Synthesizer
-from adaptive_qs.table.columns.spread import Counted, Ending
+from adaptive_qs.table.columns.binned import Counted, Ending
 from adaptive_qs.table.inside import drawers_of, inside
 from adaptive_qs.table.schema import Schema
-
-RNG = np.random.default_rng(7)
 
 
 def column_of(**content):
@@ -60,14 +58,6 @@ def test_the_mean_of_a_known_law_comes_back_from_its_quantile_bins(law):
     assert abs(flat - law.mean()) > 0.04 * law.std()
     shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     np.testing.assert_allclose(law.cdf(np.quantile(drawn, shares)), shares, atol=0.006)
-
-
-def test_even_bins_stay_even():
-    """5 standard deviations of the rows of a tenth of a bin, 100 times."""
-    column = column_of(type="numeric", min=0, max=10, bins=10)
-    drawn = values(column, np.full(10, 1.0))
-    counts = np.histogram(drawn, 100, (0, 10))[0]
-    assert np.abs(counts - 2000).max() < 5 * np.sqrt(2000)
 
 
 def test_a_heap_keeps_its_rows_and_leaves_the_density_alone():
@@ -123,14 +113,6 @@ def test_first_days_of_months():
         assert first.mean() == pytest.approx(0.5, abs=0.03)
 
 
-def test_full_minutes_of_times():
-    column = column_of(
-        type="datetime", min="2024-01-01T00:00:00", max="2024-01-31T23:59:59", granularity="day"
-    )
-    times = values(counted(column, endings=[(0, 60, 10_000)]), np.full(31, 10_000 / 31), 10_000)
-    assert (times.astype("M8[s]").astype(int) % 60 == 0).mean() > 0.97
-
-
 @pytest.mark.parametrize(
     "counts", [[0.0, 0, 0, 0], [0.0, 0, 5, 0], [1e-9, 1e9, 1e-9, 1e9], [3.0, 2, 1, 0]]
 )
@@ -143,13 +125,6 @@ def test_whatever_the_counts_are_values_stay_in_their_codes(counts):
     np.testing.assert_array_equal(column.encode(drawn), codes)
     again = column.decode(codes, np.random.default_rng(1), drawers.get("x"))
     assert drawn.equals(again)
-
-
-def test_columns_of_single_values_need_nothing():
-    plain = column_of(type="integer", min=0, max=9)
-    day = column_of(type="date", min="2024-01-01", max="2024-02-01")
-    flag = column_of(type="boolean")
-    assert drawers_of([plain, day, flag], pytest.fail) == {}
 
 
 TAIL = [-350_000, 0, 1, 5_000, 10_000, 20_000, 30_000, 50_000, 80_000, 120_000, 200_000]
@@ -179,7 +154,7 @@ def test_a_tail_follows_the_density_beyond_a_single_value(content):
     """Its mean lies within 20 % of the true one; drawn evenly it would be -175,000."""
     column, table = column_of(**content), money()
     codes = column.encode(pa.array(table))
-    drawn = values(column, np.bincount(codes), 5_000_000)
+    drawn = values(column, np.bincount(codes), 1_000_000)
     assert drawn[drawn < 0].mean() == pytest.approx(table[table < 0].mean(), rel=0.2)
     assert drawn.std() == pytest.approx(table.std(), rel=0.03)
 
@@ -189,7 +164,7 @@ def test_a_tail_above_a_single_value_is_the_mirror_image(ends):
     starts = [-999_999, *sorted(1 - start for start in TAIL[3:]), *ends]
     column = column_of(type="integer", min=-999_999, max=350_000, bin_starts=starts)
     table = -money()
-    drawn = values(column, np.bincount(column.encode(pa.array(table))), 5_000_000)
+    drawn = values(column, np.bincount(column.encode(pa.array(table))), 1_000_000)
     assert drawn[drawn > 0].mean() == pytest.approx(table[table > 0].mean(), rel=0.2)
 
 
@@ -197,7 +172,7 @@ def test_a_tail_above_a_single_value_is_the_mirror_image(ends):
 def test_rows_on_a_single_value_inside_a_bin_do_not_shorten_the_tail(zeros):
     column, table = column_of(**BEYOND_ZERO["inside a bin"]), money()
     table = np.r_[table[table != 0], np.zeros(zeros)]
-    drawn = values(column, np.bincount(column.encode(pa.array(table))), 5_000_000)
+    drawn = values(column, np.bincount(column.encode(pa.array(table))), 1_000_000)
     assert drawn[drawn < 0].mean() == pytest.approx(table[table < 0].mean(), rel=0.2)
 
 

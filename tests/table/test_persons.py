@@ -17,7 +17,7 @@ from pyarrow import parquet
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.persons import FewRows
+from adaptive_qs.table.persons import ContributionBound
 from adaptive_qs.table.schema import Schema
 
 COLUMNS = [
@@ -35,7 +35,9 @@ def table(rows):
 
 def kept(source, most=2, schema=SCHEMA, exactly=False):
     """The rows that are kept, as codes, and how often each is."""
-    few = read_table(FewRows.of(source, schema, most, MEMORY, exactly=exactly), schema)
+    few = read_table(
+        ContributionBound.from_source(source, schema, most, MEMORY, exactly=exactly), schema
+    )
     return Counter(zip(*(column.tolist() for column in few.columns)))
 
 
@@ -129,11 +131,11 @@ def test_columns_still_to_be_learnt_tell_rows_apart():
     columns = [{"name": "a", "type": "integer", "private_bins": 2}, COLUMNS[1]]
     schema = Schema.parse({"version": 1, "person": "who", "columns": columns})
     rows = [("p", k, "x") for k in range(9)]
-    few = FewRows.of(table(rows), schema, 3, MEMORY)
+    few = ContributionBound.from_source(table(rows), schema, 3, MEMORY)
     with few.open() as source:
         found = [v for chunk in source.read(("a",)) for v in chunk.columns[0].parts[0].to_pylist()]
     assert len(set(found)) == 9  # the distinct cells; which rows have them is in the places
-    shuffled = FewRows.of(table(rows[::-1]), schema, 3, MEMORY)
+    shuffled = ContributionBound.from_source(table(rows[::-1]), schema, 3, MEMORY)
     assert values(few, "a") == values(shuffled, "a")
     assert len(values(few, "a")) == 3
 
@@ -157,18 +159,22 @@ def test_what_cannot_be_told_apart_is_refused():
     with pytest.raises(DataError, match="column 'who' has cells of another type"):
         kept(table([(("secret",), 1, "x")]))
     with pytest.raises(DataError, match="coded table has no person column 'who'"):
-        FewRows.of(CodedTable.from_codes(SCHEMA.domain(), [[0], [0]]), SCHEMA, 1, MEMORY)
+        ContributionBound.from_source(
+            CodedTable.from_codes(SCHEMA.domain(), [[0], [0]]), SCHEMA, 1, MEMORY
+        )
 
 
 @pytest.mark.parametrize("people", [1, 500], ids=["one with many rows", "many"])
 def test_more_than_fits_the_memory_is_refused(people):
     rows = table([(f"p{k % people}", 1, "x") for k in range(1_000)])
     with pytest.raises(ResourceExceeded, match="raise --max-memory"):
-        FewRows.of(rows, SCHEMA, 1, 50_000)
+        ContributionBound.from_source(rows, SCHEMA, 1, 50_000)
 
 
 def test_rows_that_change_between_two_readings_are_refused():
-    few = FewRows.of(first := table([("p", k % 4, "x") for k in range(5)]), SCHEMA, 2, MEMORY)
+    few = ContributionBound.from_source(
+        first := table([("p", k % 4, "x") for k in range(5)]), SCHEMA, 2, MEMORY
+    )
     first["a"] = [3, 3, 3, 3, 3]
     first["b"] = "y"
     with pytest.raises(DataError, match="changed while it was read"):

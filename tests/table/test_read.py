@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import random
 import shlex
 import threading
@@ -160,43 +159,6 @@ def refusal(action, *hints):
     return message
 
 
-@pytest.fixture
-def written(tmp_path):
-    """A file with some rows between good ones, which are read where there are no others."""
-    path = tmp_path / "t.csv"
-
-    def write(*changed):
-        rows = [",".join({**GOOD, **cells}.values()) for cells in ({}, *changed, {})]
-        path.write_text("\n".join([",".join(GOOD), *rows, ""]))
-        return path
-
-    assert read_table(write(), SCHEMA).num_rows == 2
-    return write
-
-
-@pytest.mark.parametrize("name", list(GOOD))
-@pytest.mark.parametrize("cell", [CANARY, f"1{CANARY}", f'"{CANARY}, ""x"""', ""], ids="abcd")
-def test_bad_cell_in_csv(written, name, cell):
-    path = written({name: cell})
-    refusal(lambda: read_table(path, SCHEMA), str(path), repr(name), "missing marker")
-
-
-@pytest.mark.parametrize(
-    ("name", "cell"),
-    [
-        ("int", "10"), ("int", "-1"), ("int", "3.5"), ("int", "99999999999999999999"),
-        ("num", "2.5"), ("num", "nan"), ("num", "inf"), ("num", "1e999"), ("day", "2021-01-01"),
-        ("day", "2020-02-31"), ("day", "03/02/2020"), ("time", "2020-12-31T00:00:01"),
-        ("fmt", "2020-02-03"), ("fmt", "31/02/2020"), ("code", "3"), ("code", "1.5"),
-        ("cat", "A"), ("flag", "2"),
-    ],
-)  # fmt: skip
-def test_value_outside_domain(written, name, cell):
-    path = written({name: cell})
-    message = refusal(lambda: read_table(path, SCHEMA), repr(name))
-    assert cell not in message.replace(str(path), "")
-
-
 @pytest.mark.parametrize("name", list(GOOD))
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "parquet"])
 @pytest.mark.parametrize("cell", [CANARY, None], ids="ab")
@@ -221,35 +183,21 @@ def test_mixed_objects_in_pandas():
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        (b"", "is empty"),
-        (b"a,b\n", "no rows"),
         (b"a,b", "no rows"),
         (b"\n\n", "has 0 of the 2 columns"),
-        (b"a,b\n1,a\n2\n", "does not have the 2 cells"),
-        (b"a,b\n1,a\n2", "does not have the 2 cells"),
-        (b"a,b\n1,a,c4n4ry\n", "does not have the 2 cells"),
-        (b'a,b\n1,"c4n4ry', "quotation mark"),
-        (b'a,b\n1,"a\n2,b\n', "quotation mark"),
-        (b"a,b\n1,c4n4ry\xff\n", "not UTF-8"),
-        ("a,b\n1,a\n".encode("utf-16"), "not UTF-8"),
-        (b"a,b\n1,c4n4ry\0\n", "NUL"),
         (b"a\xff,b\n1,a\n", "not UTF-8"),
-        (b"a,b,a\n1,a,1\n", "'a' occurs twice"),
         (b"a\n1\n", "'b' of the schema is missing"),
-        (b"a,b,c\n1,a,c4n4ry\n", "'c' is not in the schema"),
         (b"a;b\n1;a\n", """separated by ';': say "delimiter": ";" in the schema"""),
         (b"a\tb\n1\ta\n", 'separated by tabs: say "delimiter"'),
         (b"a|b\n1|a\n", """separated by '|': say "delimiter": "|" in the schema"""),
-        (b"PK\x03\x04c4n4ry", "is an Excel file that cannot be read: save it again as .xlsx"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1c4n4ry", "is an Excel file"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
-        (gzip.compress(b"a,b\n1,a\n" * 999)[:-9], "gzip"),
         (b"PAR1garbage", "Parquet"),
         (b"PK\x03\x04c4n4ry", "zip archive: unpack it"),
         (b"c4n4ry,c4n4ry\n1,a\n", "header line"),
         (b'a,b\n1,a\n2,"' + b"c4n4ry" * 10**6 + b'"\n', ""),  # longer than a block
     ],
-    ids=range(27),
+    ids=range(13),
 )
 def test_damaged_file(tmp_path, content, hint):
     path = tmp_path / ("t.zip" if "zip" in hint else "t.csv")
@@ -287,15 +235,6 @@ def test_a_release_bundle_in_the_place_of_a_table(tmp_path, name):
 def test_missing_file_and_folder(tmp_path):
     refusal(lambda: read_table(tmp_path / "none.csv", AB), "none.csv", "check the path")
     refusal(lambda: read_table(tmp_path, AB), "folder")
-
-
-def test_truncated_parquet(tmp_path):
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({"a": [1] * 99, "b": ["a"] * 98 + [CANARY]}), buffer)
-    path = tmp_path / "t.parquet"
-    for length in (1, 3, 50, len(buffer.getvalue()) - 5):
-        path.write_bytes(buffer.getvalue()[:length])
-        refusal(lambda: read_table(path, AB), str(path), "Parquet")
 
 
 def test_a_flipped_bit_of_parquet_with_checksums_is_seen(tmp_path):

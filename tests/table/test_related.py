@@ -14,7 +14,7 @@ import pytest
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded, SchemaError
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.persons import FewRows
+from adaptive_qs.table.persons import ContributionBound
 from adaptive_qs.table.related import PUBLISHED, Family, FamilyRows, RelatedSchema, render
 
 from ..family import SCHEMA, made, without
@@ -36,7 +36,7 @@ def coded(tables, table, schema=PARSED):
 def kept(tables, schema=PARSED):
     """Codes of the children that count, as sorted rows."""
     rows = FamilyRows(family(tables, schema), "children")
-    few = FewRows.of(rows, schema.joined, schema.most_children, ENOUGH)
+    few = ContributionBound.from_source(rows, schema.joined, schema.most_children, ENOUGH)
     return sorted(zip(*read_table(few, schema.joined).columns))
 
 

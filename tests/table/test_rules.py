@@ -10,11 +10,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import parse_condition, parse_rule
 from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.grammar import parse_rule
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
@@ -40,9 +40,6 @@ SCHEMA = Schema.parse({"version": 1, "columns": COLUMNS})
 
 def with_rules(*rules):
     return Schema.parse({"version": 1, "columns": COLUMNS, "rules": list(rules)})
-
-
-DAY_ONE = dt.date(2020, 1, 1).toordinal()
 
 
 def values(name):
@@ -94,13 +91,24 @@ CASES = [
      lambda s, y: s is not None or y is not None),
     ("city in (p, other)", ["city"], lambda c: c in ("p", "other")),
     ("city not in (p, other)", ["city"], lambda c: c not in ("p", "other")),
+    ("total = x + wide", ["x", "wide", "total"], known(lambda x, w, t: t == x + w)),
+    ("x <= wide", ["x", "wide"], known(op.le)),
+    ("x <= age", ["x", "age"], known(op.le)),
+    ("never age in (20, 21, 22) and status = once", ["age", "status"],
+     lambda a, s: not (a in (20, 21, 22) and s == "once")),
+    ("total = wide", ["wide", "total"], known(op.eq)),
+    ("x = 3 -> wide >= 6", ["x", "wide"], lambda x, w: x != 3 or w >= 6),
+    ("total = wide * 2", ["wide", "total"], known(lambda w, t: t == 2 * w)),
+    ("price >= 1.5 or price < 0.3", ["price"], lambda p: p >= 1.5 or p < 0.3),
+    ("age = wide", ["age", "wide"], known(op.eq)),
+    ("start = end", ["start", "end"], op.eq),
     ("`two words` = yes -> x = 0", ["x", "two words"], lambda x, t: t == "false" or x == 0),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "names", "holds"), CASES, ids=[case[0] for case in CASES])
 def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, holds):
-    cells = Ruleset.of(SCHEMA.columns, []).cells_of(parse_rule(text, SCHEMA.by_name), text)
+    cells = Ruleset.of(SCHEMA.columns, []).compute_cells(parse_rule(text, SCHEMA.by_name), text)
     assert set(cells.names) == set(names)
     assert list(cells.names) == [name for name in SCHEMA.names if name in names]
     order = [names.index(name) for name in cells.names]
@@ -109,13 +117,6 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
         expected = any(holds(*row) for row in product(*(p[c] for p, c in zip(every, codes))))
         found = cells.allowed[tuple(codes[k] for k in order)]
         assert found == expected, (codes, found)
-
-
-def test_a_condition_may_have_to_be_true():
-    condition = parse_condition("y > 3", SCHEMA.by_name)
-    ruleset = Ruleset.of(SCHEMA.columns, [])
-    assert ruleset.cells_of(condition, "").allowed.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert ruleset.cells_of(condition, "", surely=True).allowed.tolist() == [0, 0, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -200,14 +201,14 @@ def test_codes_that_no_row_can_have_are_told():
     }
 
 
-ROWS = 4_000
+ROWS = 1_500
 TOGETHER = [
     ["total = x + wide", "x <= wide"],
     ["days = end - start", "start <= end"],
     ["age < 15 -> status = never", "x <= age", "never age in (20, 21, 22) and status = once"],
     ["total = wide", "wide != x", "x = 3 -> wide >= 6"],
     ["total = wide * 2", "price >= 1.5 or price < 0.3", "age = wide"],
-    ["start = end", "end >= 2020-02-10 or days = 7"],
+    ["start = end", "end >= 2020-02-10"],
 ]
 
 
@@ -223,43 +224,12 @@ def test_every_row_that_is_decoded_meets_all_rules(rules):
               for name in ("x", "y", "wide", "total", "age", "days", "price")}  # fmt: skip
     day = {name: rows[name].map(dt.date.toordinal).to_numpy() for name in ("start", "end")}
     for text in rules:
-        _, _, holds = next((c for c in CASES if c[0] == text), (None, None, MORE.get(text)))
-        names = next((c[1] for c in CASES if c[0] == text), None) or NAMES[text]
+        names, holds = next(case[1:] for case in CASES if case[0] == text)
         cells = [number.get(n, day.get(n, rows.get(n))) for n in names]
         for row in zip(*(np.asarray(c, dtype=object) for c in cells)):
             plain = [None if v is None or v != v else v for v in row]
             assert holds(*plain), (text, plain)
     read_table(table, SCHEMA)  # every value is a declared one
-
-
-MORE = {
-    "total = x + wide": known(lambda x, w, t: t == x + w),
-    "x <= wide": known(op.le),
-    "x <= age": known(op.le),
-    "never age in (20, 21, 22) and status = once":
-        lambda a, s: not (a in (20, 21, 22) and s == "once"),
-    "total = wide": known(op.eq),
-    "x = 3 -> wide >= 6": lambda x, w: x != 3 or w >= 6,
-    "total = wide * 2": known(lambda w, t: t == 2 * w),
-    "price >= 1.5 or price < 0.3": lambda p: p >= 1.5 or p < 0.3,
-    "age = wide": known(op.eq),
-    "start = end": op.eq,
-    "end >= 2020-02-10 or days = 7":
-        lambda e, d: e >= dt.date(2020, 2, 10).toordinal() or d == 7,
-}  # fmt: skip
-NAMES = {
-    "total = x + wide": ["x", "wide", "total"],
-    "x <= wide": ["x", "wide"],
-    "x <= age": ["x", "age"],
-    "never age in (20, 21, 22) and status = once": ["age", "status"],
-    "total = wide": ["wide", "total"],
-    "x = 3 -> wide >= 6": ["x", "wide"],
-    "total = wide * 2": ["wide", "total"],
-    "price >= 1.5 or price < 0.3": ["price"],
-    "age = wide": ["age", "wide"],
-    "start = end": ["start", "end"],
-    "end >= 2020-02-10 or days = 7": ["end", "days"],
-}
 
 
 def test_one_row_of_codes_that_cannot_be_gets_others():
@@ -288,17 +258,12 @@ def test_values_are_uniform_inside_their_bins_given_the_rule():
     assert (np.square(counts - ROWS / 6) / (ROWS / 6)).sum() < 27.9
 
 
-def test_conditions_are_rules_of_one_part():
-    with pytest.raises(InputError, match="condition 'x < 1 -> y > 2' is no condition from"):
-        parse_condition("x < 1 -> y > 2", SCHEMA.by_name)
-
-
 @pytest.mark.parametrize("column", [c for c in SCHEMA.columns if c.measured], ids=lambda c: c.name)
 def test_values_of_amounts_have_these_amounts(column):
     codes = np.arange(column.num_values)
     for end in column.ends(codes):
         amounts = np.append(end.astype(float), np.nan)
-        values = column.of_amounts(amounts)
+        values = column.from_amounts(amounts)
         assert values.type == column.draw(codes, np.random.default_rng(1)).type
         assert values[-1].as_py() is None
         found = column.amounts(normalise(values[:-1]))

@@ -18,8 +18,8 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, InputError
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import RunOptions
 from adaptive_qs.run.memory import ScoringForecast, keep_what_fits
+from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import looked_at, scoring_forecast, tables_job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -209,8 +209,8 @@ def test_what_is_left_out_is_part_of_what_is_asked_for():
     schema = Schema.parse(dict(zip("abcdef", range(2, 8))))
 
     def words(**options):
-        asked = RunOptions(rho=1.0, workers=1, **options)
-        return tables_job(schema, 3, "auto", asked).work.words()
+        asked = SynthesizeOptions(rho=1.0, workers=1, workload=3, **options)
+        return tables_job(schema, asked).work.request_fields()
 
     assert words(max_candidates=9) == words(max_candidates=9)
     assert words(max_candidates=9) != words(max_candidates=8) != words()
@@ -221,7 +221,7 @@ def test_what_is_left_out_is_part_of_what_is_asked_for():
 def test_ceilings_that_are_no_positive_integers_are_refused(bad):
     for name in ("max_candidates", "max_cells"):
         with pytest.raises(InputError, match=name.replace("_", "-")):
-            RunOptions(**{name: bad})
+            Synthesizer(rho=1.0, **{name: bad}).fit(None, schema={"a": 2})
 
 
 def test_the_forecast_of_a_pass_counts_candidates_and_cells():
@@ -241,9 +241,9 @@ def test_the_memory_of_a_pass_is_within_the_ceiling():
     domain = Domain.from_sizes({f"c{i}": 40 for i in range(20)})
     found = []
     for ceiling in (900, 4_000):
-        asked = RunOptions(max_memory=f"{ceiling}MB", workers=1)
+        asked = SynthesizeOptions(max_memory=f"{ceiling}MB", workers=1)
         workload, _ = looked_at(3, domain, asked)
-        found.append(scoring_forecast(workload, asked).memory_bytes / 2**20)
+        found.append(scoring_forecast(workload, None, asked).memory_bytes / 2**20)
         assert found[-1] < ceiling
     assert found[0] < found[1]
 
@@ -296,11 +296,11 @@ def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, 
     words = ["plan", "--schema", str(tmp_path / "s.json"), "--max-memory", "2500MB", "--json"]
     told, asked = [], []
     for threads in (1, 8):
-        assert main([*words, "--jobs", str(threads)]) == 0
+        assert main([*words, "--workers", str(threads)]) == 0
         told.append(json.loads(capsys.readouterr().out)["scoring"])
-        options = RunOptions(rho=1.0, workers=threads, max_memory="2500MB")
-        job = tables_job(Schema.parse(sizes), 2, "auto", options)
-        asked.append((job.work.words(), job.work.left_out, job.work.limits.measured_cells))
+        options = SynthesizeOptions(rho=1.0, workers=threads, max_memory="2500MB", workload=2)
+        job = tables_job(Schema.parse(sizes), options)
+        asked.append((job.work.request_fields(), job.work.left_out, job.work.limits.measured_cells))
         assert job.work.limits.scoring_workers <= threads
     assert told[0] == told[1]
     assert asked[0] == asked[1]

@@ -16,7 +16,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError, WorkloadError
 from adaptive_qs.release.release import Release
-from adaptive_qs.run import RunOptions
+from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import tables_job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
@@ -158,9 +158,12 @@ def test_a_loaded_release_is_fitted_again_to_the_same_target(frame, tmp_path):
 
 def test_a_run_for_another_target_is_not_resumed():
     """A ledger recognises a run by these words."""
-    asked = [RunOptions(rho=1.0, workers=1, target=target) for target in (None, "e", "f", "f")]
+    asked = [
+        SynthesizeOptions(rho=1.0, workers=1, workload=2, target=target)
+        for target in (None, "e", "f", "f")
+    ]
     schema = Schema.parse(SIZES)
-    words = [tables_job(schema, 2, "auto", o).work.words() for o in asked]
+    words = [tables_job(schema, options).work.request_fields() for options in asked]
     assert words[0] != words[1] != words[2] == words[3]
     assert [each["target"] for each in words] == ["none", "e", "f", "f"]
 

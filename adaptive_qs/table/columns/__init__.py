@@ -4,20 +4,10 @@ To add one, write a class that follows :class:`ColumnBase` and list it here. Sch
 published JSON Schema, messages, proposals and the audit take it from this list.
 """
 
-from adaptive_qs.table.columns.base import ColumnBase, PrivateColumn
-from adaptive_qs.table.columns.category import (
-    BooleanColumn,
-    CategoricalColumn,
-    PrivateCategoricalColumn,
-)
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import BooleanColumn, CategoricalColumn
 from adaptive_qs.table.columns.moment import DateColumn, DatetimeColumn
-from adaptive_qs.table.columns.numeric import (
-    IntegerColumn,
-    NumericColumn,
-    PrivateIntegerColumn,
-    PrivateNumericColumn,
-)
-from adaptive_qs.table.columns.place import PlaceColumn
+from adaptive_qs.table.columns.numeric import IntegerColumn, NumericColumn
 
 COLUMN_TYPES: dict[str, type[ColumnBase]] = {
     "categorical": CategoricalColumn,
@@ -26,14 +16,6 @@ COLUMN_TYPES: dict[str, type[ColumnBase]] = {
     "date": DateColumn,
     "datetime": DatetimeColumn,
     "boolean": BooleanColumn,
-    "place": PlaceColumn,
 }
-"""The classes by the values of the key "type". Drafts are asked for from the end: types that take
+"""The classes by the values of the key "type". Drafts are requested from the end: types that take
 nearly any cells come first, those that take few come last."""
-
-PRIVATE_TYPES: dict[str, type[PrivateColumn]] = {
-    "categorical": PrivateCategoricalColumn,
-    "integer": PrivateIntegerColumn,
-    "numeric": PrivateNumericColumn,
-}
-"""Those of columns of the same types whose bins or values a run has to learn."""

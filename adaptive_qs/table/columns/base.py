@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table import bins as binning
-    from adaptive_qs.table import cells, orders
-    from adaptive_qs.table import profile as spelled
+    from adaptive_qs.table import cells, spellings
     from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     class _Later:
-        """A module loaded when something of it is first asked for: schemas do without arrays."""
+        """A module loaded when it is first used: schemas do without arrays."""
 
         def __init__(self, name):
             self._name = name
@@ -45,8 +44,8 @@ else:
             return getattr(import_module(self._name), attribute)
 
     np, pa, pc = map(_Later, ("numpy", "pyarrow", "pyarrow.compute"))
-    binning, cells, orders, spelled = (
-        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "orders", "profile")
+    binning, cells, spellings = (
+        _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spellings")
     )
 
 MAX_SIZE = 2**32
@@ -59,6 +58,9 @@ EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 
 MISSING = "(missing)"
 """Label of missing values; in more brackets where that is a declared value."""
+
+TO_BE_LEARNT = "bins or values to be learnt"
+"""Summary of a column without codes."""
 
 UNHEARD_OF = "no such value"
 """A cell that no column declares, for the audit."""
@@ -90,7 +92,7 @@ Text = Annotated[str, AfterValidator(_clean)]
 
 
 def bin_label(first: str, last: str) -> BinLabel:
-    """The label of a bin from one value to another, both included."""
+    """Return the label of a bin from one value to another, both included."""
     return BinLabel(f"{first}..{last}", first, last)
 
 
@@ -144,14 +146,6 @@ class ColumnBase(BaseModel):
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
-    @property
-    def parts(self) -> tuple[ColumnBase, ...]:
-        """Columns of the data that are one here, as they are written; none where it is its own.
-
-        A type that has such also has ``together`` and ``split``; see :mod:`.place`.
-        """
-        return ()
-
     # The layout of the codes.
 
     @property
@@ -198,11 +192,8 @@ class ColumnBase(BaseModel):
 
     @property
     def limits(self) -> tuple[int, int] | None:
-        """The least and the greatest value where all are integers; None otherwise."""
-        if self.listed is None or isinstance(self.listed[0], str):
-            return None
-        numbers = [int(value) for value in self.listed]
-        return min(numbers), max(numbers)
+        """The least and the greatest value if all are integers; None otherwise."""
+        return None
 
     @property
     def has_order(self) -> bool:
@@ -233,7 +224,7 @@ class ColumnBase(BaseModel):
         return frozenset()
 
     def advice(self) -> list[str]:
-        """What the author of a schema may not have meant, in words that follow the name."""
+        """Return what the author of a schema may not have meant, as texts that follow the name."""
         advice = []
         if self.size > MANY_CODES:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
@@ -262,22 +253,54 @@ class ColumnBase(BaseModel):
     def _check_values(self) -> None:
         """Raise ValueError when the declared values contradict each other."""
 
+    # What a run learns from the rows and pays for.
+
+    @property
+    def is_unlearnt(self) -> bool:
+        """Whether the bins or values are still to be learnt, so that there are no codes yet."""
+        return False
+
+    @property
+    def discovers(self) -> bool:
+        """Whether a part of delta is needed to learn the column."""
+        return False
+
+    @property
+    def counts_heaps(self) -> bool:
+        """Whether a run that makes tables has to count rows on frequent values."""
+        return False
+
     @property
     def is_open(self) -> bool:
         """Whether a run that makes tables has to learn something of the column first."""
-        return False
+        return self.is_unlearnt or self.counts_heaps
 
     @property
     def open_keys(self) -> tuple[str, ...]:
         """Keys of its schema that ask for that."""
         return ()
 
-    open_mend: ClassVar[str] = "leave it out"
-    """What to do where nothing is learnt."""
+    @property
+    def open_remedy(self) -> str:
+        """What to do if nothing is learnt."""
+        return "declare the bins or values instead" if self.is_unlearnt else "leave it out"
 
     def without_heaps(self) -> ColumnBase:
-        """The column without frequent values that are still to be counted."""
+        """Return the column without frequent values that are still to be counted."""
         return self
+
+    @property
+    def probe(self) -> ColumnBase:
+        """A column that refuses and misses the same cells; all others have code 0 if unlearnt."""
+        return self
+
+    def stand_in(self) -> ColumnBase:
+        """Return a column that rows can be generated for, like one that may be learnt."""
+        return self
+
+    def _check_learnt(self) -> None:
+        if self.is_unlearnt:
+            raise RuntimeError(f"column {self.name!r} is not learnt yet")
 
     # Cells to codes, and back.
 
@@ -306,6 +329,7 @@ class ColumnBase(BaseModel):
 
         A text that CSV escapes is read in its escaped form, too.
         """
+        self._check_learnt()
         values = cells.unescaped(values, self.escapes)
         plain = self.plain(values)
         codes = self.read(plain)
@@ -318,14 +342,17 @@ class ColumnBase(BaseModel):
             codes[empty | cells.is_marker(values, self.missing)] = self.missing_code
             if self.numeric:
                 markers = self.plain(pa.array(self.missing)).drop_null().to_pylist()
-                codes[cells.is_number_of(plain, markers)] = self.missing_code
+                codes[cells.matches_numbers(plain, markers)] = self.missing_code
         return codes
 
     def decode(
         self, codes: NDArray[Any], rng: np.random.Generator, drawer: Drawer | None = None
     ) -> pa.Array:
-        """Values of the declared type, null where missing; uniform inside bins and periods, or as
-        the ``drawer`` draws them."""
+        """Return values of the declared type, null where missing.
+
+        They are even inside bins and periods, or drawn by the ``drawer``.
+        """
+        self._check_learnt()
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
         draw = self.draw if drawer is None else drawer
@@ -334,10 +361,11 @@ class ColumnBase(BaseModel):
     def labels_of_codes(self) -> tuple[str, ...]:
         """One distinct label for each code.
 
-        A value is named by itself, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
+        A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
         by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
         codes.
         """
+        self._check_learnt()
         labels, marker = self.value_labels(), MISSING
         while marker in labels:
             marker = f"({marker})"
@@ -346,20 +374,12 @@ class ColumnBase(BaseModel):
             raise RuntimeError(f"a column has {self.size:,} codes and {len(labels):,} labels")
         return tuple(labels)
 
-    def together(self, parts: list[pa.Array]) -> pa.Array:
-        """Cells of the ``parts``, as text, as cells of this column."""
-        raise AssertionError(f"column {self.name!r} has no parts")
-
-    def split(self, values: pa.Array) -> list[pa.Array]:
-        """Decoded values as those of the ``parts``."""
-        raise AssertionError(f"column {self.name!r} has no parts")
-
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Values of the declared type as CSV has them; null where missing."""
         return values.cast(pa.string())
 
-    def mend(self, refusal: int) -> str:
-        """What is wrong with a refused cell and what to do, without quoting it."""
+    def explain_refusal(self, refusal: int) -> str:
+        """Return what is wrong with a refused cell and what to do, without quoting it."""
         if refusal == EMPTY:
             return 'has empty cells: add "" to its missing markers, or fill the cells'
         outside = type(self).model_fields.get("outside")
@@ -391,7 +411,7 @@ class ColumnBase(BaseModel):
         return self.has_order
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and the greatest value of every code; by default its place.
+        """Return the least and the greatest value of every code, by default its place.
 
         Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
         """
@@ -405,15 +425,28 @@ class ColumnBase(BaseModel):
         """
         return np.full(len(values), np.nan)
 
+    def numbers(self, values: pa.Array) -> NDArray[Any]:
+        """Return normalised cells of a ``measured`` column as integers, numbers or seconds.
+
+        Cells that cannot be read become anything.
+        """
+        raise AssertionError(f"column {self.name!r} has no numbers")
+
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """An amount, or a mean of amounts, as people read it; with all its digits if asked for."""
+        """Return an amount, or a mean of amounts, as people read it.
+
+        It has all its digits if requested.
+        """
         if whole:
             return f"{amount:.12g}"
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
-    def amount_of(self, text: str) -> float | None:
-        """A value that a rule names, as ``ends`` counts; None where the column has none such."""
+    def read_amount(self, text: str) -> float | None:
+        """Return a value that a rule names, as ``ends`` counts.
+
+        None where the column has none such.
+        """
         labels = self.value_labels()
         return float(labels.index(text)) if text in labels else None
 
@@ -422,18 +455,28 @@ class ColumnBase(BaseModel):
         """Distance between neighbouring amounts, in days for dates; 0 where any number may be."""
         return 0.0
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Values of the declared type for amounts of a ``measured`` column, rounded to what cells
-        hold, null for NaN: shape (len(amounts),)."""
+    def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        raise AssertionError(f"column {self.name!r} has no bins")
+
+    def draw_between(
+        self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
+    ) -> pa.Array:
+        raise AssertionError(f"column {self.name!r} has no bins")
+
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Return values of the declared type for amounts of a ``measured`` column.
+
+        They are rounded to what cells hold, and null for NaN: shape (len(amounts),).
+        """
         raise AssertionError(f"column {self.name!r} has no amounts")
 
     # Proposing and auditing.
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """What a schema could say of a column with these cells, none of them missing markers.
+        """Return what a schema could say of a column with these cells, without missing markers.
 
-        None where the cells are of another type: the next one is asked.
+        None where the cells are of another type: the next type drafts it.
         """
         return None
 
@@ -443,47 +486,9 @@ class ColumnBase(BaseModel):
         return ()
 
     def undeclared_cell(self) -> str | None:
-        """A cell that is no declared value and not refused either; None where there is none."""
+        """Return a cell that is neither a declared value nor refused; None if there is none."""
         return None if self.other_code is None else UNHEARD_OF
 
     def cell_of_other_type(self) -> str | None:
-        """A cell that is a boolean or an integer among texts, where the schema takes any."""
+        """Return a cell that is a boolean or an integer among texts, where the schema takes any."""
         return None
-
-    def stand_in(self) -> ColumnBase:
-        """A column that rows can be generated for: this one, or one like what may be learnt."""
-        return self
-
-
-class PrivateColumn(ColumnBase):
-    """A column whose bins or values nobody declares: a run learns them and pays for it.
-
-    Until then it has no codes. What is public about it, its name, missing markers and largest
-    number of codes, is declared; :mod:`adaptive_qs.learn.schema` makes an ordinary column of it.
-    """
-
-    key: ClassVar[str]
-    """What a schema gives in place of the bins or values; it tells the two variants apart."""
-    discovers: ClassVar[bool] = False
-    """Whether a part of delta is needed to learn the column."""
-    summary: ClassVar[str] = "bins or values to be learnt"
-    is_open: ClassVar[bool] = True  # type: ignore[misc]
-    open_mend: ClassVar[str] = "declare the bins or values instead"
-
-    @property
-    def open_keys(self) -> tuple[str, ...]:
-        return (self.key,)
-
-    @property
-    @abstractmethod
-    def probe(self) -> ColumnBase:
-        """A column that refuses and misses the same cells, and gives all others code 0."""
-
-    def read(self, values: pa.Array) -> Codes:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")
-
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")
-
-    def value_labels(self) -> list[str]:
-        raise AssertionError(f"column {self.name!r} is not learnt yet")

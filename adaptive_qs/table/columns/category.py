@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt
 
 from adaptive_qs.table.columns.base import (
     EMPTY,
     OUTSIDE,
+    TO_BE_LEARNT,
     UNREADABLE,
     CellType,
     ColumnBase,
     Draft,
-    PrivateColumn,
     Text,
     binning,
     cells,
     np,
-    orders,
     pa,
     pc,
     refuse_duplicates,
-    spelled,
+    spellings,
 )
-from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, integer_of
+from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS, read_integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +40,7 @@ MAX_CATEGORIES = 1_000
 FEW_INTEGERS = 10
 """Up to this many distinct integers, scattered over a wide range, are taken for labels."""
 ROWS_PER_LABEL = 5
-"""So many rows for each of more distinct integers show that they are labels, too."""
+"""From this number of rows per value on, more distinct integers are labels, too."""
 MAX_EXACT = 2**53
 """Integers from here on are taken for identifiers."""
 MOST_VALUES = 8
@@ -51,11 +50,17 @@ _WIDTH = 64
 
 
 class CategoricalColumn(ColumnBase):
-    """A column whose values are listed: all strings, all integers or all booleans."""
+    """A column whose values are listed, all strings, all integers or all booleans, or learnt.
+
+    Of text, a run can learn the frequent values from the rows; all others get the catch-all label.
+    """
 
     type: Literal["categorical"]
-    values: Annotated[tuple[Text | StrictBool | Integer64, ...], Field(min_length=1)]
+    values: Annotated[tuple[Text | StrictBool | Integer64, ...], Field(min_length=1)] = ()
     """The values, in code order."""
+    private_values: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """The largest number of values that a run learns from the rows and pays for. The catch_all, a
+    text, takes every other value, blank cells too."""
     ordered: bool = False
     """Whether the order of the values means something (for prefix and range queries)."""
     catch_all: Text | Integer64 | None = None
@@ -72,8 +77,38 @@ class CategoricalColumn(ColumnBase):
     }
 
     @property
+    def is_unlearnt(self) -> bool:
+        return self.private_values is not None
+
+    discovers = is_unlearnt
+
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        return ("private_values",) if self.is_unlearnt else ()
+
+    @property
+    def probe(self) -> Self:
+        return self._with_values((), None) if self.is_unlearnt else self
+
+    def resolved(self, values: Sequence[str]) -> Self:
+        """Return the column with these public values; the catch-all alone if there are none."""
+        return self._with_values(values, ("values",))
+
+    def stand_in(self) -> Self:
+        """Return a column with more values than can be kept, if that is possible."""
+        if self.private_values is None:
+            return self
+        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
+        return self.resolved([v for v in values if v not in self.missing])
+
+    def _with_values(self, values: Sequence[str], learnt: tuple[Literal["values"]] | None) -> Self:
+        content = self.model_dump(exclude={"private_values"}, exclude_defaults=True)
+        listed = tuple(values) or (self.catch_all,)
+        return type(self)(**content | {"values": listed, "learnt": learnt})
+
+    @property
     def num_values(self) -> int:
-        return len(self.values)
+        return self.private_values or len(self.values)
 
     @cached_property
     def labels(self) -> tuple[str | int, ...]:
@@ -83,12 +118,17 @@ class CategoricalColumn(ColumnBase):
         return (*self.values, self.catch_all)
 
     @property
-    def listed(self) -> tuple[str | int, ...]:
-        return self.labels
+    def listed(self) -> tuple[str | int, ...] | None:
+        return self.labels if self.values else None
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        numbers = () if self._lists_texts else tuple(map(int, self.labels))
+        return (min(numbers), max(numbers)) if numbers else None
 
     @property
     def kind(self) -> Hashable:
-        return "numbers" if self._lists_integers else self.values
+        return "numbers" if self._lists_integers else self.values or None
 
     @property
     def scale(self) -> Hashable:
@@ -99,32 +139,50 @@ class CategoricalColumn(ColumnBase):
         return self.ordered or self._lists_integers
 
     @property
+    def _lists_texts(self) -> bool:
+        return type(self.labels[0]) is str
+
+    @property
+    def _lists_booleans(self) -> bool:
+        return type(self.labels[0]) is bool
+
+    @property
     def _lists_integers(self) -> bool:
-        return type(self.values[0]) is int
+        return bool(self.values) and type(self.values[0]) is int
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
         if self._lists_integers:
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
-    def amount_of(self, text: str) -> float | None:
-        value = integer_of(text) if self._lists_integers else None
-        return super().amount_of(text) if value is None else float(value)
+    def read_amount(self, text: str) -> float | None:
+        value = read_integer(text) if self._lists_integers else None
+        return super().read_amount(text) if value is None else float(value)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*(label for label in self.labels if isinstance(label, str)), *self.missing)
+        return (*(map(str, self.labels) if self._lists_texts else ()), *self.missing)
 
     @property
     def catch_all_code(self) -> int | None:
-        return None if self.catch_all is None else self.labels.index(self.catch_all)
+        if self.catch_all is None:
+            return None
+        return self.private_values or self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
-        if isinstance(self.values[0], bool):
+        if self._lists_booleans:
             return text.lower() in TRUE_WORDS | FALSE_WORDS
-        return (integer_of(text) if self._lists_integers else text) in self.labels
+        return (read_integer(text) if self._lists_integers else text) in self.labels
 
     def _check_values(self) -> None:
+        if bool(self.values) == self.is_unlearnt:
+            raise ValueError("give either values, or private_values to learn them")
+        if self.is_unlearnt:
+            if type(self.catch_all) is not str or not self.catch_all:
+                raise ValueError("private_values need a catch_all that is a text: add one")
+            if self.ordered or self.groups or self.learnt:
+                raise ValueError("private_values cannot have ordered, groups or learnt: remove it")
+            return
         if len({type(value) for value in self.values}) > 1:
             raise ValueError("the values are of several types: quote all of them or none")
         refuse_duplicates(self.values)
@@ -156,15 +214,15 @@ class CategoricalColumn(ColumnBase):
         return (*own, *beyond[len(self.labels) : self.size])
 
     def found_values(self, proposed: bool) -> frozenset[str]:
-        if self.learnt is None and not proposed:
+        if not self._lists_texts or not (self.learnt or proposed):
             return frozenset()
-        return frozenset(v for v in self.values if isinstance(v, str) and v != self.catch_all)
+        return frozenset(map(str, self.values)) - {self.catch_all}
 
     def advice(self) -> list[str]:
         advice = super().advice()
         folded: dict[str, str] = {}
-        for value in filter(lambda value: isinstance(value, str), self.values):
-            other = folded.setdefault(str(value).casefold(), str(value))
+        for value in map(str, self.values if self._lists_texts else ()):
+            other = folded.setdefault(value.casefold(), value)
             if other != value:
                 advice.append(f"has values that differ in case only: {other!r} and {value!r}")
         if self._lists_integers and not self.ordered:
@@ -176,6 +234,8 @@ class CategoricalColumn(ColumnBase):
     @property
     def summary(self) -> str:
         """All values, or the first ones and the last."""
+        if self.is_unlearnt:
+            return TO_BE_LEARNT
         half = _WIDTH // 2
         shown = [v if len(v) <= half else f"{v[:half]}..." for v in map(str, self.labels)]
         if len(", ".join(shown)) <= _WIDTH:
@@ -204,12 +264,13 @@ class CategoricalColumn(ColumnBase):
         return pa.array(self.labels).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
-        """The values and the catch-all, booleans in the words of JSON."""
-        return [str(v).lower() if isinstance(v, bool) else str(v) for v in self.labels]
+        """Return the values and the catch-all, booleans in the words of JSON."""
+        labels = map(str, self.labels)
+        return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
-    def mend(self, refusal: int) -> str:
+    def explain_refusal(self, refusal: int) -> str:
         if refusal == EMPTY:
-            return super().mend(refusal)
+            return super().explain_refusal(refusal)
         return (
             "has a value that is not declared: add it to values, declare it as a missing marker, "
             "or declare a catch_all"
@@ -235,23 +296,23 @@ class CategoricalColumn(ColumnBase):
     def _draft_of_texts(cls, profile: Profile) -> Draft:
         """Labels, or why the texts are none."""
         values = profile.values
-        ordered = orders.in_natural_order(values)
+        ordered = spellings.in_natural_order(values)
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
         most = binning.codes_for(profile.filled)
-        problem = spelled.numbers_spelled(values)
-        if not problem and (problem := spelled.durations_spelled(values)):
+        problem = spellings.numbers_spelled(values)
+        if not problem and (problem := spellings.durations_spelled(values)):
             most = binning.periods_for(profile.filled)
         if problem and len(values) <= most:
             return Draft(labels, f"taken as categories, but {problem}")
         if not problem and len(values) > most:
-            problem = spelled.units_spelled(values)
+            problem = spellings.units_spelled(values)
             if not problem and ordered is None and not profile.zero_filled:
-                problem = spelled.mostly_spelled(values)
+                problem = spellings.mostly_spelled(values)
         if not problem:
             all_different = not profile.too_many and len(values) == profile.filled > 1
-            problem = spelled.keys_spelled(values, all_different)
+            problem = spellings.keys_spelled(values, all_different)
         if not problem and len(values) >= max(20, 0.95 * profile.filled):
             problem = "an identifier or free text: nearly every value is different"
         if not problem and (profile.too_many or len(values) > MAX_CATEGORIES):
@@ -263,55 +324,10 @@ class CategoricalColumn(ColumnBase):
     cell_types: ClassVar[tuple[CellType, ...]] = ("digits", "true or false")
 
     def cell_of_other_type(self) -> str | None:
-        """A boolean, or an integer where booleans are listed."""
+        """Return a boolean, or an integer where booleans are listed."""
         if self.catch_all is None:
             return None
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
-
-
-class PrivateCategoricalColumn(PrivateColumn):
-    """Text whose frequent values are learnt from the rows; all others get the catch-all label."""
-
-    key = "private_values"
-    discovers = True
-    type: Literal["categorical"]
-    private_values: Annotated[int, Field(ge=1, le=100_000)]
-    """How many values at most; which ones is learnt from the rows and paid for."""
-    catch_all: Annotated[Text, Field(min_length=1)]
-    """Label that takes every other value, among them blank cells; it may be a value itself."""
-    ordered: Literal[False] = False
-    """Values in alphabetical order have no order that means something."""
-
-    @property
-    def num_values(self) -> int:
-        return self.private_values
-
-    @property
-    def catch_all_code(self) -> int:
-        return self.num_values
-
-    @property
-    def probe(self) -> CategoricalColumn:
-        return self._ready((), None)
-
-    def resolved(self, values: Sequence[str]) -> CategoricalColumn:
-        """The column with these values, public from now on; the catch-all alone if none."""
-        return self._ready(values, ("values",))
-
-    def _ready(
-        self, values: Sequence[str], learnt: tuple[Literal["values"]] | None
-    ) -> CategoricalColumn:
-        declared = self.model_dump(exclude={"private_values"})
-        listed = tuple(values) or (self.catch_all,)
-        return CategoricalColumn(**declared, values=listed, learnt=learnt)
-
-    def stand_in(self) -> CategoricalColumn:
-        """With more values than can be kept, where that is possible."""
-        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
-        return self.resolved([v for v in values if v not in self.missing])
-
-    def declares(self, text: str) -> bool:
-        return text == self.catch_all
 
 
 class BooleanColumn(ColumnBase):
@@ -325,6 +341,7 @@ class BooleanColumn(ColumnBase):
 
     num_values: ClassVar[int] = 2
     listed: ClassVar[tuple[bool, bool]] = (False, True)
+    limits: ClassVar[tuple[int, int]] = (0, 1)
     kind: ClassVar[Hashable] = "booleans"
     summary: ClassVar[str] = "false, true"
     cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
@@ -342,7 +359,7 @@ class BooleanColumn(ColumnBase):
     def value_labels(self) -> list[str]:
         return ["false", "true"]
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         word = text.lower()
         return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 

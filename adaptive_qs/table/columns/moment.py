@@ -16,10 +16,10 @@ from adaptive_qs.table.columns.base import (
     np,
     pa,
     pc,
-    spelled,
+    spellings,
 )
-from adaptive_qs.table.columns.spread import RangeColumn, SpreadColumn
-from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, seconds_of
+from adaptive_qs.table.columns.binned import RangeColumn
+from adaptive_qs.table.text import EPOCH, PLAIN_TIMES, read_moment, to_seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,15 +42,17 @@ _EPOCH_MONTHS = 12 * EPOCH.year
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
-def period_of(moment: dt.date, granularity: Granularity) -> int:
-    """Number of whole periods from the one that holds the first of 1970 to that of a moment; weeks
-    begin on Monday, several years at a multiple of their number."""
+def find_period(moment: dt.date, granularity: Granularity) -> int:
+    """Return the number of whole periods from that of 1970-01-01 to that of a moment.
+
+    Weeks begin on Monday, several years at a multiple of their number.
+    """
     if granularity in _MONTHS:
         return _of_months((moment.year - EPOCH.year) * 12 + moment.month - 1, granularity)
-    return periods_of(seconds_of(moment), granularity)
+    return find_periods(to_seconds(moment), granularity)
 
 
-def periods_of(seconds: Any, granularity: Granularity) -> Any:
+def find_periods(seconds: Any, granularity: Granularity) -> Any:
     """Whole periods from 1970 to each moment, given in seconds since 1970."""
     if granularity in _LENGTH:
         return seconds // _LENGTH[granularity]
@@ -60,13 +62,13 @@ def periods_of(seconds: Any, granularity: Granularity) -> Any:
 
 
 def _of_months(months: Any, granularity: Granularity) -> Any:
-    """The periods of months since January 1970."""
+    """Return the periods of months since January 1970."""
     length = _MONTHS[granularity]
     return (months + _EPOCH_MONTHS) // length - _EPOCH_MONTHS // length
 
 
-def starts_of(periods: Codes, granularity: Granularity) -> Codes:
-    """First second of each period: the inverse of `periods_of`."""
+def find_starts(periods: Codes, granularity: Granularity) -> Codes:
+    """First second of each period: the inverse of `find_periods`."""
     if granularity in _LENGTH:
         return periods * _LENGTH[granularity]
     if granularity == "week":
@@ -76,7 +78,7 @@ def starts_of(periods: Codes, granularity: Granularity) -> Codes:
     return months.astype("M8[M]").astype("M8[s]").astype(np.int64)
 
 
-class MomentColumn(SpreadColumn, RangeColumn):
+class MomentColumn(RangeColumn):
     """Dates or times from min to max, one code for each calendar period."""
 
     min: dt.date
@@ -100,11 +102,11 @@ class MomentColumn(SpreadColumn, RangeColumn):
     @property
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
-        return seconds_of(self.min), seconds_of(self.max)
+        return to_seconds(self.min), to_seconds(self.max)
 
     def period(self, moment: dt.date) -> int:
-        """Number of whole periods from 1970 to a moment."""
-        return period_of(moment, self.granularity)
+        """Return the number of whole periods from 1970 to a moment."""
+        return find_period(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
         seconds = read_moment(text, self.format, self.wall_clock)
@@ -139,49 +141,47 @@ class MomentColumn(SpreadColumn, RangeColumn):
     def read(self, values: pa.Array) -> Codes:
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
-        codes = periods_of(inside, self.granularity) - self.period(self.min)
+        codes = find_periods(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
         periods = codes + self.period(self.min)
         first, last = self.span
-        low = np.maximum(starts_of(periods, self.granularity), first)
-        return low, np.minimum(starts_of(periods + 1, self.granularity) - 1, last)
+        low = np.maximum(find_starts(periods, self.granularity), first)
+        return low, np.minimum(find_starts(periods + 1, self.granularity) - 1, last)
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
-    def amount_of(self, text: str) -> float | None:
+    def read_amount(self, text: str) -> float | None:
         return read_moment(text, None, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
         seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
 
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """A day, with the hour and minute where the column has times."""
+        """Return a day, with hour and minute if the column has times."""
         if not math.isfinite(amount):
             return super().amount_text(amount)
         moment = EPOCH + dt.timedelta(seconds=round(amount))
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
-    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        low, high = self.ends(codes)
-        points = rng.integers(low // self.point, high // self.point, endpoint=True)
-        return self.values_at(points, rng)
-
     def numbers(self, values: pa.Array) -> Codes:
         return cells.as_seconds(values, self.format, self.wall_clock)[0]
 
-    def point_ends(self) -> tuple[Codes, Codes]:
-        low, high = self.ends(np.arange(self.num_values))
+    def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
+        low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
-    def points_of(self, numbers: Codes) -> Codes:
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        return -(-low // self.point), high // self.point
+
+    def to_points(self, numbers: Codes) -> Codes:
         if self.outside == "missing":
             numbers = numbers[(self.span[0] <= numbers) & (numbers <= self.span[1])]
         return np.clip(numbers, *self.span) // self.point
@@ -191,19 +191,19 @@ class MomentColumn(SpreadColumn, RangeColumn):
 
     @property
     def heap_points(self) -> Codes:
-        return np.array([seconds_of(each) // self.point for each in self.heaps], dtype=np.int64)
+        return np.array([to_seconds(each) // self.point for each in self.heaps], dtype=np.int64)
 
     def _heap_text(self, value: dt.date) -> str:
         return value.strftime(self.format) if self.format else value.isoformat()
 
     def value_labels(self) -> list[str]:
-        """The periods in ISO 8601; weeks and several years by their first and last day."""
+        """Return the periods in ISO 8601; weeks and several years by their first and last day."""
         periods = self.period(self.min) + np.arange(self.num_values)
         if self.granularity == "quarter":
             return [f"{1970 + period // 4}-Q{period % 4 + 1}" for period in periods.tolist()]
         if self.granularity == "week" or self.granularity in _YEARS:
             days = (
-                starts_of(each, self.granularity).astype("M8[s]").astype("M8[D]")
+                find_starts(each, self.granularity).astype("M8[s]").astype("M8[D]")
                 for each in (periods, periods + 1)
             )
             return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
@@ -253,7 +253,7 @@ class DateColumn(MomentColumn):
     @property
     def span(self) -> tuple[int, int]:
         """First and last second of min .. max, since 1970."""
-        return seconds_of(self.min), seconds_of(self.max) + 86_399
+        return to_seconds(self.min), to_seconds(self.max) + 86_399
 
     heaps: tuple[dt.date, ...] = ()
     point = _LENGTH["day"]
@@ -271,7 +271,7 @@ class DateColumn(MomentColumn):
         months = days.astype("M8[M]")
         return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
-    def of_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+    def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         known = ~np.isnan(amounts)
         days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
         return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
@@ -308,7 +308,7 @@ _COMPACT = "%Y%m%d"
 
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
-    """The draft for moments, all of which are days, or some not; None for other cells."""
+    """Return the draft for moments, all of which are days, or some not; None for other cells."""
     compact = _compact_dates(profile)
     if compact is not None:
         return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
@@ -318,7 +318,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     way, span = next(iter(spans.items()))
     if span.days != days:
         return None
-    other = spelled.swapped(way)
+    other = spellings.swapped(way)
     if other is not None and other in spans:
         return Draft(
             None,
@@ -331,13 +331,13 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
 
 
 def _compact_dates(profile: Profile) -> Span | None:
-    """The span of integers that are dates such as 20201231; None where they are not."""
+    """Return the span of integers that are dates such as 20201231; None where they are not."""
     if not (profile.numeric or profile.dated):
         return None
     span = (profile.spans or {}).get(_COMPACT)
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
-    first, last = seconds_of(dt.date(1800, 1, 1)), seconds_of(dt.date(2200, 1, 1))
+    first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
     return span if first <= span.first <= span.last < last else None
 
 
@@ -361,7 +361,7 @@ def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
         finest = ("hour", *finest)
     most = binning.periods_for(profile.filled)
     for unit in finest:
-        if period_of(last, unit) - period_of(first, unit) < most:
+        if find_period(last, unit) - find_period(first, unit) < most:
             break
     ends = (first.date(), last.date()) if span.days else (first, last)
     content = {

@@ -37,7 +37,7 @@ from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceE
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.coded import CodedTable, code_dtype
-from adaptive_qs.table.encode import encode_chunk, joined, read_table, summed
+from adaptive_qs.table.encode import encode_chunk, read_table, summed, with_plain_names
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
 from adaptive_qs.table.engines.local import Spool, files_of
@@ -197,7 +197,7 @@ def _see(parts: Sequence[Part]) -> None:
 def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
     """The parts of a file, each of about so many bytes, where it can be read in parts."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
-        source = joined(source, reader.schema)
+        source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
 
@@ -208,7 +208,9 @@ def _encode(part: Part, reader: Reader) -> Codes:
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     sums: list[int] = []
     with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
-        source = joined(summed(source, sums.append) if reader.sums else source, reader.schema)
+        source = with_plain_names(
+            summed(source, sums.append) if reader.sums else source, reader.schema
+        )
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import CheckRows, StepProgress
-from adaptive_qs.table.cells import MixedCells, redacted
+from adaptive_qs.table.cells import MixedCells, redacted, split_chunks
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
@@ -31,7 +31,7 @@ from adaptive_qs.table.engines import (
 )
 from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
-from adaptive_qs.table.read import Cells, Chunk, Rows, Source, open_source
+from adaptive_qs.table.read import Cells, Chunk, Rows, Source, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
 SPARE_BYTES = 2**26
@@ -41,7 +41,7 @@ SPOOL_BYTES = 2**24
 
 
 @contextmanager
-def made_ready(
+def preflight(
     name: str, source: Any, rows: int, domain: Domain, options: EngineOptions
 ) -> Iterator[EngineOptions]:
     """What an engine is to be told, where its table was read before: what would stop it on that
@@ -130,7 +130,7 @@ class Spool(Rows):
         self._sum: int | None = None
 
     def __str__(self) -> str:
-        return str(self.table) if isinstance(self.table, str | Path | Rows) else "table"
+        return name_source(self.table)
 
     @property
     def digest(self) -> str:
@@ -257,8 +257,7 @@ def _to_arrays(values: Cells) -> list[pa.Array]:
     if isinstance(values, MixedCells):
         least = np.min_scalar_type(-int(values.indices.max(initial=0)) - 1)
         return [pa.array(values.indices.astype(least)), *map(_narrow, values.parts)]
-    parts = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    return [_narrow(part) for part in parts] or [pa.array([], values.type)]
+    return [_narrow(part) for part in split_chunks(values)] or [pa.array([], values.type)]
 
 
 def _narrow(values: pa.Array) -> pa.Array:

@@ -15,10 +15,9 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.table import books
+from adaptive_qs.table import containers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import FORMATS
 from adaptive_qs.table.propose import propose
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
@@ -378,7 +377,7 @@ def test_what_excel_cannot_hold_is_refused(tmp_path, monkeypatch):
     ]}  # fmt: skip
     schema, path = Schema.parse(content), tmp_path / "t.xlsx"
     for codes, hint in (([0], "characters that Excel"), ([1] * 4, "a sheet of Excel holds 3 rows")):
-        monkeypatch.setattr(books, "_MOST_ROWS", 3)
+        monkeypatch.setattr(containers, "_MOST_ROWS", 3)
         table = CodedTable.from_codes(schema.domain(), [codes])
         with pytest.raises(InputError, match=hint):
             write_table(decode(table, schema, np.random.default_rng(0)), path, schema)
@@ -406,7 +405,3 @@ def test_a_named_table_is_not_written_over(tmp_path, capsys):
     words = ["--schema", str(schema), "--rho", "1", "--out", str(path), "--force"]
     assert main(["synthesize", f"{path}::people", *words]) == 2
     assert "is also an input or another output" in capsys.readouterr().err
-
-
-def test_all_endings_are_covered():
-    assert {e for e in FORMATS if isinstance(FORMATS[e], books.Container)} == {*ENDINGS, ".sqlite"}

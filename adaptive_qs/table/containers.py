@@ -1,7 +1,7 @@
 """Tables inside other files: sheets of Excel workbooks, tables of SQLite and DuckDB databases.
 
 A file that holds one table is read as that table; of several, the one that is named as FILE::NAME.
-Cells of workbooks and of SQLite have types of their own, so each is read by itself, as a Python
+Cells of workbooks and of SQLite have types of their own, so each is read alone, as a Python
 object is; DuckDB's columns have declared types. Nothing that these libraries say is passed on: they
 quote cells.
 """
@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import string
 import tempfile
 import warnings
 import zipfile
@@ -33,37 +34,43 @@ import pyarrow.compute as pc
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table import sql
-from adaptive_qs.table.archive import MOST_SHEET_ROWS, Workbook
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
+from adaptive_qs.table.workbook import MOST_SHEET_ROWS, Workbook, check_header, fill_rows
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
 """Of a block of rows that are held as Python objects."""
+_HIDDEN = 1
+"""Kind of a column that SQLite's ``SELECT *`` leaves out; generated columns are of other kinds."""
 _ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
 """Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
 Row = Sequence[Any]
 
 
 def _chosen(
-    path: Path, names: Sequence[str], wanted: str | None, what: str, refused: Mapping[str, str] = {}
+    path: Path,
+    names: Sequence[str],
+    requested: str | None,
+    what: str,
+    refused: Mapping[str, str] = {},
 ) -> str:
-    """The name of the table to read; names in the file are not quoted, since they may be private.
+    """Return the name of the table to read. Names in the file can be private and are not quoted.
 
     Raises:
         DataError: there is none, or none of that name, or several and no name was given, or it is
             one of those ``refused``, with what to do.
     """
-    if wanted is not None:
-        if wanted in refused:
+    if requested is not None:
+        if requested in refused:
             raise DataError(
-                f"{path}: {wanted!r} is a {refused[wanted]}. The unit of privacy is then a row of "
-                "that result."
+                f"{path}: {requested!r} is a {refused[requested]}. The unit of privacy is then a "
+                "row of that result."
             )
-        if wanted not in names:
-            raise DataError(f"{path}: has no {what} {wanted!r}: check the name behind ::")
-        return wanted
+        if requested not in names:
+            raise DataError(f"{path}: has no {what} {requested!r}: check the name behind ::")
+        return requested
     if not names:
         raise DataError(f"{path}: has no {what}: check the file")
     if len(names) > 1:
@@ -72,10 +79,10 @@ def _chosen(
 
 
 def _chunks(
-    names: Sequence[str], rows: Iterator[Row], total: int, wanted: Sequence[str]
+    names: Sequence[str], rows: Iterator[Row], total: int, requested: Sequence[str]
 ) -> Iterator[Chunk]:
-    """Rows of Python objects, one for each name, as chunks of the wanted columns."""
-    places, done = [names.index(name) for name in wanted], 0
+    """Rows of Python objects, one for each name, as chunks of the requested columns."""
+    places, done = [names.index(name) for name in requested], 0
     for block in _blocks(rows):
         columns = []
         for place in places:
@@ -87,7 +94,7 @@ def _chunks(
 
 
 def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in blocks of so many, or of fewer if their texts are long."""
+    """Yield rows in blocks of at most ``_ROWS``, or fewer if their texts are long."""
     block: list[Row] = []
     length = 0
     for row in rows:
@@ -105,7 +112,7 @@ def _guarded(
     explain: Callable[[Exception], DataError],
     database: sqlite3.Connection | None = None,
 ) -> Iterator[Chunk]:
-    """The chunks; what a library says of its cells, as a warning or an error, is lost.
+    """Yield the chunks; suppress library messages, which may quote cells.
 
     A signal interrupts the database that they come from.
     """
@@ -124,7 +131,7 @@ def _guarded(
 
 
 def openpyxl() -> Any:
-    """The library.
+    """Import the library.
 
     Raises:
         InputError: it is not installed.
@@ -140,10 +147,11 @@ def openpyxl() -> Any:
 
 @contextmanager
 def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A sheet as a source: names in its first row; rows without any value are none.
+    """Yield a sheet as a source: names in its first row; rows without any value are none.
 
-    Formulas count by the values that were computed last, dates and numbers by the kind of each
-    cell. Times of day and durations are of no type that columns take.
+    Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
+    read: the value of one can depend on all rows, as those of a view. Times of day and durations
+    are of no type that columns take.
 
     Raises:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.
@@ -167,39 +175,22 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
         title = _chosen(path, titles, name, "sheet")
         part = next(part for other, _, part in book.sheets if other == title)
         first = redacted(lambda: next(book.rows(part, most_bytes), (1, {})), damaged)
-        names = _header(path, *first)
+        names = check_header(path, *first)
 
-        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
-            rows = _filled(path, islice(book.rows(part, most_bytes), 1, None), len(names))
-            yield from _guarded(_chunks(names, rows, 0, wanted), damaged)
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
+            values_only = {names.index(name): name for name in requested}
+            cells = islice(book.rows(part, most_bytes, values_only), 1, None)
+            rows = fill_rows(path, cells, len(names))
+            yield from _guarded(_chunks(names, rows, 0, requested), damaged)
 
         yield Source(str(path), names, read)
-
-
-def _header(path: Path, number: int, cells: Mapping[int, Any]) -> tuple[str, ...]:
-    names = [str(cells.get(k, "")).strip(ASCII_SPACE) for k in range(max(cells, default=-1) + 1)]
-    while names and not names[-1]:
-        names.pop()
-    if number > 1 or not names or "" in names:
-        raise DataError(f"{path}: the first row has no names of columns: write them there")
-    return tuple(names)
-
-
-def _filled(path: Path, rows: Iterator[tuple[int, dict[int, Any]]], width: int) -> Iterator[Row]:
-    """Rows with a cell for every name."""
-    for _, cells in rows:
-        if max(cells) >= width:
-            raise DataError(
-                f"{path}: a row has cells beyond the names in the first row: name all columns"
-            )
-        yield [*map(cells.get, range(width))]
 
 
 # Tables of databases.
 
 
 def _at_rest(path: Path, *beside: str) -> None:
-    """Refuse a database some of whose rows are still in a file beside it.
+    """Refuse a database some of whose rows are still in a file next to it.
 
     Raises:
         DataError: they are.
@@ -214,7 +205,7 @@ def _at_rest(path: Path, *beside: str) -> None:
 
 @contextmanager
 def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table of a SQLite database as a source; the file is opened for reading only.
+    """Yield a table of a SQLite database as a source; the file is opened for reading only.
 
     Views and virtual tables are refused: each of their rows can depend on many rows.
 
@@ -255,16 +246,17 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         }
         tables = [row[0] for row in listed if _is_stored(row)]
         table = _chosen(path, tables, name, "table", refused)
-        names = tuple(str(row[1]) for row in ask(f"PRAGMA table_info({_identifier(table)})"))
+        described = ask(f"PRAGMA table_xinfo({_identifier(table)})")
+        names = tuple(str(row[1]) for row in described if row[6] != _HIDDEN)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
-        def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
             listed = ", ".join(map(_identifier, names))
             rows = redacted(
                 lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
             )
-            yield from _guarded(_chunks(names, rows, total, wanted), damaged, database)
+            yield from _guarded(_chunks(names, rows, total, requested), damaged, database)
 
         yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
 
@@ -276,7 +268,7 @@ def _is_stored(row: Row) -> bool:
 
 @contextmanager
 def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
-    """A table of a DuckDB database as a source; the file is opened for reading only.
+    """Yield a table of a DuckDB database as a source; the file is opened for reading only.
 
     Views are refused: each of their rows can depend on many rows.
 
@@ -300,7 +292,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
 
 @contextmanager
 def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
-    """The rows of a query as a source that is called by its file, as are refusals to open it."""
+    """Yield the rows of a query as a source that messages call by its file."""
     refusal: InputError | None = None
     with ExitStack() as opened:
         try:
@@ -315,7 +307,7 @@ def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
 
 
 def _identifier(name: str) -> str:
-    """A name in quotation marks, for SQL."""
+    """Return a name in quotation marks, for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -324,7 +316,8 @@ def _identifier(name: str) -> str:
 _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
 _MOST_ROWS = MOST_SHEET_ROWS - 1
-"""Of a sheet, beside its header."""
+"""Rows of a sheet without its header."""
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _FIRST_DAY = dt.datetime(1900, 3, 1)
 """Excel counts a day before it that never was."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -365,7 +358,7 @@ class Container(OutputFormat):
     def _opened(
         self, schema: pa.Schema, name: str, file: BinaryIO
     ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """What writes columns of some rows, in the types of the schema, until the block ends."""
+        """Yield a function that writes columns of rows in the types of the schema."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         """Values as the file has them; by default as they are."""
@@ -373,13 +366,13 @@ class Container(OutputFormat):
 
 
 def _texts(values: pa.Array, as_text: AsText) -> pa.Array:
-    """The texts of values, null where missing."""
+    """Return the texts of values, null where missing."""
     return pc.if_else(values.is_valid(), as_text(values), None)
 
 
 @contextmanager
 def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
-    """The path of a temporary file that is written in the block and then copied."""
+    """Yield the path of a temporary file that is written in the block and then copied."""
     with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
         path = Path(folder) / name
         yield path
@@ -391,6 +384,8 @@ class Excel(Container):
     """A workbook with one sheet; texts are texts, and formulas escaped as in CSV."""
 
     is_text = True
+    most_columns = 2**14
+    most_rows = _MOST_ROWS
 
     @staticmethod
     def library() -> object:
@@ -460,6 +455,12 @@ class Sqlite(Container):
     """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
 
     is_text = False
+    most_columns = 2_000
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name with ASCII letters in lower case."""
+        return name.translate(_LOWER)
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         return _texts(values, as_text) if pa.types.is_temporal(values.type) else values
@@ -491,6 +492,11 @@ class DuckDb(Container):
     """A DuckDB database with one table."""
 
     is_text = False
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name in lower case."""
+        return name.lower()
 
     @staticmethod
     def library() -> object:

@@ -1,0 +1,219 @@
+"""`sample RELEASE`, another table, and `marginals RELEASE`, the counts in it: both at no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adaptive_qs.arguments import natural_number
+from adaptive_qs.cli import io, related_tables
+from adaptive_qs.cli.options import (
+    OutputOptions,
+    check_distinct,
+    check_table,
+    chosen_formulas,
+    with_sidecar,
+)
+from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, timed, write_stamped
+from adaptive_qs.pages.words import counted
+from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
+from adaptive_qs.table.files import FORMATS
+from adaptive_qs.table.text import Formulas
+
+if TYPE_CHECKING:
+    from adaptive_qs.release.release import Marginal, Release
+
+ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="Release bundle (.zip).")]
+
+
+@dataclass(kw_only=True)
+class SampleOptions(DrawOptions, MachineOptions):
+    """The options of `sample`."""
+
+    out: Annotated[Path, Option(OUT_HELP, "FILE", OUTPUT)]
+    where: Annotated[str | None, Option(
+        'Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"
+    )] = None  # fmt: skip
+    balance: Annotated[str | None, Option(
+        "As many rows of each value, bin or period of this column as of any other.", "COLUMN"
+    )] = None  # fmt: skip
+
+
+def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
+    """Sample another table from a release, at no cost.
+
+    The noise was drawn when the release was made, so that sampling spends no budget. Rows that meet
+    a condition are drawn as such. They are not searched for among other rows.
+    """
+    out, where, balance = options.out, options.where, options.balance
+    if options.related_out is not None or related_tables.holds_both(out, release):
+        related_tables.sample(release, options, write_stamped)
+        return
+    kind = chosen_formulas(options.formulas, release)
+    check_distinct(with_sidecar(out), [release])
+    check_table(out, options.force)
+
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.release.drawing import warn_of_contradictions
+    from adaptive_qs.release.release import check_rows, chosen_seed
+    from adaptive_qs.run.tables import check_sample_rows
+
+    if (rows := options.rows) is not None:
+        check_rows(rows)
+    seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
+    loaded = _loaded(release, options.max_memory, out, options.as_json)
+    count = loaded.num_rows if rows is None else rows
+    check_sample_rows(count, len(loaded.schema.columns), options.max_memory, held=False)
+    if rows is None and not loaded.counted:
+        for doubt in loaded.doubts:
+            io.warn(doubt)
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        clock.start("fit")
+        drawing = loaded.draw(rows, seed, threads, clock, where, balance)
+        for doubt in drawing.doubts:
+            io.warn(doubt)
+        pages = timed(drawing.pages(), clock)
+        asked = {"where": where, "balance": balance}
+        write_stamped(
+            pages, drawing.rows, out, loaded, seed, kind, options.force, asked,
+            contradictions=lambda: drawing.contradictions,
+        )  # fmt: skip
+    for warning in warn_of_contradictions(drawing.contradictions):
+        io.warn(warning)
+    seconds = clock.stop()
+    if options.as_json:
+        found = [asdict(each) for each in drawing.contradictions]
+        content = {"rows": drawing.rows, "share": drawing.share, "contradictions": found}
+        content |= io.taken_json(seconds)
+        io.emit_json({**content, "seed_insecure": loaded.insecure})
+        return
+    size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"
+    lines = [("table", f"{io.shown_output(out)} ({size})")]
+    if where is not None:
+        lines.append(("where", f"{where} ({drawing.share:.2%} of all rows, by the model)"))
+    if balance is not None:
+        lines.append(("balance", f"{balance}: as many rows of each value"))
+    lines += [
+        ("privacy", "no budget spent: everything comes from the release"),
+        ("seconds", f"{seconds['total']:.1f}"),
+    ]
+    io.emit_done(lines, out)
+
+
+def _loaded(path: Path, max_memory: str | int | None, out: Path, as_json: bool) -> Release:
+    """A release, with a warning of what its promise leaves out; none where ``out`` is refused."""
+    from adaptive_qs.release.release import Release
+    from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
+
+    loaded = Release.load(path, max_memory)
+    io.check_standard_output(out, loaded.insecure, as_json)
+    if loaded.insecure:
+        io.warn(f"{path}: {loaded.manifest.stamp}")
+    if is_unreviewed(loaded.schema):
+        io.warn(f"{path}: {UNREVIEWED}")
+    return loaded
+
+
+# `marginals RELEASE`: the counts in a release, measured or fitted.
+
+FITTED = "the model's: closer on average than what was measured, by an amount that nobody knows"
+MEASURED = "as measured: unbiased, with Gaussian noise"
+PARTLY = "partly measured: what was not is filled by the reference, so there is no standard error"
+
+
+@dataclass(kw_only=True)
+class MarginalsOptions(OutputOptions, MachineOptions):
+    """The options of `marginals`."""
+
+    columns: Annotated[str, Option("Columns of the marginal, by name.", "A,B")]
+    out: Annotated[Path, Option(f"Counts: {FORMATS.listed()}.", "FILE", OUTPUT)]
+    fitted: Annotated[bool, Option(
+        "Counts of the fitted model, instead of the measured ones: closer on average, without "
+        "standard errors.")] = False  # fmt: skip
+    seed: Annotated[int, Option(
+        "Seed of the model's chains.", "N", OUTPUT, check=natural_number)] = 0  # fmt: skip
+
+
+def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
+    """Write the counts of a marginal from a release, at no cost.
+
+    They are the measured counts with their standard error, or those of the fitted model, which are
+    closer on average and have no standard error.
+    """
+    columns, out = options.columns, options.out
+    kind = chosen_formulas(options.formulas, release)
+    check_distinct(with_sidecar(out), [release])
+    check_table(out, options.force)
+
+    from adaptive_qs.machine import PhaseClock, plan_workers
+    from adaptive_qs.release.release import chosen_seed
+
+    seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
+    loaded = _loaded(release, options.max_memory, out, options.as_json)
+    named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
+    with io.progress_bars() as bars:
+        clock = PhaseClock(bars)
+        if options.fitted:
+            (found,) = loaded.fitted_marginals([named], seed, threads, clock)
+        else:
+            (found,) = loaded.marginals([named])
+        sampling = {"seed": seed} if options.fitted else {}
+        _write_counts(found, out, loaded, kind, sampling, options.force)
+    seconds = clock.stop()
+    if options.as_json:
+        content = {
+            "columns": list(found.columns),
+            "cells": found.counts.size,
+            "basis": found.basis,
+            "standard_error": found.standard_error,
+            "out": str(out),
+            **io.taken_json(seconds),
+            "seed_insecure": loaded.insecure,
+        }
+        io.emit_json(content)
+        return
+    words = {"model": FITTED, "measured": MEASURED, "partly measured": PARTLY}[found.basis]
+    lines = [
+        ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
+        ("basis", words),
+        ("privacy", "no budget spent: everything comes from the release"),
+        ("seconds", f"{seconds['total']:.1f}"),
+    ]
+    if (error := found.standard_error) is not None:
+        lines.insert(2, ("error", f"standard error {io.figure(error)} rows in each cell"))
+    io.emit_rows("Done.", lines)
+
+
+def _write_counts(
+    found: Marginal,
+    path: Path,
+    release: Release,
+    formulas: Formulas,
+    sampling: Mapping[str, Any],
+    replacing: bool,
+) -> None:
+    """Write a marginal with the stamp and the statement of its release."""
+    from adaptive_qs.release.bundle import with_manifest
+    from adaptive_qs.table.files import STAMP_KEY, stamped
+    from adaptive_qs.table.write import table_format, write_batches
+
+    stamp = release.manifest.stamp
+    kind = formulas if table_format(path).is_text else "keep"
+    table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
+    marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
+    with (
+        with_manifest(path, replacing) as write_manifest,
+        stamped(path, stamp) as put_stamp,
+    ):
+
+        def state(sha256: str) -> None:
+            write_manifest(release.manifest, marginal=marginal, sha256=sha256)
+            put_stamp()
+
+        batches = table.to_batches()
+        write_batches(batches, table.schema, path, found.columns, state, replacing)

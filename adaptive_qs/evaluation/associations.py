@@ -1,0 +1,652 @@
+"""How strongly columns depend on each other, in both tables, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.domain import Clique
+from adaptive_qs.evaluation.checks import (
+    COLUMNS,
+    FEW_NAMED,
+    Check,
+    Comparison,
+    Drawn,
+    Facts,
+    Finding,
+    Grade,
+    Table,
+    Word,
+    leading,
+    named,
+    names_of,
+    number,
+)
+from adaptive_qs.evaluation.scale import DEVIATIONS
+from adaptive_qs.evaluation.tables import JointCodes, Margins, in_batches
+from adaptive_qs.machine import StepProgress, njit
+from adaptive_qs.pages.charts import Cell, HeatMap, diverging_cell, sequential_cell
+from adaptive_qs.pages.words import combination, counted, decimals, signed
+
+Matrix = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+CLEAR_V, KEPT_V, LOST_PART = 0.2, 0.1, 0.5
+"""Cramér's V of a strong association, difference of V that keeps it, part of V below which it is
+lost."""
+LEAST_EFFECT = 0.1
+"""Cohen's w of a weak association: what he calls a small effect."""
+LEAST_OFF, LEAST_OFF_PART = 10, 0.005
+"""Rows, and part of the rows, off the most frequent value of both columns on which an association
+must rest, however large its V."""
+MOST_LOST, WEAK_LOST = 0.25, 0.1
+"""Parts of the strong, and of the weak associations, that can be lost."""
+
+# Every pair of attributes, counted once.
+
+
+class PairSums(NamedTuple):
+    """Sums over the occupied cells n_xy of one contingency table.
+
+    Attributes:
+        squares: Σ n_xy² / (n_x·n_y), which is χ²/N + 1.
+        occupied: cells that are.
+        influence: N times the variance of χ²/N over samples, in the limit of many rows.
+    """
+
+    squares: float
+    occupied: float
+    influence: float
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """What was counted of all pairs of attributes, of the true and of the synthetic table.
+
+    Attributes:
+        joint: the tables.
+        margins, sums: counts of every attribute's codes, and sums of every pair, of both tables.
+        unseen: by pair, synthetic rows whose two values never occur together in the true table.
+        row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
+        row_unique: which true rows have two values that no other true row has together.
+    """
+
+    joint: JointCodes
+    margins: tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]
+    sums: tuple[dict[Clique, PairSums], dict[Clique, PairSums]]
+    unseen: dict[Clique, int]
+    row_unseen: NDArray[np.bool_]
+    row_unique: NDArray[np.bool_]
+
+
+def count_pairs(
+    joint: JointCodes, workers: int = 1, progress: StepProgress | None = None
+) -> PairCounts:
+    """Count all pairs of attributes of both tables in one pass over the rows each."""
+    split = joint.true_rows
+    parts = (joint.codes[:, :split], joint.codes[:, split:])
+    margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
+    pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
+    row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
+    row_unique = np.zeros(split, dtype=np.bool_)
+    marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
+
+    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
+        scratch = np.zeros((2, 0), dtype=np.int64)
+        found = []
+        for i, j in batch:
+            cells, bound = joint.cells((i, j))
+            if bound > scratch.shape[1]:
+                scratch = np.zeros((2, bound), dtype=np.int64)
+            unseen = _count(cells, split, scratch, row_unseen)
+            tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
+            true, synthetic = (
+                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
+                for own, codes, of, counts, unique in tables
+            )
+            found.append((true, synthetic, unseen))
+        return found
+
+    true, synthetic, unseen = (
+        dict(zip(pairs, column))
+        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
+    )
+    margins = (margins[0], margins[1])
+    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
+
+
+def count_all_pairs(comparison: Comparison) -> PairCounts:
+    """Count all pairs of attributes of both tables."""
+    return count_pairs(comparison.joint, comparison.workers, comparison.steps("pairs"))
+
+
+@njit(cache=True, nogil=True)
+def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
+    """Fill both rows of counts; the number of synthetic rows in cells without a true one."""
+    for row in range(true_rows):
+        counts[0, cells[row]] += 1
+    unseen = 0
+    for row in range(true_rows, cells.size):
+        counts[1, cells[row]] += 1
+        if counts[0, cells[row]] == 0:
+            unseen += 1
+            row_unseen[row - true_rows] = True
+    return unseen
+
+
+@njit(cache=True, nogil=True)
+def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
+    """The sums over occupied cells, whose counts are 0 afterwards; marks the only rows in a cell.
+
+    By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
+    h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
+    """
+    squares, occupied = 0.0, 0
+    ratio_first, ratio_second = np.zeros(of_first.size), np.zeros(of_second.size)
+    found, times = np.empty(cells.size, np.int64), np.empty(cells.size)
+    for row in range(cells.size):
+        count = counts[cells[row]]
+        if count == 0:
+            continue
+        counts[cells[row]] = 0
+        expected = float(of_first[first[row]]) * float(of_second[second[row]])
+        square = float(count) * float(count) / expected
+        squares += square
+        ratio_first[first[row]] += square
+        ratio_second[second[row]] += square
+        found[occupied], times[occupied] = row, count
+        occupied += 1
+        if count == 1 and unique.size:
+            unique[row] = True
+    influence = 0.0
+    for k in range(occupied):
+        i, j = first[found[k]], second[found[k]]
+        ratio = times[k] / (float(of_first[i]) * float(of_second[j]))
+        moved = 2 * ratio - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
+        influence += times[k] * cells.size * moved * moved
+    return squares, occupied, influence
+
+
+# How strongly attributes depend on each other, in both tables.
+#
+# Cramér's V is bias-corrected (Bergsma 2013, "A bias-correction for Cramér's V and Tschuprow's T",
+# J. Korean Stat. Soc. 42): N rows of independent attributes with r and c values have
+# χ²/N = (r−1)(c−1)/(N−1) on average, not 0; that is taken off, and r and c are corrected alike.
+# r and c count the values that occur, each table for itself.
+
+
+@dataclass(frozen=True, eq=False)
+class Association:
+    """Association matrices of both tables; owner only.
+
+    Matrices have shape (attributes, attributes) and are symmetric. V is from 0 (independent) to 1
+    (one determines the other), 0 for an attribute with a single value, and 1 on the diagonal.
+
+    Attributes:
+        names: of the attributes.
+        cramers_v: of the true and of the synthetic table, bias-corrected.
+        influence: N times the variance of φ² over samples, of the true and of the synthetic table.
+    """
+
+    names: tuple[str, ...]
+    cramers_v: tuple[Matrix, Matrix]
+    influence: tuple[Matrix, Matrix]
+
+
+def associate_all(comparison: Comparison) -> Association:
+    """Return the association matrices of both tables."""
+    return associate(comparison.shared(count_all_pairs))
+
+
+def mean_and_largest(difference: Matrix) -> tuple[float, float]:
+    """Return mean and maximum of the absolute differences of two matrices, over all pairs."""
+    upper = np.abs(difference[np.triu_indices(len(difference), 1)])
+    return (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
+
+
+def associate(counts: PairCounts) -> Association:
+    """Return the association matrices of two tables whose pairs have been counted."""
+    rows = (counts.joint.true_rows, counts.joint.rows - counts.joint.true_rows)
+    names = counts.joint.pair.domain.names
+    matrices = np.empty((2, 2, len(names), len(names)))
+    matrices[:] = np.eye(len(names))
+    for table, (total, margins, sums) in enumerate(zip(rows, counts.margins, counts.sums)):
+        values = [int(np.count_nonzero(margin)) for margin in margins]
+        for (i, j), pair in sums.items():
+            v = cramers_v(pair, total, values[i], values[j])
+            matrices[:, table, i, j] = matrices[:, table, j, i] = v, pair.influence
+    return Association(names, *((true, synthetic) for true, synthetic in matrices))
+
+
+def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
+    """Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 where an attribute has one value.
+
+    Args:
+        rows: N.
+        r, c: values of the two attributes that occur.
+    """
+    if min(r, c) < 2:
+        return 0.0
+    phi = max(0.0, pair.squares - 1 - (r - 1) * (c - 1) / (rows - 1))
+    least = min(k - 1 - (k - 1) ** 2 / (rows - 1) for k in (r, c))
+    return float(min(1.0, np.sqrt(phi / least))) if least > 0 else 0.0
+
+
+# How far chance takes the Cramér's V of two columns.
+
+LEAST_ROWS = 4
+"""With fewer the variance of χ² is not defined."""
+
+
+class Chance:
+    """How far chance takes the Cramér's V of each two columns of one table.
+
+    Matrices are of shape (columns, columns).
+
+    Attributes:
+        spread: pairs of which enough rows lie off the most frequent value of both columns.
+    """
+
+    def __init__(self, margins: Margins, influence: Matrix) -> None:
+        self._influence = influence  # of independent columns: 4 (r − 1)(c − 1)/N on average
+        occupied = [counts[counts > 0] for counts in margins]
+        self._rows = rows = max(int(margins[0].sum()), 2)
+        off = np.array([counts.sum() - counts.max() for counts in occupied])
+        spread = off >= max(LEAST_OFF, LEAST_OFF_PART * rows)
+        self.spread = np.outer(spread, spread)
+        values = np.array([len(counts) for counts in occupied], dtype=np.float64)
+        self._freedom = np.outer(values - 1, values - 1)
+        corrected = values - 1 - (values - 1) ** 2 / (rows - 1)
+        self._least = np.minimum.outer(corrected, corrected)
+        self._variance = np.maximum(chi_square_variance(occupied), 0.0) / rows**2
+
+    def deviation(self, v: Matrix | None = None) -> Matrix:
+        """Standard deviations of V² = φ²/k, k as Bergsma corrects it.
+
+        The variance is that of independent columns and that which the strength of the association
+        has: what was found by the delta method, and as for a correlation 4 φ²/N at least. A few
+        rows in a cell that hardly should be occupied make it many times as large.
+
+        Args:
+            v: Cramér's V of every pair; None where columns are independent.
+        """
+        defined = self._least > 0
+        least = np.where(defined, self._least, 1.0)
+        more = (0.0 if v is None else self._influence) - 4 * self._freedom / self._rows
+        strength = np.maximum(more, 0.0 if v is None else 4 * v**2 * least) / self._rows
+        deviation = np.sqrt(self._variance + strength) / least
+        return np.where(defined, deviation, np.inf)
+
+    def present(self, v: Matrix, other: Chance) -> Mask:
+        """Pairs that are associated, and so strongly that another table could not lose it unseen.
+
+        Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen
+        1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7), is not small.
+
+        Args:
+            v: Cramér's V of every pair.
+            other: chance in the other table.
+        """
+        effect = v * np.sqrt(np.maximum(self._least, 0.0))
+        unseen = np.hypot(self.deviation(v), other.deviation())
+        found = self.spread & (effect >= LEAST_EFFECT) & (v**2 > DEVIATIONS * unseen)
+        return np.asarray(found)
+
+
+def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
+    """Variance of χ² over all permutations of one column against another, exactly.
+
+    Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
+    table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
+
+    Args:
+        margins: counts of the values of every column, all above 0, of one sum N.
+
+    Returns:
+        Of each two columns, of shape (columns, columns); infinite where N is below ``LEAST_ROWS``.
+    """
+    rows = int(margins[0].sum())
+    if rows < LEAST_ROWS:
+        return np.full((len(margins), len(margins)), np.inf)
+    values = np.array([len(counts) for counts in margins], dtype=np.float64)
+    inverse = np.array([float((1 / counts).sum()) for counts in margins])
+    spare = (rows - values) * (values - 1) / (rows - 1)
+    rare = (rows * inverse - values**2) / (rows - 2)
+    both = 2 * rows / (rows - 3) * np.outer(spare - rare, spare - rare)
+    return np.asarray(both + rows**2 / (rows - 1) * np.outer(rare, rare))
+
+
+# What became of the associations of the true table, as far as chance does not explain it.
+
+MOST_CHANGES = 10
+"""Changes that are named."""
+LEAST_CHANGE = 0.01
+"""Associations that differ by less are not named."""
+
+
+@dataclass(frozen=True)
+class AssociationChange:
+    """Two columns, with their Cramér's V in the true and in the synthetic table."""
+
+    names: tuple[str, str]
+    true: float
+    synthetic: float
+
+    @property
+    def difference(self) -> float:
+        """Synthetic less true."""
+        return self.synthetic - self.true
+
+
+Changes = tuple[AssociationChange, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AssociationChanges:
+    """What became of the associations of two attributes; the strongest first.
+
+    Attributes:
+        clear: their number in the true table; each is kept, weaker, stronger or lost.
+        kept, weaker, stronger: how many hardly changed, are weaker but not lost, are stronger.
+        lost: those of which little is left.
+        made_up: clear ones that only the synthetic table has.
+        weak: their number in the true table.
+        weak_lost, weak_made_up: the same of weak ones.
+        unconnected: attributes that are associated with others in the true table only.
+        rare: pairs that are left out because too few rows of the true table make them.
+        difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
+            make V in the table in which it is larger.
+        largest: the pairs with the largest differences.
+        unlisted: pairs that differ by as much as can be named, but for too few rows.
+        blind: whether a table has so few rows that chance may explain even a clear association,
+            in most pairs.
+    """
+
+    clear: int
+    kept: int
+    weaker: int
+    stronger: int
+    lost: Changes
+    made_up: Changes
+    weak: int
+    weak_lost: Changes
+    weak_made_up: Changes
+    unconnected: tuple[str, ...]
+    rare: int
+    difference: Matrix
+    largest: Changes
+    unlisted: int
+    blind: bool
+
+
+def association_changes(
+    association: Association, both: tuple[Margins, Margins]
+) -> AssociationChanges:
+    """What became of the associations, by Cramér's V.
+
+    An association is clear, weak, lost or made up only where chance does not explain it: V² must
+    exceed 0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on
+    some rows, too: those off the most frequent value of both columns. Weak ones must be strong
+    enough that their loss could be seen.
+    """
+    names, (true, made) = association.names, association.cramers_v
+    ours, theirs = map(Chance, both, association.influence)
+    deviation = np.hypot(ours.deviation(true), theirs.deviation(made))
+
+    def half_gone(more: Matrix, less: Matrix) -> Mask:
+        clearly = more**2 - less**2 > DEVIATIONS * deviation
+        return clearly & (less < LOST_PART * more)
+
+    def ordered(pairs: Mask, by: Matrix) -> Changes:
+        first, second = np.nonzero(np.triu(pairs, 1))
+        order = np.argsort(-by[first, second], kind="stable")
+        return tuple(
+            AssociationChange((names[i], names[j]), float(true[i, j]), float(made[i, j]))
+            for i, j in zip(first[order], second[order])
+        )
+
+    hidden = DEVIATIONS * np.maximum(ours.deviation(), theirs.deviation()) >= CLEAR_V**2
+    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
+    clear = strong & ours.spread
+    lost, new = half_gone(true, made), half_gone(made, true)
+    kept = np.abs(made - true) <= KEPT_V
+    present, showing = ours.present(true, theirs), theirs.present(made, ours)
+    faint = np.triu(present & (true < CLEAR_V), 1)
+    spread = np.where(true >= made, ours.spread, theirs.spread)
+    difference = np.where(spread, made - true, 0.0)
+    size, unlisted = np.abs(difference), ~spread & (np.abs(made - true) >= LEAST_CHANGE)
+    others = ~np.eye(len(names), dtype=np.bool_)
+    left = present & ~lost | showing
+    cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
+    return AssociationChanges(
+        clear=int(clear.sum()),
+        kept=int((clear & kept).sum()),
+        weaker=int((clear & ~kept & ~lost & (made < true)).sum()),
+        stronger=int((clear & ~kept & (made > true)).sum()),
+        lost=ordered(clear & lost, true),
+        made_up=ordered((made >= CLEAR_V) & theirs.spread & new, made),
+        weak=int(faint.sum()),
+        weak_lost=ordered(faint & lost, true),
+        weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
+        unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
+        rare=int((strong & ~clear).sum()),
+        difference=difference,
+        largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
+        unlisted=int(np.triu(unlisted, 1).sum()),
+        blind=bool(others.any() and hidden[others].mean() > 0.5),
+    )
+
+
+# The check of associations.
+
+LISTED = 200
+"""Maximum number of associations in a list of the page."""
+
+
+class AssociationsCheck(Check):
+    """What became of the associations: strong ones, all those of a column, weak ones."""
+
+    name, title, about = "association", "How columns depend on each other", "associations"
+    uses = ("pairs of columns",)
+    rules = (
+        Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear,
+             f"more than {MOST_LOST:.0%} of the strong ones are lost"),
+        Word("some lost", "fair",
+             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
+             f"a strong one is lost, all that some column had, or more than {WEAK_LOST:.0%} of the "
+             "weak ones"),
+        Word("some new", "fair",
+             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
+             "a strong one is only in the synthetic table, or more weak ones are than "
+             f"{WEAK_LOST:.0%} of all of the true table"),
+        Word("too few rows", "plain", lambda a: a.blind,
+             "in most pairs chance can explain even a strong one in one of the tables: what looks "
+             "good then is not called suitable for pairs or single rows"),
+        Word("kept", "good"),
+    )  # fmt: skip
+    definitions = (
+        f"An association is strong from a Cramér's V of {CLEAR_V} in the true table, kept if V "
+        f"differs by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only "
+        f"in the synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of "
+        f"that in the true one; always by more than {DEVIATIONS} standard deviations. One that "
+        f"rests on fewer than {LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most "
+        "frequent value of either column counts nowhere.",
+        f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the "
+        f"smaller number of values less one) at least {LEAST_EFFECT}, and V so large that its loss "
+        "could be distinguished from chance.",
+    )
+
+    def measure(self, comparison: Comparison) -> Association:
+        """Measure both tables."""
+        return comparison.shared(associate_all)
+
+    def judge(self, facts: Association, evaluation: Any) -> Finding:
+        """Judge what was measured."""
+        found = association_changes(facts, evaluation.pair.margins)
+        caps: dict[str, Grade] = {}
+        if found.blind:
+            caps |= {"pairs of columns": "plain", "single rows": "plain"}
+        requested = [set(error.attributes) for error in evaluation.workload.per_clique]
+        changed = (set(change.names) for change in (*found.lost, *found.made_up))
+        if any(names <= each for names in changed for each in requested):
+            caps["the workload"] = "fair"
+        kept = f"{found.kept} of {found.clear}"
+        tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
+        tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
+        return Finding(
+            *self.word_for(found), dependence_sentence(found), figures=_figures(facts, found),
+            advice=_advice(found, evaluation), caps=caps, tiles=((kept, tile),),
+        )  # fmt: skip
+
+    def as_json(self, facts: Association) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
+        true, made = facts.cramers_v
+        mean, largest = mean_and_largest(made - true)
+        differences = {"mean_difference": mean, "max_difference": largest}
+        matrices = {"true": true.tolist(), "synthetic": made.tolist()}
+        return {self.name: {"names": facts.names, "cramers_v": {**differences, **matrices}}}
+
+
+def dependence_sentence(found: AssociationChanges) -> str:
+    """Return what became of the associations: strong ones, unconnected columns, weak ones."""
+    text = "No two columns of the true table depend strongly on each other."
+    if found.blind:
+        text = "A table has so few rows that most associations, or their loss, would not be seen."
+    if found.clear:
+        lost = named([combination(change.names) for change in found.lost], "lost")
+        text = (
+            f"{f'{text} ' if found.blind else ''}Strong associations between two columns: "
+            f"{found.kept:,} of {found.clear:,} kept, {found.weaker:,} weaker, "
+            f"{found.stronger:,} stronger, {len(found.lost):,} lost{f': {lost}' if lost else ''}."
+        )
+    if found.unconnected:
+        verb = "is" if len(found.unconnected) == 1 else "are"
+        text += f" {names_of(found.unconnected, 'cut-off')} {verb} independent of all other columns"
+        text += " in the synthetic table."
+    if found.weak_lost:
+        names = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
+        text += f" Weak associations: {len(found.weak_lost):,} of {found.weak:,} lost: {names}."
+    names = named([combination(change.names) for change in found.made_up], "made-up")
+    new, reason = [names] if names else [], ""
+    if amount := len(found.weak_made_up):
+        (largest,) = _sized(found.weak_made_up[:1])
+        phrase = leading(counted(amount, "weak association"), "weak-made-up")
+        new.append(f"{phrase}, {'the largest ' if amount > 1 else ''}{largest}")
+        reason = " Such associations arise if two columns were not measured together."
+    if new:
+        text += f" Only in the synthetic table: {', and '.join(new)}.{reason}"
+    return text
+
+
+def _sized(changes: Sequence[AssociationChange]) -> list[str]:
+    """Return the columns with Cramér's V in both tables."""
+    return [
+        f"{combination(c.names)} (V {decimals(c.true)}, now {decimals(c.synthetic)})"
+        for c in changes
+    ]
+
+
+def _advice(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
+    lost = [change.names for change in (*found.lost, *found.weak_lost)] + [*evaluation.scale.gone]
+    if found.unconnected:
+        names = names_of(found.unconnected, "cut-off")
+        return (f"To improve {names}, use coarser codes, fewer columns or a smaller workload.",)
+    if lost:
+        return (f"To improve {combination(lost[0])}, use coarser codes or a smaller workload.",)
+    return ()
+
+
+def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Table | Drawn, ...]:
+    if len(facts.names) < 2:
+        return ()
+    true, made = facts.cramers_v
+    mean, largest = mean_and_largest(made - true)
+    lines = [("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most")]
+    if found.unlisted:
+        pairs = counted(found.unlisted, "pair")
+        lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
+    if found.rare:
+        lines.append(("not counted", f"{counted(found.rare, 'strong pair')} with too few rows"))
+    lists = (
+        ("Largest changes of Cramér's V", found.largest, "changes", MOST_CHANGES),
+        ("Strong associations that are lost", found.lost, "lost", 0),
+        ("Strong associations only in the synthetic table", found.made_up, "made-up", 0),
+        ("Weak associations that are lost", found.weak_lost, "weak-lost", 0),
+        ("Weak associations only in the synthetic table", found.weak_made_up, "weak-made-up", 0),
+    )
+    tables = [_change_table(*each) for each in lists if each[1]]
+    if found.unconnected:
+        caption = "Columns that only the true table associates with others"
+        names = [((name,),) for name in found.unconnected]
+        tables.append(Table(caption, (COLUMNS,), names, "cut-off", 0))
+    maps = Drawn("Association of every pair", partial(association_maps, facts, found))
+    return (Facts(tuple(lines)), *tables, maps)
+
+
+def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> Table:
+    if len(changes) > LISTED:
+        caption += f", the strongest {LISTED} of {len(changes):,}"
+    rows = [(c.names, c.true, c.synthetic, c.difference) for c in changes[:LISTED]]
+    columns = (
+        COLUMNS, number("true", decimals), number("synthetic", decimals),
+        number("change", partial(signed, digits=3)),
+    )  # fmt: skip
+    return Table(caption, columns, rows, anchor, printed)
+
+
+# Heat maps of pairs of columns.
+
+MOST_COLUMNS = 24
+"""Rows and columns of a heat map."""
+LEAST_TOP = 0.2
+"""The darkest colour of a map of differences stands for at least this, so that noise is pale."""
+
+
+def association_maps(
+    facts: Association, found: AssociationChanges
+) -> list[tuple[str, str, HeatMap]]:
+    """Return maps of Cramér's V: its difference, and both tables."""
+    (true, made), names = facts.cramers_v, facts.names
+    chosen = most_different(found.difference)
+    off = ~np.eye(len(true), dtype=bool)
+    top = max(LEAST_TOP, float(np.nanmax(np.abs(made - true), where=off, initial=0)))
+    change = "Cramér's V, synthetic minus true: orange is stronger, blue weaker"
+    if len(chosen) < len(names):
+        change += f". Showing {len(chosen)} of {len(names)} columns: those that changed most"
+    maps = [heat_map(change, made - true, names, chosen, top, signed=True)]
+    maps += [
+        heat_map(f"Cramér's V, {table} table", matrix, names, chosen, 1.0)
+        for table, matrix in (("true", true), ("synthetic", made))
+    ]
+    return [("", "", each) for each in maps]
+
+
+def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
+    """Return the attributes with the largest values in another column, in the schema's order."""
+    absolute = np.nan_to_num(np.abs(difference))
+    np.fill_diagonal(absolute, 0)
+    worst = absolute.max(axis=1) if len(absolute) else absolute
+    return sorted(np.argsort(-worst, kind="stable")[:most].tolist())
+
+
+def heat_map(
+    caption: str,
+    matrix: Matrix,
+    names: Sequence[str],
+    chosen: Sequence[int],
+    top: float,
+    signed: bool = False,
+) -> HeatMap:
+    """Return a map of some rows and columns of a matrix, without its diagonal."""
+    cell = diverging_cell if signed else sequential_cell
+    rows = [
+        tuple(Cell("") if i == j else cell(float(matrix[i, j]), top) for j in chosen)
+        for i in chosen
+    ]
+    return HeatMap(caption, tuple(names[i] for i in chosen), tuple(rows))

@@ -1,0 +1,450 @@
+"""Checks of a synthetic table: what one is, which there are, and the verdict on all of them.
+
+A check measures both tables and judges what it measured. It is one class, named in ``CHECKS``. Its
+finding holds a sentence with a grade, and figures: facts, tables and charts. The renderers of
+:mod:`adaptive_qs.evaluation.render` show findings and know no check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+
+from adaptive_qs.arguments import Registry
+from adaptive_qs.evaluation.tables import JointCodes, Overlap, TablePair
+from adaptive_qs.pages.words import combination, listed, quoted, short
+
+if TYPE_CHECKING:
+    from adaptive_qs.evaluation.rules import Rule
+    from adaptive_qs.machine import PhaseProgress, StepProgress
+    from adaptive_qs.table.coded import CodedTable
+    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.workload.workload import QueryWorkload, Workload
+
+# Grades and the rules that give them.
+
+Grade = Literal["good", "plain", "fair", "poor"]
+T = TypeVar("T")
+GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
+"""From the best to the worst; "plain" is no grade."""
+
+
+class Word(NamedTuple):
+    """A word of the verdict, its grade, its condition, and the condition for readers ("" for the
+    rule that applies if no other does)."""
+
+    word: str
+    grade: Grade
+    holds: Callable[[Any], object] = lambda _: True
+    meaning: str = ""
+
+
+# Figures: typed values with the form in which people read them.
+
+
+class Column(NamedTuple):
+    """A column of a table of figures: its heading, and how its values are written."""
+
+    head: str
+    form: Callable[[Any], str] = short
+    right: bool = False
+
+
+def number(head: str, form: Callable[[Any], str] = str) -> Column:
+    """Return a column of numbers, aligned to the right."""
+    return Column(head, form, right=True)
+
+
+COLUMNS = Column("columns", combination)
+"""Names of several columns."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of figures.
+
+    Attributes:
+        caption: what the figures are.
+        columns: their headings and forms.
+        rows: values, the most important row first; a ``Line`` is drawn on the page only.
+        anchor: id of the table on the page; a table that sentences lead to is folded there.
+        printed: maximum number of rows on a terminal, 0 for a table of the page only.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: Sequence[tuple[Any, ...]]
+    anchor: str = ""
+    printed: int = 10
+
+    def texts(self, most: int) -> Iterator[list[str]]:
+        """Yield the cells of the first rows as texts."""
+        for row in self.rows[:most]:
+            yield [column.form(value) for column, value in zip(self.columns, row)]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what is known of them."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Charts that only the page shows. They are made when it is rendered.
+
+    Attributes:
+        caption: what they show.
+        draw: returns charts, or tables, each with a title and a note.
+        legend: marks and their meanings.
+    """
+
+    caption: str
+    draw: Callable[[], Sequence[tuple[str, str, Any]]]
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+Figure = Table | Facts | Drawn
+
+# Findings.
+
+NAMED, FEW_NAMED = 3, 2
+"""Maximum number of names in a list, and in one of several lists of a sentence."""
+_MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
+
+
+def leading(phrase: str, anchor: str) -> str:
+    """Return a phrase that leads to an id on the page."""
+    return f"\ue000{phrase}\ue001{anchor}\ue002"
+
+
+def named(names: Sequence[str], anchor: str, most: int = NAMED) -> str:
+    """Return the first names, and how many more there are, which leads to the list of all."""
+    if len(names) <= most:
+        return listed(names, most)
+    return f"{', '.join(names[:most])} and {leading(f'{len(names) - most:,} more', anchor)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        grade: how good it is.
+        word: the grade in a word.
+        said: the finding in a sentence, with marked phrases; "" if nothing needs to be said.
+        short: the same for a terminal; "" if ``said`` is short enough.
+        headline: the verdict, if this finding decides it whatever else was found.
+        figures: for the part of the check.
+        notes: limits of what was measured.
+        advice: what to do now.
+        caps: by use of the table, the grade that it has at best.
+        tiles: numbers for the top of the page, each with its meaning.
+    """
+
+    grade: Grade
+    word: str
+    said: str = ""
+    short: str = ""
+    headline: str = ""
+    figures: tuple[Figure, ...] = ()
+    notes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    caps: Mapping[str, Grade] = field(default_factory=dict)
+    tiles: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The sentence without marks."""
+        return _MARKED.sub(r"\1", self.said)
+
+    @property
+    def plain(self) -> str:
+        """The sentence for a terminal: short, no marks, and plain spaces."""
+        return plain(_MARKED.sub(r"\1", self.short or self.said))
+
+    @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """The sentence in parts, each with the id that it leads to, or ""."""
+        parts = [*_MARKED.split(self.said), "", ""]
+        threes = zip(parts[::3], parts[1::3], parts[2::3])
+        pieces = chain.from_iterable(((a, ""), (phrase, to)) for a, phrase, to in threes)
+        return [piece for piece in pieces if piece[0]]
+
+
+def plain(text: str) -> str:
+    """Return a text with plain spaces."""
+    return text.replace("\u00a0", " ")
+
+
+# Checks.
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two tables, and what is requested of their comparison; owner only.
+
+    Attributes:
+        pair: the tables.
+        schema: of both.
+        marginals: of the sets of columns of the workload.
+        queries: of the workload, if they are not the cells of its marginals.
+        rules: between columns, declared by the schema or the caller.
+        by: the column within whose groups errors are requested.
+        settings: of models and attacks (``ModelSettings``).
+        control: rows that were held out, and their overlap with the true table.
+        promised: what is known of the release behind the synthetic table (``Promised``).
+        workers: threads.
+        progress: called with a phase and its steps.
+    """
+
+    pair: TablePair
+    schema: Schema
+    marginals: Workload
+    promised: Any
+    settings: Any
+    queries: QueryWorkload | None = None
+    rules: Sequence[Rule] = ()
+    by: str | None = None
+    control: tuple[CodedTable, Overlap] | None = None
+    workers: int = 1
+    progress: PhaseProgress | None = None
+    _shared: dict[Any, Any] = field(default_factory=dict, init=False)
+
+    def steps(self, phase: str) -> StepProgress | None:
+        """Return what counts the steps of a phase."""
+        return None if self.progress is None else partial(self.progress, phase)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Rows of the true and of the synthetic table."""
+        return self.pair.true.num_rows, self.pair.synthetic.num_rows
+
+    @cached_property
+    def joint(self) -> JointCodes:
+        """The codes of both tables."""
+        return JointCodes(self.pair)
+
+    def shared(self, compute: Callable[[Comparison], T]) -> T:
+        """Return what a function computes from the comparison; it is called once for all checks."""
+        if compute not in self._shared:
+            self._shared[compute] = compute(self)
+        found: T = self._shared[compute]
+        return found
+
+
+class Check:
+    """One check. A subclass overrides ``measure`` and ``judge``, and what it has to say itself.
+
+    Attributes:
+        name: of its facts, and of their field in JSON.
+        title: heading of its figures.
+        about: what the headline calls it; "" for a check that does not count there.
+        uses: the uses of a synthetic table that its grade decides.
+        shown: when its sentence is among the few of a terminal: always, if it is not good ("bad"),
+            or if it is the worst of those that are bad ("worst").
+        rules: the words of its grade, in the order in which they are tried.
+        definitions: further sentences about these rules, for readers.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str] = ""
+    uses: ClassVar[tuple[str, ...]] = ()
+    shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
+    rules: ClassVar[tuple[Word, ...]] = ()
+    definitions: ClassVar[tuple[str, ...]] = ()
+
+    def measure(self, comparison: Comparison) -> Any | None:
+        """Return the facts, or None if there are none, such as of a column that nobody named."""
+        raise NotImplementedError
+
+    def judge(self, facts: Any, evaluation: Any) -> Finding | None:
+        """Return what the facts mean.
+
+        Args:
+            facts: what was measured; None if there are none.
+            evaluation: the facts of all checks (:class:`~adaptive_qs.Evaluation`).
+        """
+        raise NotImplementedError
+
+    def as_json(self, facts: Any) -> Mapping[str, Any]:
+        """Return the fields of JSON for the facts, or for None."""
+        return {self.name: facts}
+
+    def word_for(self, found: Any) -> tuple[Grade, str]:
+        """Return the grade and the word of the first rule that holds; "plain" and "" for none."""
+        holding = (rule for rule in self.rules if rule.holds(found))
+        return next(((rule.grade, rule.word) for rule in holding), ("plain", ""))
+
+    def definition(self) -> str:
+        """Return what the words of the grade mean, for readers."""
+        words = "; ".join(f"“{r.word}” if {r.meaning}" for r in self.rules if r.meaning)
+        last = self.rules[-1]
+        return f"{self.title}: {words}{'' if last.meaning else f'; else “{last.word}”'}."
+
+
+_HERE = "adaptive_qs.evaluation"
+CHECKS: Registry[type[Check]] = Registry(
+    {
+        "release": f"{_HERE}.promise:ReleaseCheck",
+        "rows": f"{_HERE}.rows:RowsCheck",
+        "rules": f"{_HERE}.rows:RulesCheck",
+        "values": f"{_HERE}.columns:ValuesCheck",
+        "group_means": f"{_HERE}.groups:GroupMeansCheck",
+        "by": f"{_HERE}.groups:GroupsCheck",
+        "queries": f"{_HERE}.queries:QueriesCheck",
+        "workload": f"{_HERE}.marginals:MarginalsCheck",
+        "columns": f"{_HERE}.columns:ColumnsCheck",
+        "association": f"{_HERE}.associations:AssociationsCheck",
+        "utility": f"{_HERE}.models:ModelsCheck",
+        "membership": f"{_HERE}.attack:AttackCheck",
+    }
+)
+"""The checks by the names of their facts, in the order of the verdict and of every output."""
+
+
+def all_checks() -> list[Check]:
+    """Return one of each check, in their order."""
+    return [CHECKS[name]() for name in CHECKS]
+
+
+# The verdict.
+
+WORDS: dict[Grade, str] = {"good": "close", "plain": "no grade", "fair": "usable", "poor": "far"}
+"""The word of the verdict for each grade."""
+_HEADLINES: dict[Grade, str] = {
+    "good": "Close to {} in all checks.",
+    "plain": "No overall grade: the marginals cannot be judged.",
+    "fair": "Usable with care.",
+    "poor": "At least one check failed.",
+}
+SERVES: dict[Grade, str] = {"good": "yes", "fair": "with care", "poor": "no", "plain": "not known"}
+"""What a table is suitable for, for programs."""
+_SUITABLE: dict[Grade, str] = {
+    "good": "Suitable for", "fair": "Use with care for", "poor": "Not suitable for",
+    "plain": "Not evaluated:",
+}  # fmt: skip
+MOST_STEPS = 4
+"""Maximum number of steps that are advised."""
+
+
+def worst_grade(grades: Sequence[Grade]) -> Grade:
+    """Return the worst of some grades; a missing grade ("plain") is better than any other."""
+    order: tuple[Grade, ...] = ("plain", "good", "fair", "poor")
+    return max(grades, key=order.index, default="plain")
+
+
+def overall_finding(
+    parts: Sequence[tuple[str, Finding]], alarms: Sequence[Finding] = (),
+    truth: str = "the true table",
+) -> Finding:  # fmt: skip
+    """Return the headline, which is at most as good as the worst finding.
+
+    Args:
+        parts: what each finding is about, and the finding.
+        alarms: findings that decide the verdict by themselves, the first of them first.
+        truth: what the synthetic rows are compared with.
+    """
+    if alarms:
+        return Finding("poor", alarms[0].word, alarms[0].headline)
+    grades = [finding.grade for _, finding in parts] or [GRADES[1]]
+    grade = max(grades, key=GRADES.index)
+    text = _HEADLINES[grade].format(truth)
+    for about, wrong in (("Failed", "poor"), ("Problems", "fair"), ("Not judged", "plain")):
+        if words := [f"{what} ({f.word})" for what, f in parts if f.grade == wrong]:
+            text += f" {about}: {', '.join(words)}."
+    if fine := [what for what, found in parts if found.grade == "good"]:
+        text += f" No problems: {', '.join(fine)}."
+    return Finding(grade, WORDS[grade], text)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What all checks found together.
+
+    Attributes:
+        findings: by the names of the checks, of those that found something.
+        checks: all of them.
+    """
+
+    findings: Mapping[str, Finding]
+    checks: Sequence[Check]
+
+    @cached_property
+    def overall(self) -> Finding:
+        """The worst of the findings."""
+        alarms = [finding for finding in self.findings.values() if finding.headline]
+        parts = [
+            (check.about, finding)
+            for check, finding in self._found()
+            if check.about and finding.said and not (check.about == "queries" and self._ungraded)
+        ]
+        return overall_finding(parts, alarms)
+
+    @property
+    def _ungraded(self) -> bool:
+        return "queries" in self.findings and self.findings["queries"].grade == "plain"
+
+    def _found(self) -> Iterator[tuple[Check, Finding]]:
+        return ((c, self.findings[c.name]) for c in self.checks if c.name in self.findings)
+
+    @cached_property
+    def uses(self) -> dict[str, Grade]:
+        """What the table is suitable for: the worst grade of the checks that decide a use."""
+        grades: dict[str, list[Grade]] = {use: [] for c in self.checks for use in c.uses}
+        for check, finding in self._found():
+            for use in check.uses:
+                grades[use].append(finding.grade)
+        uses = {use: worst_grade(each) for use, each in grades.items()}
+        for finding in self.findings.values():
+            for use, cap in finding.caps.items():  # what looks good may be chance
+                uses[use] = cap if uses.get(use) == "good" else uses[use]
+        return uses
+
+    @property
+    def _use(self) -> Finding:
+        parts = []
+        for grade, words in _SUITABLE.items():
+            if kinds := [what for what, found in self.uses.items() if found == grade]:
+                parts.append(f"{words} {listed(kinds, len(kinds))}.")
+        return Finding("plain", "use", " ".join(parts))
+
+    @property
+    def _next(self) -> Finding:
+        steps = [step for _, finding in self._found() for step in finding.advice]
+        if not steps and self.overall.grade in ("good", "plain"):
+            steps = ["Use the table for what the workload covers. Check other questions first."]
+        elif not steps:
+            steps = ["Do not use the table for anything that is lost or far off above."]
+        return Finding("plain", "next", " ".join(steps[:MOST_STEPS]))
+
+    @property
+    def sentences(self) -> list[Finding]:
+        """The overall finding, what the table is suitable for, all others, and what to do."""
+        found = [finding for _, finding in self._found() if finding.said]
+        return [self.overall, self._use, *found, self._next]
+
+    @property
+    def brief(self) -> list[str]:
+        """A few sentences for a terminal."""
+        first, bad = [], []
+        second = {"workload"} if "queries" in self.findings else set()
+        for check, finding in self._found():
+            always = check.shown == "always" and check.name not in second
+            if finding.said and (always or (check.shown == "bad" and finding.grade != "good")):
+                first.append(finding)
+            elif finding.said and finding.grade in ("fair", "poor"):
+                bad.append(finding)
+        worst = sorted(bad, key=lambda finding: -GRADES.index(finding.grade))[:1]
+        return [finding.plain for finding in (self.overall, self._use, *first, *worst)]
+
+
+def names_of(names: Sequence[str], anchor: str) -> str:
+    """Return quoted names of columns for a sentence."""
+    return named([quoted(name) for name in names], anchor)

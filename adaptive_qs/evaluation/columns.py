@@ -1,0 +1,440 @@
+"""Single columns: shares of their codes, prefixes and ranges, and values in their units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_qs.evaluation.checks import (
+    FEW_NAMED,
+    Check,
+    Column,
+    Comparison,
+    Drawn,
+    Finding,
+    Grade,
+    Table,
+    Word,
+    named,
+    number,
+)
+from adaptive_qs.evaluation.scale import (
+    DOUBTFUL,
+    STEP_ERROR,
+    chance_l1,
+    fresh_sample_l1,
+    sparse_share,
+)
+from adaptive_qs.evaluation.tables import TablePair, exactly_coded
+from adaptive_qs.pages.charts import Bar, BarChart
+from adaptive_qs.pages.words import count, counted, quoted, share, short
+from adaptive_qs.release.page import Group
+from adaptive_qs.release.page import column_chart as chart_of_column
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.schema import Schema
+
+Numbers = NDArray[np.float64]
+
+LOST_COLUMN = 0.05
+"""Total variation of a single column beyond that of a fresh sample."""
+BLIND = 0.5
+"""Total variation that chance can explain in every column, from which nothing can be judged."""
+MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
+"""Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
+1988), beyond which it has moved; the smaller counts."""
+FAR_MEAN, FAR_SHIFT = 0.25, 0.5
+"""The same for one that is far off."""
+HEAPED, LOST_PART = 0.2, 0.5
+"""Share of the rows on the most frequent values from which these matter, and the part of it below
+which they are lost."""
+
+# The shares of the codes of a column in both tables.
+
+
+@dataclass(frozen=True)
+class ColumnPair:
+    """One column in both tables.
+
+    Attributes:
+        number: its position in the schema, from 1.
+        name: of the column.
+        codes: their number.
+        variation: share of the rows that would have to change their code.
+        fresh: the same expected of a fresh sample.
+        doubt: variation beyond that of a fresh sample which chance and the estimate explain.
+        shares: of the codes, in the true and in the synthetic table.
+    """
+
+    number: int
+    name: str
+    codes: int
+    variation: float
+    fresh: float
+    doubt: float
+    shares: tuple[Numbers, Numbers]
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the variation exceeds that of a fresh sample clearly."""
+        return self.variation - self.fresh >= max(LOST_COLUMN, self.doubt)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether chance can explain any variation."""
+        return self.fresh + self.doubt >= BLIND
+
+
+def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
+    """Every column, the worst first."""
+    rows = pair.true.num_rows, pair.synthetic.num_rows
+    found = []
+    for place, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
+        shares = true / rows[0], made / rows[1]
+        variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
+        fresh = fresh_sample_l1(true, rows[1]) / 2
+        doubt = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
+        found.append(ColumnPair(place, name, true.size, variation, fresh, doubt, shares))
+    return tuple(sorted(found, key=lambda column: (-column.variation, column.number)))
+
+
+# One column in both tables.
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MEDIAN = QUANTILES.index(0.5)
+FREQUENT = 10
+"""Values that are taken for the frequent ones of a column."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The values of one column of one table, in its unit; dates and times are seconds since 1970.
+
+    Attributes:
+        rows: that have a value.
+        mean, std: of them.
+        quantiles: at ``QUANTILES``, each a value that occurs.
+        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
+            true table.
+    """
+
+    rows: int
+    mean: float
+    std: float
+    quantiles: tuple[float, ...]
+    frequent: float
+
+    @property
+    def median(self) -> float:
+        """The value in the middle."""
+        return self.quantiles[MEDIAN]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues:
+    """The values of a column of numbers, dates or times in both tables; owner only.
+
+    Attributes:
+        column: as it is declared.
+        true, synthetic: what the tables hold.
+        scale: what a moved mean is measured by, in the column's unit: it has moved from 1 on.
+        far: times that, from which on it is far off.
+        chance: how far chance may take the mean of a fresh sample (``DOUBTFUL`` deviations).
+        around: true values between which as many deviations leave its median.
+        coarse: whether codes stand for several values.
+        heaped: share of one half of the true rows on the ``FREQUENT`` most frequent values of the
+            other half: in a small table the most frequent values are so by chance.
+    """
+
+    column: ColumnBase
+    true: Summary
+    synthetic: Summary
+    scale: float
+    far: float
+    chance: float
+    around: tuple[float, float]
+    coarse: bool
+    heaped: float
+
+    @property
+    def off(self) -> float:
+        """How far the mean or the median is off, whichever is further, in units of ``scale``; 0
+        where chance may be the reason."""
+        mean = abs(self.synthetic.mean - self.true.mean)
+        median = abs(self.synthetic.median - self.true.median)
+        inside = self.around[0] <= self.synthetic.median <= self.around[1]
+        off = max(mean if mean > self.chance else 0.0, 0.0 if inside else median)
+        return off / self.scale if self.scale else math.inf if off else 0.0
+
+    @property
+    def frequent_lost(self) -> bool:
+        """Whether most rows on the frequent values of a column in bins lie elsewhere now."""
+        return (
+            self.coarse
+            and self.heaped >= HEAPED
+            and self.synthetic.frequent < LOST_PART * self.heaped
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; quantiles by their percentages."""
+
+        def plain(table: Summary) -> dict[str, Any]:
+            quantiles = {f"p{100 * q:g}": value for q, value in zip(QUANTILES, table.quantiles)}
+            shown = {"rows": table.rows, "mean": table.mean, "std": table.std}
+            return {**shown, "quantiles": quantiles, "frequent": table.frequent}
+
+        unit = "seconds since 1970" if self.column.kind == "moments" else "number"
+        tables = {"true": plain(self.true), "synthetic": plain(self.synthetic)}
+        return {"attribute": self.column.name, "unit": unit, "off": self.off, **tables}
+
+
+def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
+    """Every column whose values both tables tell, those that are furthest off first."""
+    found = []
+    for column in schema.columns:
+        true, made = (pair.amounts_of(column, table) for table in (0, 1))
+        if true is None or made is None:
+            continue
+        true, made = (np.sort(values[~np.isnan(values)]) for values in (true, made))
+        if len(true) > 1 and len(made):  # one row says nothing of what chance may do
+            found.append(_compared(column, true, made))
+    return tuple(sorted(found, key=lambda c: (-c.off, not c.frequent_lost)))
+
+
+def _compared(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
+    """Both in ascending order.
+
+    A sample's median lies between the quantiles at 1/2 ± z/2 · √(1/n + 1/m) of the other's.
+    """
+    half = np.random.default_rng(0).permutation(len(true)) < len(true) // 2
+    heaped = float(np.isin(true[~half], _frequent(true[half])).mean())
+    frequent = _frequent(true)
+    summaries = [_summary(table, frequent) for table in (true, made)]
+    spread = math.sqrt(1 / len(true) + 1 / len(made))
+    mean, std = abs(summaries[0].mean), summaries[0].std
+    relative = bool(column.numeric and true[0] >= 0 and mean > 0)
+    scales = [MOVED_MEAN * mean] * relative + [MOVED_SHIFT * std] * (std > 0)
+    fars = [FAR_MEAN * mean] * relative + [FAR_SHIFT * std] * (std > 0)
+    scale = min(scales, default=0.0)
+    reach = DOUBTFUL * spread / 2
+    around = tuple(_quantile(true, share) for share in (0.5 - reach, 0.5 + reach))
+    return ColumnValues(
+        column,
+        summaries[0],
+        summaries[1],
+        scale,
+        min(fars, default=0.0) / scale if scale else 1.0,
+        DOUBTFUL * std * spread,
+        (around[0], around[1]),
+        not exactly_coded(column),
+        heaped,
+    )
+
+
+def _frequent(rows: Numbers) -> Numbers:
+    """The values that most rows have."""
+    values, times = np.unique(rows, return_counts=True)
+    return np.asarray(values[np.argsort(-times, kind="stable")[:FREQUENT]])
+
+
+def _summary(ascending: Numbers, frequent: Numbers) -> Summary:
+    return Summary(
+        len(ascending),
+        float(ascending.mean()),
+        float(ascending.std()),
+        tuple(_quantile(ascending, share) for share in QUANTILES),
+        float(np.isin(ascending, frequent).mean()),
+    )
+
+
+def _quantile(ascending: Numbers, share: float) -> float:
+    """The smallest value that at least this share of the rows does not exceed."""
+    place = math.ceil(share * len(ascending)) - 1
+    return float(ascending[min(max(place, 0), len(ascending) - 1)])
+
+
+# The checks of single columns.
+
+COLUMNS_SHOWN, ORDERED_SHOWN = 24, 200
+"""Maximum number of charts, and of rows of a table of the page."""
+
+
+class ValuesCheck(Check):
+    """Whether means, medians and frequent values of numbers and dates are kept."""
+
+    name, title, about = "values", "Values in their units", "values"
+    uses, shown = ("single columns", "pairs of columns"), "bad"
+    rules = (
+        Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found),
+             "a mean or median of numbers or dates, as the cells have them, is off by more than "
+             f"{FAR_MEAN:.0%} of itself if no value is negative, or {FAR_SHIFT} standard "
+             f"deviations, whichever is less, and by more than {DOUBTFUL} of what chance moves it"),
+        Word("moved", "fair", lambda found: any(c.off > 1 for c in found),
+             f"one is off by {MOVED_MEAN:.0%} or {MOVED_SHIFT} in the same way"),
+        Word("frequent values lost", "fair", lambda found: any(c.frequent_lost for c in found),
+             f"a column in bins has {HEAPED:.0%} of its rows on its ten most frequent values, even "
+             f"if one half of the true rows names them and the other half is counted, and the "
+             f"synthetic one less than {LOST_PART:.0%} of that"),
+        Word("kept", "good"),
+    )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
+        """Measure both tables."""
+        return column_values(comparison.pair, comparison.schema)
+
+    def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:
+        """Judge what was measured."""
+        if not facts:
+            return None
+        moved, lost = [c for c in facts if c.off > 1], [c for c in facts if c.frequent_lost]
+        amount = counted(len(facts), "column")
+        text = f"The {amount} of numbers or dates kept means and medians."
+        if moved:
+            names = named([_moved(c) for c in moved], "values", FEW_NAMED)
+            text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
+            text += f"{names}."
+        if lost:
+            where = [
+                f"{quoted(c.column.name)} ({share(c.true.frequent, 2)} of the true rows have one "
+                f"of the {FREQUENT} most frequent values, {share(c.synthetic.frequent, 2)} of the "
+                "synthetic ones)"
+                for c in lost
+            ]
+            text += f" Frequent values are lost: {named(where, 'values', FEW_NAMED)}."
+        return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
+
+    def as_json(self, facts: Sequence[ColumnValues] | None) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
+        return {self.name: [column.as_json() for column in facts or ()]}
+
+
+def _moved(found: ColumnValues) -> str:
+    """Return mean or median of both tables, whichever is further off beyond chance."""
+    true, made, words = found.true, found.synthetic, found.column.amount_text
+    mean, median = abs(made.mean - true.mean), abs(made.median - true.median)
+    inside = found.around[0] <= made.median <= found.around[1]
+    is_mean = mean > found.chance and mean >= median * (not inside)
+    what, ends = "median", (true.median, made.median)
+    if is_mean:
+        what, ends = "mean", (true.mean, made.mean)
+    return f"{quoted(found.column.name)} ({what} {words(ends[0])}, now {words(ends[1])})"
+
+
+def _values_table(facts: Sequence[ColumnValues]) -> Table:
+    rows = []
+    for found in facts[: ORDERED_SHOWN // 2]:
+        words = found.column.amount_text
+        note = "frequent values lost" if found.frequent_lost else ""
+        note = ("far off" if found.off > found.far else "moved") if found.off > 1 else note
+        for name, table in (("true", found.true), ("synthetic", found.synthetic)):
+            quantiles = (words(value, whole=True) for value in table.quantiles)
+            first = (found.column.name, note) if table is found.true else ("", "")
+            rows.append((first[0], name, words(table.mean), *quantiles, table.frequent, first[1]))
+    heads = ("mean", *(f"{100 * q:g} %" for q in QUANTILES))
+    columns = (
+        Column("column"), Column("table"), *map(number, heads),
+        number("frequent", partial(share, digits=2)), Column(""),
+    )  # fmt: skip
+    caption = (
+        "Means and quantiles of the cells, the column that is furthest off first. Frequent: rows "
+        f"with one of the {FREQUENT} most frequent values of the true table"
+    )
+    return Table(caption, columns, rows, "values-table", 20)
+
+
+class ColumnsCheck(Check):
+    """Whether the shares of the codes of single columns are kept."""
+
+    name, title, about = "columns", "Single columns", "columns"
+    uses = ("single columns", "pairs of columns")
+    rules = (
+        Word("some off", "poor", lambda columns: any(c.is_off for c in columns),
+             f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
+             "sample"),
+        Word("too few rows", "plain", lambda columns: is_blind(columns),
+             f"chance can take a fresh sample so far that {BLIND:.0%} of its rows are in another "
+             "cell, in every column: what looks good then is not called suitable for anything"),
+        Word("kept", "good"),
+    )  # fmt: skip
+
+    def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
+        """Measure both tables."""
+        return column_pairs(comparison.pair)
+
+    def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
+        """Judge what was measured."""
+        off, blind = [c for c in facts if c.is_off], is_blind(facts)
+        text = "No single column is far off."
+        if blind:
+            text = "A table has so few rows that chance can explain any difference of columns."
+        if off:
+            names = [
+                f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"
+                for c in off
+            ]
+            text = (
+                f"Single columns with at least {share(LOST_COLUMN, 1)} of the rows more in "
+                f"another cell than a fresh sample: {named(names, 'all-columns')}."
+            )
+            if (largest := facts[0]) not in off:
+                text += (
+                    f" The largest error is that of {quoted(largest.name)}, "
+                    f"{share(largest.variation, 2)}, but it would be {share(largest.fresh, 2)} in "
+                    "a fresh sample."
+                )
+        caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
+        rows = [(c.name, c.number, c.codes, c.variation, c.fresh) for c in facts]
+        caption = "Total variation of each column, the worst first: the share of the rows that "
+        caption += "would have to move to another value"
+        columns = (
+            Column("column", partial(short, longest=1000)), number("no."), number("codes", count),
+            number("total variation", share), number("fresh sample", share),
+        )  # fmt: skip
+        title = "Shares of the rows, the worst column first"
+        if len(facts) > COLUMNS_SHOWN:
+            title += f". Showing {COLUMNS_SHOWN} of {len(facts)} columns"
+        charts = Drawn(title, partial(column_charts, facts, evaluation.comparison.schema), BARS)
+        figures = (charts, Table(caption, columns, rows, "all-columns", 5))
+        return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
+
+    def as_json(self, facts: Any) -> Mapping[str, Any]:
+        """Return the fields of JSON."""
+        return {}
+
+
+BARS = (("a", "true, bars"), ("b", "synthetic, bars"), ("fill", "true, histogram"),
+        ("edge", "synthetic, histogram"))  # fmt: skip
+
+
+def is_blind(columns: Sequence[ColumnPair]) -> bool:
+    """Whether a table has so few rows that chance can explain any difference of columns."""
+    several = [c for c in columns if c.codes > 1]
+    return bool(several) and all(c.is_blind for c in several)
+
+
+def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[str, str, BarChart]]:
+    """Return charts of the shares of the first columns in both tables."""
+    return [
+        (f"{short(c.name)} · no. {c.number}",
+         f"total variation {share(c.variation, 2)}; fresh sample {share(c.fresh, 2)}",
+         column_chart(c, schema))
+        for c in columns[:COLUMNS_SHOWN]
+    ]  # fmt: skip
+
+
+def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
+    """Return the shares of both tables; values are combined by their larger share."""
+    true, made = column.shares
+
+    def bar(group: Group) -> Bar:
+        codes = list(group.codes)
+        values = (float(true[codes].sum()), float(made[codes].sum()))
+        return Bar(group.label, values, ends=group.ends)
+
+    weights = np.maximum(true, made).tolist()
+    return chart_of_column(schema.column(column.name), weights, bar)

@@ -1,0 +1,448 @@
+"""Options of runs: each is a field of a dataclass, from which the command line, the signatures in
+Python and the reference pages are derived."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from textwrap import fill, indent
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from adaptive_qs.arguments import (
+    DEFAULT_SHARE,
+    check_path,
+    learning_share,
+    natural_number,
+    one_of,
+    positive_integer,
+    positive_number,
+    shown,
+)
+from adaptive_qs.errors import InputError
+from adaptive_qs.loop import LEVELS
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
+
+M = TypeVar("M")
+C = TypeVar("C", bound=Any)
+
+BUDGET, OUTPUT, MACHINE = "Privacy budget", "Output", "Machine"
+PANELS = (None, BUDGET, "Models", "Membership attack", OUTPUT, MACHINE)
+"""Sections of the help, in their order; None is the first one."""
+DEFAULT_GAP = 1e-4
+"""Relative gap of the squared error at which solvers stop."""
+
+
+# What an option is.
+
+
+class Option(NamedTuple):
+    """How an option is shown and checked: the metadata of a dataclass field.
+
+    Attributes:
+        help: what it does, in sentences that name other options by their flags.
+        metavar: name of its value; empty for a flag.
+        panel: section of the help.
+        default: the default, where the value of the field does not show it.
+        check: returns the valid value, or raises InputError; it gets the name and the value, which
+            is not None.
+        read: makes a value of its text on the command line; by default the type of the field.
+        flag: its name on the command line; by default that of the field.
+        python: a sentence on what Python takes besides.
+    """
+
+    help: str
+    metavar: str = ""
+    panel: str | None = None
+    default: str = ""
+    check: Callable[[str, Any], Any] | None = None
+    read: Callable[[str], Any] | None = None
+    flag: str = ""
+    python: str = ""
+
+
+class Field(NamedTuple):
+    """A field of a dataclass that is an option.
+
+    Attributes:
+        name: in Python.
+        kind: its type, without the metadata.
+        default: ``MISSING`` if it must be given.
+        option: how it is shown and checked.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return self.option.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of its value but None, the preferred one first."""
+        found = () if get_origin(self.kind) is list else get_args(self.kind)
+        return tuple(kind for kind in found if kind is not type(None)) or (self.kind,)
+
+    def check(self, value: Any) -> Any:
+        """Return the valid value.
+
+        Raises:
+            InputError: the value is not valid.
+        """
+        name = self.flag.removeprefix("--")
+        if value is None and self.default is None:
+            return None
+        if self.option.check is not None:
+            return self.option.check(name, value)
+        if self.kind is bool and not isinstance(value, bool):
+            raise InputError(f"{name} is {shown(value)}: give True or False")
+        if Path in self.kinds and not isinstance(value, str | os.PathLike):
+            raise InputError(f"{name} is {shown(value)}: give the path of a file")
+        if Path in self.kinds:
+            check_path(name, value)
+        if self.kinds == (str,) and not isinstance(value, str):
+            raise InputError(f"{name} is {shown(value)}: give a text")
+        return value
+
+    @property
+    def help(self) -> str:
+        """What it does, with its default."""
+        default = self.option.default or (self.default if self.option.metavar else None)
+        if default in (None, MISSING, ""):
+            return self.option.help
+        shown_default = f"{default:g}" if isinstance(default, float) else str(default)
+        return f"{self.option.help} (Default: {shown_default}.)"
+
+    @property
+    def meaning(self) -> str:
+        """The same for callers of Python."""
+        text = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: m[1].replace("-", "_"), self.help)
+        return f"{text} {self.option.python}".strip()
+
+
+def read_options(model: Any) -> tuple[Field, ...]:
+    """Return the fields of a dataclass that are options, in their order."""
+    hints = get_type_hints(model, include_extras=True)
+    found = []
+    for each in fields(model):
+        for option in getattr(hints[each.name], "__metadata__", ()):
+            if isinstance(option, Option):
+                kind = hints[each.name].__origin__
+                found.append(Field(each.name, kind, each.default, option))
+    return tuple(found)
+
+
+def checked(given: Any, model: type[M]) -> M:
+    """Return the options of a model with the values that an object has, all of them valid.
+
+    Raises:
+        InputError: one is not; the message names it.
+    """
+    found = read_options(model)
+    return model(**{each.name: each.check(getattr(given, each.name)) for each in found})
+
+
+def with_options(model: type) -> Callable[[Callable[..., M]], Callable[..., M]]:
+    """Return a decorator that gives a function the options of a model as keywords.
+
+    The function gets them, checked, as its parameter ``options``. Its signature and its docstring
+    then list them.
+    """
+
+    def decorate(function: Callable[..., M]) -> Callable[..., M]:
+        parameters = inspect.signature(function).parameters.values()
+        own = [each for each in parameters if each.name != "options"]
+        made = [
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default,
+                annotation=each.kind,
+            )
+            for each in read_options(model)
+        ]
+        ordered = sorted([*own, *made], key=lambda each: each.kind)
+        signature = inspect.Signature(ordered)
+        names = [each.name for each in made]
+
+        @wraps(function)
+        def call(*positional: Any, **named: Any) -> M:
+            try:
+                given = signature.bind(*positional, **named).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            options = model(**{name: given.pop(name) for name in names if name in given})
+            return function(**given, options=checked(options, model))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = _with_arguments(function.__doc__, model)
+        return call
+
+    return decorate
+
+
+def documented(model: C) -> C:
+    """Add the options of a dataclass to its docstring, and leave their metadata out of its
+    signature."""
+    model.__doc__ = _with_arguments(model.__doc__, model)
+    kinds = {each.name: each.kind for each in read_options(model)}
+    parameters = inspect.signature(model).parameters.values()
+    plain = [each.replace(annotation=kinds.get(each.name, each.annotation)) for each in parameters]
+    model.__signature__ = inspect.Signature(plain)
+    return model
+
+
+def _with_arguments(text: str | None, model: type) -> str | None:
+    """Put the meaning of all options at the end of the arguments that a docstring has."""
+    if text is None:  # python -OO
+        return None
+    meanings = [f"{each.name}: {each.meaning}" for each in read_options(model)]
+    filled = (indent(fill(each, 92, subsequent_indent="    "), "        ") for each in meanings)
+    head, mark, rest = text.partition("\n    Args:\n")
+    own, gap, tail = rest.partition("\n\n")
+    return f"{head}{mark}{own}\n" + "\n".join(filled) + gap + tail
+
+
+# The options.
+
+
+def _choice(known: Any) -> Callable[[str, Any], str]:
+    return lambda name, value: one_of(name, value, known)
+
+
+def _share(name: str, value: Any) -> float:
+    return learning_share(value)
+
+
+def check_public_rows(name: str, value: Any) -> int | None:
+    """Return a public number of rows."""
+    from adaptive_qs.privacy.budget import checked_public_rows
+
+    return checked_public_rows(value, name)
+
+
+@dataclass(kw_only=True)
+class PromiseOptions:
+    """The promise."""
+
+    epsilon: Annotated[float | None, Option(
+        "Privacy loss of the whole run. Give it or --rho.", "E", BUDGET, check=positive_number
+    )] = None  # fmt: skip
+    delta: Annotated[float | None, Option(
+        "Delta of the whole run. Choose it far below 1 / number of rows.", "D", BUDGET, "1e-9"
+    )] = None  # fmt: skip
+    rho: Annotated[float | None, Option(
+        "Budget in zCDP, instead of --epsilon.", "R", BUDGET, check=positive_number
+    )] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class NeighbourOptions:
+    """Which tables are neighbours."""
+
+    neighbours: Annotated[str, Option(
+        "Which tables the budget makes alike: add-remove (with and without one row or person), or "
+        "replace (with another row or person instead), which takes up to twice the noise.", "KIND",
+        BUDGET)] = "add-remove"  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class LimitOptions:
+    """A consent."""
+
+    beyond_limits: Annotated[bool, Option(
+        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.", "",
+        BUDGET)] = False  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class UnitOptions(NeighbourOptions):
+    """What is protected."""
+
+    rows_per_person: Annotated[int | None, Option(
+        "Maximum number of rows per person that count, a public number, if the schema has a "
+        "person column. The budget then protects a person with all rows.", "K", BUDGET
+    )] = None  # fmt: skip
+    weigh: Annotated[str, Option(
+        "What counts alike: rows, or persons. With persons, each person counts as one row in "
+        "everything that is published: the average of the person's rows, made of "
+        "--rows-per-person equal parts.", "KIND", BUDGET)] = "rows"  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class BudgetOptions(UnitOptions, PromiseOptions):
+    """What is spent, and what it protects."""
+
+    learning_share: Annotated[float, Option(
+        "Part of the budget for the bins and values that the schema leaves open.", "P", BUDGET,
+        check=_share)] = DEFAULT_SHARE  # fmt: skip
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether a budget is given."""
+        given = self.epsilon, self.rho, getattr(self, "cost", None)
+        return any(value is not None for value in given)
+
+
+@dataclass(kw_only=True)
+class CostOptions:
+    """The budget of answers as He et al. give it."""
+
+    cost: Annotated[float | None, Option(
+        "Budget as the privacy cost 2 rho, instead of --epsilon.", "B", BUDGET,
+        check=positive_number)] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class PublicRows:
+    """What is public of the size of the table."""
+
+    public_rows: Annotated[int | None, Option(
+        "About how many rows the private table has, if that is public. The budget is compared "
+        "with it before it is spent; the true number is never used for this.", "N", BUDGET,
+        check=check_public_rows)] = None  # fmt: skip
+
+    @property
+    def counted_rows(self) -> int | None:
+        """About how many rows are counted, if that is public: with persons who weigh alike,
+        ``public_rows`` are persons."""
+        rows, number = self.public_rows, getattr(self, "rows_per_person", None)
+        if rows is None or getattr(self, "weigh", "rows") == "rows" or not isinstance(number, int):
+            return rows
+        return rows * number
+
+
+@dataclass(kw_only=True)
+class MemoryOptions:
+    """The memory ceiling."""
+
+    max_memory: Annotated[str | int | None, Option(
+        "Memory ceiling, such as 3GB. A command that needs more is refused before it spends or "
+        "writes anything.", "SIZE", MACHINE, "three quarters of the machine's",
+        python="A number is in bytes.")] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class MachineOptions(MemoryOptions):
+    """What a command takes of the machine; no result depends on it."""
+
+    workers: Annotated[int | None, Option(
+        "Threads. Results do not depend on them.", "N", MACHINE, "all cores")] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class CountingOptions:
+    """What keeps and counts the rows."""
+
+    engine: Annotated[str, Option(
+        f"What keeps and counts the rows: {ENGINES.listed()}. Results do not depend on it.", "NAME",
+        MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
+    scheduler: Annotated[Any, Option(
+        "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. They "
+        "must see the files under the same paths.", "ADDRESS", MACHINE,
+        "for --engine dask, one process on this machine for each thread", read=str,
+        python="A distributed.Client is accepted, too.")] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, BudgetOptions):
+    """The options of every run on a private table."""
+
+    insecure_seed: Annotated[int | None, Option(
+        "Reproducible noise, for tests: the outputs are NOT PRIVATE and are stamped so.", "N",
+        BUDGET, check=natural_number)] = None  # fmt: skip
+    ledger: Annotated[Path | str | None, Option(
+        "Ledger of the data set. It counts the budget over all runs, and keeps what an "
+        "interrupted run has paid for. adaptive-qs ledger create makes one.", "FILE", BUDGET
+    )] = None  # fmt: skip
+    resume: Annotated[bool, Option(
+        "Continue the interrupted run of this command in the ledger. Nothing is paid for twice.",
+        "", BUDGET)] = False  # fmt: skip
+    anchor: Annotated[str | Path | None, Option(
+        "How far the ledger must have come: a file on another volume, which is moved forward with "
+        "the ledger, or its newest entry as ledger show prints it.", "FILE", BUDGET
+    )] = None  # fmt: skip
+    unreviewed_schema: Annotated[bool, Option(
+        "Accept a schema that is still marked as taken from the data. The privacy promise does "
+        "not cover what it reveals.", "", BUDGET)] = False  # fmt: skip
+    temp_folder: Annotated[Path | str | None, Option(
+        "Folder for codes of rows that do not stay in memory. They are removed at the end.", "DIR",
+        MACHINE, "the system's folder for temporary files")] = None  # fmt: skip
+
+    @property
+    def insecure(self) -> bool:
+        """Whether the noise comes from a seed."""
+        return self.insecure_seed is not None
+
+
+@dataclass(kw_only=True)
+class SelectionOptions(MachineOptions):
+    """Which marginals a run of tables can measure."""
+
+    target: Annotated[str | None, Option(
+        "Column that models trained on the synthetic table will predict: every requested marginal "
+        "is also requested together with this column.", "COLUMN")] = None  # fmt: skip
+    max_candidates: Annotated[int | None, Option(
+        "Most marginals of several columns that can be measured. A rule that does not depend on "
+        "the rows drops the rest.", "N", MACHINE, "250,000", check=positive_integer
+    )] = None  # fmt: skip
+    max_cells: Annotated[int | None, Option(
+        "Most cells of all these marginals together, likewise.", "N", MACHINE, "2^39",
+        check=positive_integer)] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class SynthesizeOptions(SelectionOptions, RunOptions):
+    """The options of synthetic tables."""
+
+    workload: Annotated[Any, Option(
+        "Workload file: the marginals or other queries that matter.", "FILE",
+        default="all 2-way marginals", read=Path,
+        python="A number of ways, several numbers, parsed JSON and a Workload are accepted, too."
+    )] = None  # fmt: skip
+    levels: Annotated[str, Option(
+        "Whether marginals can be measured over groups of codes, too: auto (if it may pay), or "
+        "off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
+    about: Annotated[Any, Option(
+        "JSON or Markdown file with title, publisher, contact, date, licence and description of "
+        "the data: the page of the release opens with them. All of it is public.", "FILE", OUTPUT,
+        "what the schema says", read=Path, python="A mapping is accepted, too."
+    )] = None  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class MechanismOptions:
+    """How queries are measured."""
+
+    mechanism: Annotated[str, Option(
+        f"How queries are measured: {MECHANISMS.listed()}.", "NAME")] = "auto"  # fmt: skip
+    gap: Annotated[float, Option(
+        "Stop solving once the squared error is proven to be within this fraction of the optimum.",
+        "G", check=positive_number)] = DEFAULT_GAP  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class AnswerOptions(MechanismOptions, CostOptions, RunOptions):
+    """The options of answers."""
+
+
+@dataclass(kw_only=True)
+class PlanOptions(MechanismOptions, MachineOptions, PublicRows, CostOptions, BudgetOptions):
+    """The options of a plan of answers, which reads no table."""

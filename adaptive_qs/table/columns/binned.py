@@ -1,0 +1,477 @@
+"""Columns of numbers and moments: their range, their bins, and their frequent values.
+
+Values lie on points: integers, multiples of a step, days, seconds. A heap is a value that many rows
+share, and an ending is what many values have in common: 99 cents, whole hundreds, the first day of
+a month. How many rows have them is learnt from the private rows and paid for; how values are drawn
+by it is in :mod:`adaptive_qs.table.inside`. The bins of numbers can be left to be learnt as well.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Hashable
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from adaptive_qs.pages.words import first_of
+from adaptive_qs.table.columns.base import (
+    OUTSIDE,
+    UNREADABLE,
+    CellType,
+    ColumnBase,
+    cells,
+    np,
+    pa,
+    refuse_duplicates,
+)
+from adaptive_qs.table.text import DecimalSign, GroupSign, Spelling, read_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from adaptive_qs.table.cells import Mask
+    from adaptive_qs.table.columns.base import Codes
+
+Outside = Literal["refuse", "clip", "missing"]
+"""What happens to values outside the range: refuse the table, move them to the nearest end, or
+count them as missing (then cells that cannot be read count as missing too)."""
+Learnt = Literal["min", "max", "bins"]
+"""What a run learns of a column of numbers."""
+
+MOST_MODULUS = 10_000
+"""The largest number of steps between values that end alike."""
+MOST_PERIOD = 1_000_000
+"""The largest number of steps after which all endings repeat."""
+MOST_HEAPS = 1000
+"""The largest number of values of one column whose rows are counted."""
+OWN_BINS = 3
+"""Values with a bin of their own that a summary names."""
+WIDTH, MOST_BINS = 100, 20
+"""Width of a range without declared ends, and its bins, when the audit generates rows."""
+
+
+class Ending(BaseModel):
+    """Values that end alike: points that leave a remainder, and the rows counted on them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    remainder: Annotated[int, Field(ge=0)]
+    """What is left when the mark of a value is divided by the modulus. Marks count steps of the
+    column (units, hundredths, seconds), and of dates 31 for every month since January and 1 for
+    every day since the first."""
+    modulus: Annotated[int, Field(ge=2)]
+    rows: int = 0
+    """Rows with such values, with noise; rows on an ending that comes before are not among them."""
+
+
+class Counted(BaseModel):
+    """Noisy numbers of rows with frequent values, as the program notes them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    rows: tuple[int, ...] = ()
+    """Rows with each of the heaps, with noise."""
+    endings: tuple[Ending, ...] = ()
+    """Endings that many rows have."""
+
+
+def find_kinds(marks: Codes, endings: Sequence[Ending]) -> Codes:
+    """Return the position of the first ending of each mark, or their number if it has none."""
+    kinds = np.full(marks.size, len(endings))
+    for place in reversed(range(len(endings))):
+        kinds[marks % endings[place].modulus == endings[place].remainder] = place
+    return kinds
+
+
+class RangeColumn(ColumnBase):
+    """A column of ordered values between two public bounds, most of them in bins.
+
+    Every value is a point, and every code an interval of points.
+    """
+
+    ordered: bool = True
+    """Whether the order of the values means something (for prefix and range queries)."""
+    outside: Outside = "refuse"
+    """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
+    or count them, and cells that cannot be read, as "missing"."""
+    heaps: tuple[Any, ...] = ()
+    """Values that many rows share, known in public: how many is learnt with noise, so that values
+    drawn from wide bins and periods keep them."""
+    private_heaps: Annotated[int, Field(ge=1, le=MOST_HEAPS)] | None = None
+    """How many such values, at most, are to be found in the rows, and paid for; so are endings that
+    many values have in common, such as 99 cents, whole hundreds or the first day of a month."""
+    counted: Counted | None = None
+    """Rows on frequent values, as they were learnt and paid for."""
+
+    measured = True
+    disclosed: ClassVar = "their bounds and bins"
+    review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
+    heap_keys: ClassVar[tuple[str, ...]] = ("heaps", "private_heaps")
+    """Keys of a schema that say which values are frequent."""
+    periods: ClassVar[tuple[int, ...]] = (10, 100, 1000)
+    """Moduli of the endings that are searched, each a divisor of the next."""
+
+    def _refused(self, codes: Codes, readable: Mask, inside: Mask) -> Codes:
+        """Return the codes, with sentinels for cells that are no values of the range."""
+        if self.outside != "clip":
+            codes = np.where(inside, codes, OUTSIDE)
+        return np.where(readable, codes, UNREADABLE)
+
+    def undeclared_cell(self) -> str | None:
+        """Return a cell beyond the upper end if values are clipped."""
+        return self._beyond() if self.outside == "clip" else super().undeclared_cell()
+
+    @abstractmethod
+    def _beyond(self) -> str:
+        """Return a cell beyond the upper end of the range."""
+
+    # Values on points.
+
+    @abstractmethod
+    def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
+        """Return the first and the last point of codes that mean values, by default of all."""
+
+    @abstractmethod
+    def to_points(self, numbers: NDArray[Any]) -> Codes:
+        """Return the points of values, as :meth:`numbers` returns them.
+
+        Those beyond the range are moved to its ends, or dropped if they count as missing.
+        """
+
+    @abstractmethod
+    def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return the values at points."""
+
+    def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        return self.values_at(rng.integers(*self.point_ends(codes), endpoint=True), rng)
+
+    @abstractmethod
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        """Return the first and the last point of intervals of amounts, each inside one bin."""
+
+    def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how likely values of a bin are in such intervals, up to a factor."""
+        first, last = self.points_between(low, high)
+        return np.maximum(last - first + 1.0, 0.0)
+
+    def draw_between(
+        self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
+    ) -> pa.Array:
+        """Draw a value in each of such intervals, evenly."""
+        return self.values_at(rng.integers(*self.points_between(low, high), endpoint=True), rng)
+
+    def marks(self, points: Codes) -> Codes:
+        """Return numbers of the points of which endings are remainders; by default the points."""
+        return points
+
+    def positions(self, points: Codes) -> NDArray[np.float64]:
+        """Return where the points lie on the scale of the values, in any unit."""
+        return points.astype(np.float64)
+
+    # Frequent values.
+
+    @property
+    @abstractmethod
+    def heap_points(self) -> Codes:
+        """The points of the heaps."""
+
+    @abstractmethod
+    def heaps_at(self, points: Codes) -> tuple[Any, ...]:
+        """Return points as values that ``heaps`` takes."""
+
+    @property
+    def patterns(self) -> tuple[Ending, ...]:
+        """Declared endings, not counted yet."""
+        return ()
+
+    @property
+    def has_heaps(self) -> bool:
+        """Whether rows on frequent values are counted."""
+        return bool(self.heaps or self.patterns) or self.private_heaps is not None
+
+    @property
+    def counts_heaps(self) -> bool:
+        return self.has_heaps and self.counted is None
+
+    @property
+    def is_open(self) -> bool:
+        return self.is_unlearnt or self.counts_heaps
+
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        given = self.heap_keys if self.counts_heaps else ()
+        return tuple(key for key in given if getattr(self, key))
+
+    def without_heaps(self) -> ColumnBase:
+        none = {key: type(self).model_fields[key].default for key in self.heap_keys}
+        return self.model_copy(update=none) if self.counts_heaps else self
+
+    @property
+    def has_points(self) -> bool:
+        """Whether a point is one value, so that rows with it can be counted."""
+        return True
+
+    @model_validator(mode="after")
+    def _check_heaps(self) -> Self:
+        if self.counted is not None and len(self.counted.rows) != len(self.heaps):
+            raise ValueError("counted has not as many rows as there are heaps: leave it out")
+        patterns = self.patterns
+        if not self.has_heaps:
+            return self
+        if not self.has_points:
+            raise ValueError("heaps need decimals, with which values repeat: give them")
+        if self.counts_heaps and (self.heaps or patterns) and self.private_heaps is not None:
+            raise ValueError("heaps are declared and to be found as well: keep one of the two")
+        if len(self.heaps) > MOST_HEAPS:
+            raise ValueError(f"{len(self.heaps)} heaps are given: {MOST_HEAPS} is the most")
+        refuse_duplicates(self.heaps)
+        refuse_duplicates(patterns)
+        if math.lcm(*(ending.modulus for ending in patterns)) > MOST_PERIOD:
+            raise ValueError("multiples and endings hardly ever meet: give fewer")
+        for value in self.heaps:
+            if getattr(self, "learnt", None) is None and not self.declares(self._heap_text(value)):
+                raise ValueError(f"heap {value} lies outside the range: correct it")
+        return self
+
+    def _heap_text(self, value: Any) -> str:
+        """Return a heap as a cell has it."""
+        return str(value)
+
+
+class NumberColumn(RangeColumn):
+    """Integers or numbers, in bins that are declared or that a run learns.
+
+    Cells of text are read in the form of a country and no other, so that 1.234 is never taken for
+    another number; CSV is written in it. Numbers in tables with types are what they are.
+    """
+
+    multiples: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """A number of which many values are multiples (50, or 0.5), known in public; see ``heaps``."""
+    endings: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
+    """Last digits that many values have (0.99 for prices, 99 for whole ones), known in public; see
+    ``heaps``."""
+    decimal: DecimalSign = "."
+    """The sign before the decimals in text: 1234.5 or 1234,5."""
+    thousands: GroupSign | None = None
+    """What parts groups of three digits in text: 1.234,5 with "." (and decimal ","). Cells may do
+    without, CSV is written with it. " " takes no-break spaces as well."""
+    private_bins: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """The largest number of bins that a run learns from the rows and pays for, with about equally
+    many rows each, and ends if these are not declared. Values outside the ends are clipped, or
+    count as missing."""
+
+    if TYPE_CHECKING:
+        min: Any
+        max: Any
+
+    numeric = True
+    kind: ClassVar[Hashable] = "numbers"
+    review: ClassVar = RangeColumn.review | {
+        "bins": "round or usual limits? A bin each for 0, top codes and the like?"
+    }
+    heap_keys = (*RangeColumn.heap_keys, "multiples", "endings")
+    bin_keys: ClassVar[tuple[str, ...]]
+    """Keys of a schema that say where the bins lie."""
+    whole: ClassVar[bool]
+    """Whether the values are integers."""
+    greatest: ClassVar[int | float]
+    """Largest magnitude of a value."""
+    number_type: ClassVar[CellType]
+    """What plain cells may be in tables with types."""
+
+    # What is still to be learnt.
+
+    @property
+    def is_unlearnt(self) -> bool:
+        return self.private_bins is not None
+
+    @property
+    def open_keys(self) -> tuple[str, ...]:
+        return ("private_bins",) if self.is_unlearnt else super().open_keys
+
+    @property
+    def to_learn(self) -> tuple[Learnt, ...]:
+        """What a run learns from the rows."""
+        ends: dict[Learnt, Any] = {"min": self.min, "max": self.max}
+        return (*(end for end, declared in ends.items() if declared is None), "bins")
+
+    @property
+    def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
+        low = -self.greatest if self.min is None else self.min
+        return low, self.greatest if self.max is None else self.max
+
+    @property
+    def probe(self) -> Self:
+        if self.private_bins is None:
+            return self
+        return self._with_bins((self.span[0], self.span[1] + self.whole), None)
+
+    @property
+    @abstractmethod
+    def places(self) -> int | None:
+        """Decimal places of all values; None if they are any numbers."""
+
+    def resolved(self, edges: Sequence[Any]) -> Self:
+        """Return the column with public bins [edge, next edge), of numbers the last one closed."""
+        return self._with_bins(edges, self.to_learn)
+
+    def stand_in(self) -> Self:
+        """Return a column with bins of about equal width, and ends ``WIDTH`` apart if needed."""
+        if self.private_bins is None:
+            return self
+        low = self.min
+        if low is None:
+            low = 0 if self.max is None else self.max - WIDTH
+        high = low + WIDTH if self.max is None else self.max
+        count = min(self.private_bins, MOST_BINS)
+        if self.places is None:
+            return self.resolved(np.linspace(low, high, count + 1).tolist())
+        unit = 10**self.places
+        ends = round(low * unit), round(high * unit) + self.whole
+        steps = np.unique(np.rint(np.linspace(*ends, count + 1)))
+        return self.resolved([int(k) for k in steps] if self.whole else (steps / unit).tolist())
+
+    def _with_bins(self, edges: Sequence[Any], learnt: tuple[Learnt, ...] | None) -> Self:
+        content = self.model_dump(exclude={"private_bins", "min", "max"})
+        if learnt is None:  # for checks of cells only
+            content |= {key: type(self).model_fields[key].default for key in self.heap_keys}
+        return type(self)(**content | {"learnt": learnt} | self._bins_between(edges, learnt))
+
+    @abstractmethod
+    def _bins_between(
+        self, edges: Sequence[Any], learnt: tuple[Learnt, ...] | None
+    ) -> dict[str, Any]:
+        """Return what a schema says of bins between these edges."""
+
+    def _check_values(self) -> None:
+        if self.private_bins is None:
+            self._check_bins()
+            return
+        for key in (*self.bin_keys, "learnt", "counted"):
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} and private_bins are both given: keep one")
+        if "outside" not in self.model_fields_set:
+            self.__dict__["outside"] = "clip"
+        if self.outside == "refuse":
+            raise ValueError('outside is "refuse" but bins are learnt: use "clip" or "missing"')
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            raise ValueError(f"min {self.min} is not below max {self.max}: nothing is to be learnt")
+        self._check_ends()
+        for marker in self.missing:
+            if self.declares(marker):
+                raise ValueError(
+                    f"missing marker {marker!r} may lie inside the range: declare min and max "
+                    "so that it lies outside"
+                )
+
+    @abstractmethod
+    def _check_bins(self) -> None:
+        """Raise ValueError when declared bins contradict each other."""
+
+    @abstractmethod
+    def _check_ends(self) -> None:
+        """Raise ValueError when bins cannot be learnt between the declared ends."""
+
+    # Numbers in text.
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How numbers are written in text."""
+        return Spelling(self.decimal, self.thousands or "")
+
+    def plain(self, values: pa.Array) -> pa.Array:
+        return cells.numbers_read(values, self.spelling)
+
+    def csv_texts(self, values: pa.Array) -> pa.Array:
+        return cells.numbers_written(super().csv_texts(values), self.spelling)
+
+    @model_validator(mode="after")
+    def _check_spelling(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}: change one of them")
+        return self
+
+    @property
+    def cell_types(self) -> tuple[CellType, ...]:
+        return (self.number_type,) if self.spelling.plain else ()
+
+    def declares(self, text: str) -> bool:
+        value = self._read_text(self.spelling.read(text) or "")
+        return value is not None and self.span[0] <= value <= self.span[1]
+
+    def _read_text(self, text: str) -> int | float | None:
+        """Return the number in a plain text, None if it holds none."""
+        return read_number(text)
+
+    def numbers(self, values: pa.Array) -> NDArray[Any]:
+        read = cells.as_integers if self.whole else cells.as_numbers
+        numbers = read(self.plain(values))[0]
+        return np.clip(numbers, *self.span) if self.is_unlearnt else numbers
+
+    def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        numbers, readable = cells.as_numbers(self.plain(values))
+        return np.where(readable, numbers, np.nan)
+
+    def read_amount(self, text: str) -> float | None:
+        return read_number(text)
+
+    def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:
+        """Return the range, the number of bins and which values have one of their own."""
+        beyond = ", clipped beyond" if self.outside == "clip" else ""
+        if not bins:
+            return span + beyond
+        words = f"{span} in {self.num_values:,} bin{'s' if self.num_values > 1 else ''}"
+        if own:
+            words += f", own bin{'s' if len(own) > 1 else ''}: {first_of(own, OWN_BINS)}"
+        return words + beyond
+
+    def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        return low, high
+
+    def to_points(self, numbers: NDArray[Any]) -> Codes:
+        return self._kept(numbers)
+
+    def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers moved to the ends of the range, or without those outside it."""
+        low, high = self.span
+        if self.outside == "missing":
+            return numbers[(low <= numbers) & (numbers <= high)]
+        return np.clip(numbers, low, high)
+
+    # Numbers that end alike.
+
+    @property
+    def unit(self) -> Fraction:
+        """The distance of two points."""
+        return Fraction(1, 10 ** (self.places or 0))
+
+    @property
+    def patterns(self) -> tuple[Ending, ...]:
+        pairs = [
+            (ending, 10 ** len(str(int(ending))) if ending >= 1 else 1) for ending in self.endings
+        ]
+        pairs += [] if self.multiples is None else [(0, self.multiples)]
+        found = []
+        for number, distance in pairs:
+            modulus = self._count_units(distance)
+            if not 2 <= modulus <= MOST_MODULUS:
+                raise ValueError(
+                    f"values that end alike are to be {distance:.9g} apart, which has to be 2 to "
+                    f"{MOST_MODULUS:,} steps of the column: correct multiples or endings"
+                )
+            found.append(Ending(remainder=self._count_units(number), modulus=modulus))
+        return tuple(sorted(found, key=lambda ending: -ending.modulus))
+
+    def _count_units(self, number: float) -> int:
+        """Return a number as a multiple of the unit."""
+        units = Fraction(repr(number)) / self.unit
+        if units.denominator != 1:
+            raise ValueError(f"no value of the column can end with {number:.9g}: correct it")
+        return int(units)

@@ -1,0 +1,355 @@
+"""The grammar of rules and conditions: from text to conditions on the columns of a schema."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, ClassVar, NoReturn
+
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark.exceptions import VisitError
+
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError
+from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.conditions import (
+    DAY,
+    Column,
+    Comparison,
+    Condition,
+    Constant,
+    Determination,
+    Either,
+    Missing,
+    Not,
+    Operand,
+    Operation,
+    both,
+)
+from adaptive_qs.table.text import read_moment, read_number
+
+GRAMMAR = r"""
+?rule: condition
+     | condition "->" condition                               -> implication
+     | _NEVER condition                                       -> never
+     | _AT_LEAST_ONE name ("," name)*                         -> at_least_one
+     | name ("," name)* ("determines"i | "determine"i) name     -> determination
+
+?condition: both ("or"i both)*                                 -> either
+?both: single ("and"i single)*                                 -> both
+?single: "not"i single                                         -> negation
+       | "(" condition ")"
+       | sum COMPARISON sum                                   -> comparison
+       | name "in"i "(" constant ("," constant)* ")"           -> among
+       | name "not"i "in"i "(" constant ("," constant)* ")"     -> not_among
+       | name "is"i "missing"i                                  -> missing
+       | name "is"i "not"i "missing"i                            -> present
+
+?sum: product | sum SIGN product                              -> operation
+?product: operand | product FACTOR operand                    -> operation
+?operand: name | literal | text
+?constant: word | literal | text
+word: WORD
+literal: DATE | NUMBER
+text: TEXT
+name: WORD | TICKED
+
+_NEVER.4: /never\b(?!\s*([=<>!+*\/,-]|(in|is|not\s+in|determines?)\b))/i
+_AT_LEAST_ONE.4: /at\s+least\s+one\s+of\b/i
+COMPARISON: "<=" | ">=" | "!=" | "==" | "=" | "<" | ">"
+SIGN: "+" | "-"
+FACTOR: "*" | "/"
+DATE.3: /\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?/
+NUMBER.2: /-?\d+(\.\d+)?([eE][+-]?\d+)?/
+TEXT: /'[^']*'|"[^"]*"/
+TICKED: /`[^`]+`/
+WORD: /[^\W\d]\w*([.-]\w+)*/
+%ignore /\s+/
+"""
+"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
+WORD = r"[^\W\d]\w*([.-]\w+)*"
+FORMS = {
+    "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
+    "condition": 'such as "age >= 65 and city = Bonn"',
+}
+LONGEST = 2_000
+"""Characters of a rule or a condition."""
+MOST_QUOTED = 200
+"""Characters of a condition or a rule that a message quotes."""
+NAMED_VALUE = "quote a value with ' and a column with `"
+
+# From text, for the columns of a schema.
+
+
+def written(name: str) -> str:
+    """Return the name of a column as a rule has it."""
+    return name if re.fullmatch(WORD, name) else f"`{name}`"
+
+
+Columns = Mapping[str, ColumnBase]
+"""The columns of a schema, by name."""
+KEYWORDS = frozenset(
+    {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
+)
+
+
+def written_value(label: str, columns: Columns) -> str:
+    """Return a label as a rule has it, in quotes where it could be taken for something else."""
+    if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
+        return label
+    return f'"{label}"' if "'" in label else f"'{label}'"
+
+
+@cache
+def _parser(start: str) -> Lark:
+    return Lark(GRAMMAR, parser="lalr", start=start, maybe_placeholders=False)
+
+
+def parse_rule(text: str, columns: Columns) -> Condition | Determination:
+    """Return the meaning of a rule on the columns of a schema.
+
+    Raises:
+        InputError: it is no rule, names a column or value that there is not, or compares what
+            cannot be compared: one line that begins with the rule.
+    """
+    return _parsed("rule", text, columns)
+
+
+def parse_condition(text: str, columns: Columns) -> Condition:
+    """Return a condition alone, without "->", "never" and the like.
+
+    Raises as :func:`parse_rule`.
+    """
+    return _parsed("condition", text, columns)
+
+
+def _parsed(kind: str, text: str, columns: Columns) -> Any:
+    if not isinstance(text, str):
+        raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
+    if len(text) > LONGEST:
+        raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
+    try:
+        return _Bound(columns).transform(_parser(kind).parse(text))
+    except UnexpectedInput as error:
+        ended = getattr(getattr(error, "token", None), "type", None) == "$END"
+        rest = [] if ended else text[error.pos_in_stream or 0 :].split()
+        place = f" from {shown(rest[0])} on" if rest else ""
+        said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
+        raise InputError(f"{kind} {said} is no {kind}{place}: {form}") from None
+    except VisitError as error:
+        raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
+    except RecursionError:
+        raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
+
+
+class _Refused(Exception):
+    """What is wrong with a rule, as a text that follows it."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    text: str
+    ticked: bool
+    is_name: ClassVar[bool] = True
+    operands: ClassVar[tuple[Operand, ...]] = ()
+
+
+@dataclass(frozen=True)
+class _Literal:
+    text: str
+    is_name: ClassVar[bool] = False
+    operands: ClassVar[tuple[Operand, ...]] = ()
+
+
+_SWAPPED = {">": "<", ">=": "<="}
+Part = Any
+"""A name, a literal, or an operation of them that no column has given its unit yet."""
+
+
+class _Bound(Transformer[Token, Any]):
+    """The tree that Lark makes, from its leaves up, with the columns of a schema in it."""
+
+    def __init__(self, columns: Columns) -> None:
+        super().__init__()
+        self._columns = columns
+
+    # Leaves.
+
+    def name(self, parts: list[Token]) -> _Name:
+        ticked = parts[0].type == "TICKED"
+        return _Name(str(parts[0]).strip("`"), ticked)
+
+    def word(self, parts: list[Token]) -> _Literal:
+        return _Literal(str(parts[0]))
+
+    literal = word
+
+    def text(self, parts: list[Token]) -> _Literal:
+        return _Literal(str(parts[0])[1:-1])
+
+    # Conditions.
+
+    def either(self, parts: list[Condition]) -> Condition:
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def both(self, parts: list[Condition]) -> Condition:
+        return parts[0] if len(parts) == 1 else both(tuple(parts))
+
+    @v_args(inline=True)
+    def negation(self, part: Condition) -> Condition:
+        return part.negated()
+
+    never = negation
+
+    @v_args(inline=True)
+    def implication(self, first: Condition, then: Condition) -> Condition:
+        return Either((first.negated(), then))
+
+    @v_args(inline=True)
+    def missing(self, name: _Name) -> Condition:
+        return self._missing(name)
+
+    @v_args(inline=True)
+    def present(self, name: _Name) -> Condition:
+        return Not(self._missing(name))
+
+    def at_least_one(self, names: list[_Name]) -> Condition:
+        self._apart(names)
+        return Either(tuple(Not(self._missing(name)) for name in names))
+
+    def determination(self, names: list[_Name]) -> Determination:
+        self._apart(names)
+        *lefts, right = (self._column(name).name for name in names)
+        return Determination(tuple(lefts), right)
+
+    def among(self, parts: list[Any]) -> Condition:
+        name, *constants = parts
+        return self.either([self._compared(name, "=", each) for each in constants])
+
+    def not_among(self, parts: list[Any]) -> Condition:
+        return self.among(parts).negated()
+
+    @v_args(inline=True)
+    def operation(self, left: Part, sign: Token, right: Part) -> Part:
+        return Operation(str(sign), left, right)
+
+    @v_args(inline=True)
+    def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
+        written = str(sign).replace("==", "=")
+        if written in _SWAPPED:
+            return self._compared(right, _SWAPPED[written], left)
+        return self._compared(left, written, right)
+
+    # What they mean.
+
+    def _missing(self, name: _Name) -> Missing:
+        column = self._learnt(name)
+        if column.missing_code is None:
+            raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
+        return Missing(column.name)
+
+    def _compared(self, left: Part, sign: str, right: Part) -> Condition:
+        named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
+        unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
+        if not named:
+            for name in unknown:
+                self._column(name)
+            raise _Refused("a comparison names no column")
+        first, several = named[0], bool(left.operands or right.operands)
+        if several:
+            return self._computed(left, sign, right, named)
+        if len(named) == 2 and named[0].name == named[1].name:
+            raise _Refused(f"{first.name!r} is compared with itself: give two columns")
+        if any(c.kind is None or c.kind != first.kind for c in named):
+            raise _Refused(
+                "compares different kinds of values: give two columns of numbers, of dates or "
+                "times, or of the same categories"
+            )
+        loose = [c.name for c in named if not c.ranked]
+        if sign not in ("=", "!=") and loose:
+            raise _Refused(f'{loose[0]!r} has no order: declare "ordered": true, or use = or !=')
+        unit = DAY if all(c.by_day for c in named) else 1
+        a, b = (self._operand(side, first, unit) for side in (left, right))
+        return Comparison(sign, a, b, labels=len(named) == 1 and sign in ("=", "!="))
+
+    def _computed(self, left: Part, sign: str, right: Part, named: list[ColumnBase]) -> Condition:
+        for column in named:
+            if column.kind != "numbers" and not column.by_day:
+                raise _Refused(
+                    f"{column.name!r} cannot be added or multiplied: give numbers or dates"
+                )
+        if left.operands and right.operands:
+            raise _Refused("computes on both sides: leave one column on the left")
+        a, b = (self._operand(side, None, 1) for side in (left, right))
+        alone = [self._columns[side.column_name] for side in (a, b) if side.column_name]
+        rounded = sign in ("=", "!=") and len(alone) > 0
+        return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
+
+    def _operand(self, part: Part, other: ColumnBase | None, unit: int) -> Operand:
+        """With the columns and the constants that a part stands for.
+
+        Args:
+            part: of a comparison.
+            other: the column that a constant is compared with; None in a computation.
+            unit: seconds in which moments are counted; days in a computation.
+        """
+        if part.operands:
+            sides = (self._operand(side, other, unit) for side in part.operands)
+            return Operation(part.sign, *sides)
+        if part.is_name and self._is_column(part):
+            column = self._column(part)
+            return Column(column.name, DAY if other is None and column.by_day else unit)
+        if other is not None:
+            value = other.read_amount(part.text)
+            if value is None or not math.isfinite(value):
+                self._no_value(other, part)
+            return Constant(value // unit if unit > 1 else value)
+        value, seconds = read_number(part.text), read_moment(part.text, None, True)
+        if value is None or not math.isfinite(value):
+            if seconds is None:
+                self._column(_Name(part.text, False))
+            value = (seconds or 0) // DAY
+        return Constant(value)
+
+    def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
+        if part.text in column.missing:
+            raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
+        listed = [str(value) for value in column.listed or ()]
+        near = get_close_matches(part.text, listed + list(self._columns), n=1)
+        remedy = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        if near:
+            remedy = f": did you mean {near[0]!r}?"
+        said = shown(part.text)
+        raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
+
+    def _is_column(self, name: _Name) -> bool:
+        return name.ticked or name.text in self._columns
+
+    def _column(self, name: _Name) -> ColumnBase:
+        if name.text not in self._columns:
+            near = get_close_matches(name.text, self._columns, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
+            raise _Refused(f"column {shown(name.text)} is not in the schema: {remedy}")
+        return self._columns[name.text]
+
+    def _learnt(self, name: _Name) -> ColumnBase:
+        column = self._column(name)
+        if column.is_unlearnt:
+            raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
+        return column
+
+    def _apart(self, names: list[_Name]) -> None:
+        texts = [name.text for name in names]
+        if len(set(texts)) < len(texts):
+            raise _Refused("names one column twice: give each once")
+
+
+def _names(part: Part) -> Iterator[_Name]:
+    for operand in part.operands:
+        yield from _names(operand)
+    if not part.operands and part.is_name:
+        yield part
