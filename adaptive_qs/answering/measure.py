@@ -186,8 +186,8 @@ def answer_sets(
             numbers = [number for _, fresh in group for number in fresh]
             measurements = [mechanism.measurement(number) for number in numbers]
             counts = table.marginals([each.clique for each in measurements])
-            units_of = [costs[k] for k in numbers]
-            noisy = measure(table.domain, counts, mechanisms, measurements, units_of)
+            each_units = [costs[k] for k in numbers]
+            noisy = measure(table.domain, counts, mechanisms, measurements, each_units)
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}

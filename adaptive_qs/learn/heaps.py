@@ -75,12 +75,12 @@ class _Histograms:
                 found.append((lambda points: column.marks(points) % period, period))
             return found
         if self.points:
-            found.append((self._heap_of, self.points))
+            found.append((self._find_heaps, self.points))
         if number := len(column.patterns):
-            found.append((self._pattern_of, number))
+            found.append((self._find_endings, number))
         return found
 
-    def _heap_of(self, points: Counts) -> Counts:
+    def _find_heaps(self, points: Counts) -> Counts:
         """Return the declared heap on which each point is."""
         heaps = self.column.heap_points
         order = np.argsort(heaps)
@@ -88,7 +88,7 @@ class _Histograms:
         on_heap = points == np.append(heaps[order], self.first - 1)[place]
         return np.where(on_heap, np.append(order, -1)[place], -1)
 
-    def _pattern_of(self, points: Counts) -> Counts:
+    def _find_endings(self, points: Counts) -> Counts:
         """Return the declared ending on which each point is."""
         kinds = find_kinds(self.column.marks(points), self.column.patterns)
         return np.where(kinds < len(self.column.patterns), kinds, -1)

@@ -82,7 +82,7 @@ class Magnitudes:
         """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
         return range(self._cell(self.low), self._cell(self.high) + 1)
 
-    def cell_of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def find_cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the cell of each value; all of them lie between the declared ends."""
         steps = np.array(self.steps, dtype=values.dtype)
         places = np.minimum(np.searchsorted(steps, np.abs(values)), len(steps) - 1) + 1
@@ -456,7 +456,7 @@ def learn_ranges(
     for name, found in magnitudes.items():
         share = math.floor(units[name] * BOUNDS_SHARE)
         units[name] -= share
-        counts = values[name].histograms((found.cell_of, len(found.cells)))
+        counts = values[name].histograms((found.find_cells, len(found.cells)))
         query = LinearQuery(Purpose.BINS, (name,), (Identity(len(found.cells)),))
         measurements.append(Measurement.costing(query, counts, share))
     for each, noisy in zip(measurements, mechanisms.measure(measurements)):
@@ -466,7 +466,7 @@ def learn_ranges(
     measurements = [
         Measurement.costing(
             LinearQuery(Purpose.BINS, (grid.column.name,), (TreeMap(grid.tree, grid.cells),)),
-            values[grid.column.name].histograms((grid.cell_of, grid.cells)),
+            values[grid.column.name].histograms((grid.find_cells, grid.cells)),
             units[grid.column.name],
         )
         for grid in grids
@@ -528,7 +528,7 @@ class _Grid:
         """How many there are."""
         return self.points.size - 1
 
-    def cell_of(self, values: Numbers) -> Counts:
+    def find_cells(self, values: Numbers) -> Counts:
         """Return the cell of each value; −1 where it counts as missing."""
         first, last = self.points[0], self.points[-1] - int(self.column.whole)
         cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1

@@ -78,7 +78,7 @@ def with_levels(
 
 
 def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
-    """Cliques of codes, and those of them at coarser levels that are offered."""
+    """Return cliques of codes, and the same at the coarser levels that are offered."""
 
     def levels(clique: Clique) -> Sequence[Clique]:
         spread = len(clique) > 1 and domain.size(clique) <= MOST_SPREAD
@@ -125,7 +125,7 @@ class ResidualIndex:
 UNKNOWN = 0.75
 """Assumed L1 error, as a part of the rows, of a candidate of which something was never measured."""
 RARELY = 20
-"""If errors are as assumed, one choice of so many at most takes a candidate not worth it."""
+"""If errors are as assumed, at most one choice in RARELY takes a candidate not worth it."""
 OPENING_SHARE = 0.25
 """Part of the budget that all offers together take at the first price: a later round adds to an
 earlier one, but what was spent for nothing is gone."""
@@ -352,7 +352,7 @@ class Candidates:
         return self._set.planner.most_residuals
 
     def refresh(self, errors: Errors) -> None:
-        """Compute the expected errors of outdated candidates, by those of noise."""
+        """Compute the expected errors of outdated candidates."""
         self.errors.refresh(errors, self._precision, self.outdated)
 
     def allocate(self, clique: Clique, rho: float) -> dict[Clique, float]:

@@ -137,7 +137,7 @@ class World(Protocol):
         """Precision held for each residual (1 / rows²)."""
 
     def rounding(self, residuals: int) -> float:
-        """Return the ρ by which charges of so many residuals and a choice may be rounded up."""
+        """Return the ρ by which the charges of a choice and of residuals may be rounded up."""
 
     def expect(self, outdated: Flags) -> Errors:
         """Return the errors expected of candidates, some of which changed."""

@@ -25,7 +25,7 @@ from adaptive_qs.privacy.noise import NOISE_LIMIT
 from adaptive_qs.privacy.query import Integers, LinearQuery
 
 MOST_ROWS = 2**40
-"""Rows that a table may have: coefficients are scaled for so many."""
+"""Rows that a table may have; coefficients are scaled so that sums over them fit 64 bits."""
 KEPT_CELLS = 2**22
 """Cells of all marginals over groups that are kept."""
 BLOCK_VALUES = 1 << 20
@@ -117,7 +117,7 @@ class Measurement:
 
     @classmethod
     def costing(cls, query: LinearQuery, counts: PrivateCounts, units: int) -> Measurement:
-        """Return the measurement that costs exactly so many units of 2**-60 ρ for one row."""
+        """Return the measurement that costs exactly ``units`` · 2**-60 ρ for one row."""
         return cls(query, counts, Fraction(query.squared_sensitivity * UNITS_PER_RHO, 2 * units))
 
     def finely(self, most_rows: int = MOST_ROWS) -> Measurement:
@@ -168,8 +168,8 @@ class PrivateValues(Closed):
         counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
         for start in range(0, values.size, BLOCK_VALUES):
             block = values[start : start + BLOCK_VALUES]
-            for (cell_of, size), total in zip(cells, counts):
-                places = cell_of(block)
+            for (find_cells, size), total in zip(cells, counts):
+                places = find_cells(block)
                 total += np.bincount(places[places >= 0], minlength=size)
         return PrivateCounts(np.concatenate(counts), self.owner, len(cells))
 
@@ -214,7 +214,7 @@ class Counter(Protocol):
         """Return the occupied cells of the marginals over some cliques that are not empty."""
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be needed and can be kept."""
+        """Count in one pass the marginals that will be needed and can be kept."""
 
 
 class LevelCounter:
@@ -273,7 +273,7 @@ class LevelCounter:
         return held, sums
 
     def prepare(self, cliques: Iterable[Clique]) -> None:
-        """Count in one pass those of some marginals that will be needed and can be kept."""
+        """Count in one pass the marginals that will be needed and can be kept."""
         self._counter.prepare(self.domain.columns(c) for c in cliques if c not in self._kept)
 
     def _keep(self, clique: Clique, counts: Integers) -> None:

@@ -75,8 +75,8 @@ Observer = Callable[[PrimitiveCall], None]
 class Mechanisms:
     """Noise and selection bound to one ledger and one source of entropy.
 
-    Callers give events for one row; what is charged, recorded and told is for the unit of the
-    ledger (:mod:`adaptive_qs.privacy.unit`).
+    Measurements, scores and events are for one row; what is charged and recorded is for the unit of
+    the ledger (:mod:`adaptive_qs.privacy.unit`).
 
     A replay overrides ``_draw_counts``, ``_draw_selection`` and ``_draw_values``, which run after
     the charge.
@@ -84,7 +84,7 @@ class Mechanisms:
     Args:
         ledger: charged before anything is drawn.
         entropy: what is drawn from.
-        observer: told of every use, in tests only.
+        observer: called with every use, in tests only.
 
     Raises:
         InputError: from every method, for a parameter out of range; nothing is charged.
@@ -202,7 +202,7 @@ class Mechanisms:
         return self.ledger.release(events, draw, definition)
 
     def _checked_output(self, output: Output, values: Counts) -> Counts:
-        """Outputs that come back from a ledger must be of the kind that was asked for."""
+        """Outputs that come back from a ledger must be of the kind that was requested."""
         array = np.asarray(output)
         if array.dtype != np.int64 or array.size != values.size:
             raise MISMATCH

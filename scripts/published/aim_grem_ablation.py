@@ -45,8 +45,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.loop.estimates import measurement_cost
-from adaptive_qs.loop.loop import measure_residuals
+from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.accounting import rho_of
 from adaptive_qs.privacy.budget import Budget
@@ -95,6 +94,14 @@ def read_table(path: Path) -> CodedTable:
     return CodedTable.from_codes(domain, [codes for codes, _ in columns.values()])
 
 
+def measure_residual(
+    counter: MarginalCounter, mechanisms: Mechanisms, residual: Clique, variance: float
+) -> NDArray[np.float64]:
+    """One noisy residual in centered form."""
+    estimates = Estimates.uniform(counter.domain, {}, replaced=False)
+    return estimates.measured(mechanisms.table(counter), mechanisms, {residual: variance})[residual]
+
+
 def measure_one_way(counter: MarginalCounter, mechanisms: Mechanisms, rho: float) -> ReferenceModel:
     """All one-way marginals with equal noise, as residuals (Fuentes et al., Algorithm 6).
 
@@ -106,8 +113,7 @@ def measure_one_way(counter: MarginalCounter, mechanisms: Mechanisms, rho: float
     precisions = {(): precision * sum(1 / n for n in domain.sizes)}
     precisions |= {(i,): precision for i in range(len(domain))}
     for residual, x in precisions.items():
-        found = measure_residuals(mechanisms.table(counter), mechanisms, {residual: 1 / x})
-        model.update(residual, found[residual], x)
+        model.update(residual, measure_residual(counter, mechanisms, residual, 1 / x), x)
     return model
 
 
@@ -124,8 +130,7 @@ def conditional(model: ReferenceModel, sequence: list[Clique]) -> Measure:
     ) -> Changes:
         changes = {}
         for residual, precision in planner.allocate(clique, known, 2 * rho).items():
-            table, variances = mechanisms.table(counter), {residual: 1 / precision}
-            values = measure_residuals(table, mechanisms, variances)[residual]
+            values = measure_residual(counter, mechanisms, residual, 1 / precision)
             changes[residual] = update(model, clique, residual, values, precision)
             known[position[residual]] += precision
         return changes

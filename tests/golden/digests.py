@@ -49,7 +49,7 @@ def recipe() -> dict[str, str]:
     }
 
 
-def digests_of_run(name: str) -> Digests:
+def run_and_digest(name: str) -> Digests:
     """Run it, and return the digests of its members."""
     with linear_algebra().limit(limits=1):  # with several threads it adds in another order
         return _digests(RUNS[name].members())
@@ -127,7 +127,7 @@ def rewrite(names: list[str]) -> None:
         sys.exit("this machine is not like the one that wrote digests.json: rewrite all runs")
     runs = kept["runs"] if names else {}
     for name in names or RUNS:
-        before, after = kept["runs"].get(name, {}), digests_of_run(name)
+        before, after = kept["runs"].get(name, {}), run_and_digest(name)
         runs[name] = after
         if changed := changes(before, after, "exact"):
             beyond = set(changes(before, after, "rounded"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from .digests import _rounded, changes, digests_of_run, read, recipe
+from .digests import _rounded, changes, read, recipe, run_and_digest
 from .runs import RUNS
 
 KEPT = read()
@@ -13,7 +13,7 @@ MARKED = [pytest.param(n, marks=[pytest.mark.slow] * run.slow) for n, run in RUN
 
 @pytest.mark.parametrize("name", MARKED)
 def test_a_seeded_run_gives_what_it_gave(name):
-    found = digests_of_run(name)
+    found = run_and_digest(name)
     strengths = ["rounded", *["exact"] * (KEPT["recipe"] == recipe())]
     off = {s: changed for s in strengths if (changed := changes(KEPT["runs"][name], found, s))}
     assert not off, f"other members; {REWRITE} {name!r}"

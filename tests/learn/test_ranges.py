@@ -102,7 +102,7 @@ def test_bounds_hold_the_data_and_seldom_reach_beyond_the_next_number():
 
 
 def _counts(magnitudes, values):
-    counts = PrivateValues(values, None).histograms((magnitudes.cell_of, len(magnitudes.cells)))
+    counts = PrivateValues(values, None).histograms((magnitudes.find_cells, len(magnitudes.cells)))
     return opened(counts, None)
 
 
