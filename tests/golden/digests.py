@@ -4,7 +4,9 @@
 processor and versions of the libraries (:func:`recipe`): other processors add in another order.
 ``rounded`` digests hold integers, texts and structure exactly, numbers to ``DIGITS`` digits of the
 largest one in their array, and of synthetic rows only how many there are and their columns, since
-a row can change with the last digit of a number. They are compared everywhere.
+a row can change with the last digit of a number. They tell how large a change is when digests are
+rewritten. On another machine a last digit can decide an integer of a strategy or a learnt bin, so
+there only the members of a release are compared.
 
 python -m tests.golden.digests [RUN...]    rewrites digests.json, and names the members that changed
 """
@@ -21,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_name
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from adaptive_qs.machine import linear_algebra
 
@@ -44,6 +48,8 @@ def recipe() -> dict[str, str]:
     return {
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": hashlib.sha256(found.encode()).hexdigest()[:16],
+        "compiled for": get_host_cpu_name(),
+        "algebra": ",".join(sorted({p.get("architecture") or "" for p in threadpool_info()})),
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: version(name) for name in LIBRARIES},
     }
