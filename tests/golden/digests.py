@@ -49,7 +49,9 @@ def recipe() -> dict[str, str]:
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": hashlib.sha256(found.encode()).hexdigest()[:16],
         "compiled for": get_host_cpu_name(),
-        "algebra": ",".join(sorted({p.get("architecture") or "" for p in threadpool_info()})),
+        "algebra": ",".join(
+            sorted({p["architecture"] for p in threadpool_info() if p.get("architecture")})
+        ),
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: version(name) for name in LIBRARIES},
     }
