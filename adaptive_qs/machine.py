@@ -176,7 +176,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         import numba
 
         config: Any = numba.config
-        dispatcher = numba.njit(**{"no_cfunc_wrapper": True, "error_model": "numpy", **options, "cache": False})(function)
+        dispatcher = numba.njit(
+            **{"no_cfunc_wrapper": True, "error_model": "numpy", **options, "cache": False}
+        )(function)
         if options.get("cache"):
             try:
                 dispatcher._cache = _code_cache()(function)

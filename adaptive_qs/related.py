@@ -59,8 +59,8 @@ class RelatedSynthesizer(Estimator, SynthesizeOptions):
         """Spend the budget on two private tables.
 
         Args:
-            parents: A pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
-                or a pattern of such files.
+            parents: A pandas, polars or pyarrow table, or the path of a CSV or Parquet file, of a
+                folder or a pattern of such files.
             children: The same of the children.
             schema: of both: a :class:`~adaptive_qs.table.related.RelatedSchema`, the path of a
                 schema file, or parsed JSON.

@@ -68,7 +68,7 @@ BAD = [True, "two", np.bool_(True), np.array([1.5, 2.0]), FRAME, 1j]
 @pytest.mark.parametrize("bad", BAD, ids=[type(bad).__name__ for bad in BAD])
 @pytest.mark.parametrize("name", [*NUMBERS, "workers", "rho"])
 def test_what_is_no_number_is_refused_in_one_line(name, bad, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.table.encode.rows_of", None)
+    monkeypatch.setattr("adaptive_qs.table.encode.read_rows", None)
     given = {name: bad} if name in ("epsilon", "rho") else {"rho": 1, name: bad}
     with pytest.raises(InputError) as caught:
         Synthesizer(**given).fit(FRAME, schema=SCHEMA)

@@ -107,7 +107,7 @@ def test_fitted_marginals_have_nothing_in_forbidden_cells():
 def test_the_owner_is_told_how_many_rows_break_a_rule():
     true = private()
     found = evaluate(true, fitted(1).sample(1_000, seed=1), SCHEMA, rules="a >= b", workers=1)
-    checks = {check.rule: check for check in found.rules if check.source == "declared"}
+    checks = {check.rule: check for check in found.rules.checks if check.source == "declared"}
     assert list(checks) == [*RULES, "a >= b"]
     age = checks["age < 15 -> status = never"]
     assert age.broken_true == ((true["age"] < 15) & (true["status"] != "never")).mean() > 0
@@ -184,7 +184,7 @@ def test_what_is_determined_without_a_table_is_one_value_though_it_can_be_a_wron
     known = table[table["place"].isin(true.index)]
     wrong = (known["part"] != known["place"].map(true)).mean()
     assert 0 < wrong < 0.2
-    rules = evaluate(frame, table, schema=schema, workload=1).rules
+    rules = evaluate(frame, table, schema=schema, workload=1).rules.checks
     (found,) = (each for each in rules if each.rule == "place determines part")
     assert found.broken_true == 0
     assert found.broken_synthetic == pytest.approx(wrong, rel=1e-9)

@@ -124,7 +124,6 @@ ARGUMENTS = {
     "check no file": (["schema", "check", "no.json"], "no.json"),
     "check bad table": (["schema", "check", "s.json", "no.csv"], "no.csv"),
     "init no file": (["schema", "init", "no.csv"], "no.csv"),
-    "import kind": (["schema", "import", "s.json", "--from", "csv"], "--from is 'csv'"),
     "init over data": (["schema", "init", "t.csv", "--out", "t.csv", "--force"], "also an input"),
     "json-schema": (["schema", "json-schema", "table"], "'table' is no kind"),
 }

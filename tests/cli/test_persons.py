@@ -37,8 +37,11 @@ def test_persons_may_weigh_alike(persons):
     told = f"{PERSON}, which together count as one row, in 6 equal parts"
     assert told in done(persons(*BASE, *alike, "--out", "o.csv")).out
     compared = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
-    assert "one true row was compared" in done(persons(*compared)).out
-    assert "one true row was compared" not in done(persons(*compared, "--weigh", "rows")).out
+    assert "one true row of each person was compared" in done(persons(*compared)).out
+    assert (
+        "one true row of each person was compared"
+        not in done(persons(*compared, "--weigh", "rows")).out
+    )
     asked = ["--schema", "s.json", "--epsilon", "1", *alike, "--rows", "20", "--json"]
     assert json.loads(done(persons("plan", *asked)).out)["unit"] == told
 

@@ -212,7 +212,7 @@ def test_mbi_domains_work(run):
 def test_evaluate_prints_the_error_for_the_owner(run):
     table = ["evaluate", "t.csv", "t.csv", "--schema", "s.json"]
     outcome = done(run(*table))
-    assert "owner only" in outcome.err
+    assert "owner only" in outcome.out
     assert "0.0000" in outcome.out
     content = json.loads(done(run(*table, "--ways", "1", "--json")).out)
     assert content["workload_error"] == {
@@ -231,8 +231,6 @@ def test_schema_commands(run):
     assert "taken from the data" in outcome.err
     arguments = ["synthesize", "t.csv", "--schema", "new.json", "--epsilon", "1"]
     assert "review it" in done(run(*arguments, "--release", "r.zip", "--unreviewed-schema")).err
-    Path("m.json").write_text('{"a": 3}')
-    assert json.loads(done(run("schema", "import", "m.json")).out)["columns"][0]["max"] == 2
     assert json.loads(done(run("schema", "init", "t.csv")).out)["version"] == 1
     for kind in ("schema", "workload"):
         content = json.loads(done(run("schema", "json-schema", kind)).out)

@@ -100,7 +100,7 @@ def units_of_a_ledger():
 def rows_of_nobody():
     """A table with a row that has no person."""
     rows = checks.np.array([["p", "1", "x"], ["", "1", "y"]], dtype=object)
-    frame = persons.pd.DataFrame(rows, columns=["who", "a", "b"])
+    frame = pd.DataFrame(rows, columns=["who", "a", "b"])
     try:
         persons.ContributionBound.from_source(frame, SCHEMA, 1, 2**20)
     except DataError:

@@ -79,8 +79,8 @@ def test_cost_noise_and_sensitivity_are_those_of_the_integers(queries):
         np.testing.assert_allclose(strategy.noise, inverse / strategy.cost, atol=1e-9)
         assert np.trace(strategy.noise) == pytest.approx(n - 1)
         counts = np.arange(n) ** 2
-        np.testing.assert_array_equal(strategy.answers(counts), rows @ counts)
-        residual = strategy.estimate(strategy.answers(counts).astype(float))
+        np.testing.assert_array_equal(strategy.factor.answers(counts[:, None])[:, 0], rows @ counts)
+        residual = strategy.estimate((rows @ counts).astype(float))
         np.testing.assert_allclose(residual, counts - counts.mean(), atol=1e-9)
 
 

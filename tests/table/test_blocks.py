@@ -71,7 +71,7 @@ def test_answers_are_measured_alike_in_groups_of_any_size(constant, size, tiny, 
 @pytest.mark.parametrize("texts", SIZES)
 def test_answers_are_named_alike(texts, tiny):
     queries = {"version": 1, "parts": [{"ways": [1, 2], "queries": "marginal"}]}
-    options = {"rho": 1.0, "insecure_seed": 1, "jobs": 1}
+    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1}
     whole = adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow()
     tiny("adaptive_qs.answering.answers.KEPT_TEXTS", texts)
     assert adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow() == whole
@@ -94,7 +94,7 @@ def test_plans_are_the_same(constant, size, tiny, tmp_path):
         column["ordered"] = True
     workload = tmp_path / "w.json"
     workload.write_text(json.dumps({"version": 1, "parts": parts}))
-    options = {"rho": 1.0, "jobs": 1}
+    options = {"rho": 1.0, "workers": 1}
     whole = adaptive_qs.plan(ordered, workload, **options)
     name = "CHUNK_CELLS" if "basis" in constant else "BLOCK"
     tiny(f"adaptive_qs.{constant}.{name}", size)
