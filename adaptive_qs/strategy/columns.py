@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.integer import GridFactor, on_grid, table_estimate
-from adaptive_qs.strategy.optimal import solve
 from adaptive_qs.strategy.solution import CenteringFactor
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.families import family_of
@@ -147,6 +146,8 @@ def _asks_for_cells(part: QueryPart) -> bool:
 
 def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
     """The one that is best for a subworkload and for cells; None where cells are best for both."""
+    from adaptive_qs.strategy.optimal import solve  # most workloads need no solver
+
     (size,) = asked.shape
     cells = Subworkload(asked.shape, (Term(1.0, (CenteredAxis(Marginal(size)),)),))
     terms: list[Term] = []
