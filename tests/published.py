@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 
 from adaptive_qs.table import schema
-from adaptive_qs.table.columns import COLUMN_TYPES, PRIVATE_TYPES
+from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.workload import file
 
 
@@ -30,7 +30,7 @@ def _of_workloads() -> jsonschema.Draft202012Validator:
 
 def validate_schema(content: Any) -> None:
     """Raise `jsonschema.ValidationError` for what is no schema file."""
-    _of_schemas(*COLUMN_TYPES.values(), *PRIVATE_TYPES.values()).validate(content)
+    _of_schemas(*COLUMN_TYPES.values()).validate(content)
 
 
 def validate_workload(content: Any) -> None:

@@ -335,7 +335,7 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
     spec = workload_spec(options.workload, options.ways)
     job = tables_job(described, replace(options, workload=spec))
     if options.out is not None and options.out != io.STANDARD:
-        check_format(options.out, job.schema.names, options.rows or 0)
+        check_format(options.out, job.schema.names)
     if options.rows is not None:
         check_rows(options.rows)
         check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)

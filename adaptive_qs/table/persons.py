@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted, split_chunks
+from adaptive_qs.table.cells import (
+    MixedCells,
+    as_identifiers,
+    as_text,
+    redacted,
+    split_chunks,
+    unreadable_column,
+)
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
@@ -246,10 +253,7 @@ class PersonIndex:
         Raises:
             DataError: one is missing or blank, or not exactly one identifier.
         """
-
-        def explain(_: Exception) -> DataError:
-            return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
+        explain = partial(unreadable_column, label, name)
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
         for part in split_chunks(cells):
             mixed = redacted(partial(MixedCells.of, part), explain)
@@ -430,10 +434,7 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
 def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
     """Distinct cells as text, and which of them each row has."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
+    explain = partial(unreadable_column, label, name)
     for part in split_chunks(cells):
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))

@@ -180,15 +180,17 @@ class Schema(BaseModel):
     def with_rules(self, texts: Iterable[str], description: str) -> Self:
         """Return the same schema with more rules, each with this description."""
         added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | {"rules": (*self.rules, *added)})
+        return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """Return the same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
-        kept = tuple(others.get(column.name, column) for column in self.columns)
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | {"columns": kept})
+        return self.changed(columns=tuple(others.get(c.name, c) for c in self.columns))
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the same schema with other fields, checked anew."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**own, **fields})
 
     @property
     def private_columns(self) -> tuple[str, ...]:

@@ -123,9 +123,20 @@ class RangeColumn(ColumnBase):
             codes = np.where(inside, codes, OUTSIDE)
         return np.where(readable, codes, UNREADABLE)
 
+    def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers moved to the ends of the range, or without those outside it."""
+        low, high = self.span
+        if self.outside == "missing":
+            return numbers[(low <= numbers) & (numbers <= high)]
+        return np.clip(numbers, low, high)
+
     def undeclared_cell(self) -> str | None:
-        """Return a cell beyond the upper end if values are clipped."""
         return self._beyond() if self.outside == "clip" else super().undeclared_cell()
+
+    @property
+    @abstractmethod
+    def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
 
     @abstractmethod
     def _beyond(self) -> str:
@@ -198,10 +209,6 @@ class RangeColumn(ColumnBase):
     @property
     def counts_heaps(self) -> bool:
         return self.has_heaps and self.counted is None
-
-    @property
-    def is_open(self) -> bool:
-        return self.is_unlearnt or self.counts_heaps
 
     @property
     def open_keys(self) -> tuple[str, ...]:
@@ -303,7 +310,6 @@ class NumberColumn(RangeColumn):
 
     @property
     def span(self) -> tuple[Any, Any]:
-        """Smallest and largest value that the column can hold."""
         low = -self.greatest if self.min is None else self.min
         return low, self.greatest if self.max is None else self.max
 
@@ -437,13 +443,6 @@ class NumberColumn(RangeColumn):
 
     def to_points(self, numbers: NDArray[Any]) -> Codes:
         return self._kept(numbers)
-
-    def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return numbers moved to the ends of the range, or without those outside it."""
-        low, high = self.span
-        if self.outside == "missing":
-            return numbers[(low <= numbers) & (numbers <= high)]
-        return np.clip(numbers, low, high)
 
     # Numbers that end alike.
 
