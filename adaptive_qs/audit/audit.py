@@ -30,7 +30,7 @@ from adaptive_qs.audit.tables import (
     Pair,
     Rows,
     Types,
-    described,
+    keyed,
     neighbour_pairs,
     no_rows,
     of_unit,
@@ -643,7 +643,7 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
     """Makers of the two tables; of their codes, where one of them has no rows."""
     tables = (pair.here, pair.there)
     if all(tables):
-        types = Types(described(schema, pair), *tables)
+        types = Types(keyed(schema, schema.person, pair), *tables)
         return [partial(FORMS[form], rows, types, folder) for rows in tables]
     return [partial(_codes, rows, schema, folder) for rows in tables]
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
@@ -422,10 +422,5 @@ PUBLISHED = Path(__file__).with_name("related.schema.json")
 
 
 def render() -> str:
-    """Return the text of the published file: JSON Schema (draft 2020-12) of version 1."""
-    content = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:adaptive-qs:related:1",
-        **RelatedSchema.model_json_schema(),
-    }
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the text of the published file."""
+    return render_schema("related", RelatedSchema.model_json_schema())

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import os
-import pickle
 import signal
 import socket
 import ssl
@@ -153,10 +152,6 @@ def charged(ledger):
         return [row.body for row in book.rows() if json.loads(row.body)["kind"] == "released"]
 
 
-def is_worker(process):
-    return any("dask_worker" in word for word in process.cmdline())
-
-
 def synthesize(*arguments):
     command = "synthesize data --schema s.json --rho 1 --ledger l --workers 1 --out o.csv"
     return main([*command.split(), *arguments])
@@ -239,16 +234,13 @@ def listening(found):
     return sorted({each.laddr for each in found if each.status == psutil.CONN_LISTEN})
 
 
-def answers(address, scheme, security, run=False):
-    """What one gets by Dask's protocol: who it is that listens, or what code returns there."""
+def answers(address, scheme, security):
+    """What one gets by Dask's protocol: who it is that listens."""
     arguments = {} if security is None else security.get_connection_args("client")
 
     async def ask():
         url = f"{scheme}://{address.ip}:{address.port}"
         async with rpc(url, connection_args=arguments, timeout=3) as server:
-            if run:
-                code = {"function": pickle.dumps(os.getpid), "args": pickle.dumps(())}
-                return (await server.run(**code, kwargs=pickle.dumps({})))["result"]
             return (await server.identity())["type"]
 
     try:

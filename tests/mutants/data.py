@@ -179,7 +179,8 @@ def views_as_stored(original, row):
 
 def parts_stay_as_they_were() -> list[str]:
     """A part that another worker reads again is counted only if it has the same codes."""
-    first, again = (workers.Codes(ONE.domain(), [np.array(rows, np.uint8)]) for rows in ([0], [1]))
+    made = [np.array([code], np.uint8) for code in (0, 1)]
+    first, again = (workers.Codes(ONE.domain(), [codes]) for codes in made)
     found = workers.count(again, workers.Asked([(0,)]), first.facts)
     return (
         [] if isinstance(found, workers.Refusal) else ["other rows are counted than were encoded"]

@@ -24,7 +24,8 @@ from distributed import LocalCluster, get_worker
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.table import read
-from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine, workers
+from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
+from adaptive_qs.table.engines import workers as remote
 from adaptive_qs.table.engines.local import Spool
 from adaptive_qs.table.schema import Schema
 
@@ -174,12 +175,12 @@ def test_a_fault_of_ours_on_a_worker_says_where_and_nothing_of_the_rows(
 
 
 def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
-    codes = workers.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
+    codes = remote.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
     for each in (
         codes,
-        workers.Refusal(DataError("x")),
-        workers.Asked([(0,)]),
-        workers.Part("p", (9, 9)),
+        remote.Refusal(DataError("x")),
+        remote.Asked([(0,)]),
+        remote.Part("p", (9, 9)),
     ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))
     assert sys.getsizeof(codes) >= 3 * 7 * 2  # by which Dask knows what a worker holds
@@ -187,7 +188,7 @@ def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
 
 def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path, monkeypatch):
     path = written(frame, tmp_path, "csv")
-    seen = workers.file_stamp(path)
+    seen = remote.file_stamp(path)
 
     def changed(number):
         """From the so-and-so-many-th look on."""
@@ -209,7 +210,7 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
 
 
 def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkeypatch):
-    path, own = written(frame, tmp_path, "csv"), workers.own_versions()
+    path, own = written(frame, tmp_path, "csv"), remote.own_versions()
     for name in ("numpy", "pandas", "openpyxl"):
         monkeypatch.setattr(dask, "own_versions", lambda name=name: own | {name: "1.0"})
         kind, words = refused(opened, path)
@@ -220,7 +221,7 @@ def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkey
             "everywhere"
         )
     without = {name: version for name, version in own.items() if name != "openpyxl"}
-    workers.check_versions("a worker", without, own)  # which only workbooks take
+    remote.check_versions("a worker", without, own)  # which only workbooks take
 
     def later():  # of a worker that joins after the others were asked
         main = threading.current_thread() is threading.main_thread()
@@ -288,8 +289,8 @@ def test_every_worker_loads_the_program_first_and_then_gets_its_share(
 
         return run
 
-    monkeypatch.setattr(workers, "load_programs", noted("load", workers.load_programs))
-    monkeypatch.setattr(workers, "encode_chunk", noted("encode", workers.encode_chunk))
+    monkeypatch.setattr(remote, "load_programs", noted("load", remote.load_programs))
+    monkeypatch.setattr(remote, "encode_chunk", noted("encode", remote.encode_chunk))
     with opened(written(frame, tmp_path, "csv")):
         pass
     workers = set(dask_client.nthreads())
