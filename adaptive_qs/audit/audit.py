@@ -664,7 +664,6 @@ def _replay_on(
     where: str,
     report: AuditReport,
 ) -> None:
-    """Compare one run on both tables."""
     runs: list[Run] = []
     for make in tables:  # one after the other: their files have the same name
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)

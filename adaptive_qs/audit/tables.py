@@ -188,7 +188,6 @@ def _excel(rows: Rows, types: Types, folder: Path) -> Path:
 
 
 def _excel_cell(sheet: Any, value: Cell) -> Any:
-    """Text as text, whatever it looks like."""
     from openpyxl.cell import WriteOnlyCell
 
     cell = WriteOnlyCell(sheet, value)
@@ -363,7 +362,6 @@ def _neighbours(
 
 
 def _rarest(counts: Codes, codes: Codes, rng: np.random.Generator) -> int:
-    """One of the least frequent codes."""
     return int(rng.choice(codes[counts == counts.min()]))
 
 

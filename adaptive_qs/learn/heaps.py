@@ -81,7 +81,6 @@ class _Histograms:
         return found
 
     def _heap_of(self, points: Counts) -> Counts:
-        """Return the declared heap on which each point is."""
         heaps = self.column.heap_points
         order = np.argsort(heaps)
         place = np.searchsorted(heaps, points, sorter=order)
@@ -89,7 +88,6 @@ class _Histograms:
         return np.where(on_heap, np.append(order, -1)[place], -1)
 
     def _pattern_of(self, points: Counts) -> Counts:
-        """Return the declared ending on which each point is."""
         kinds = find_kinds(self.column.marks(points), self.column.patterns)
         return np.where(kinds < len(self.column.patterns), kinds, -1)
 

@@ -129,7 +129,6 @@ class Stamp(NamedTuple):
 
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
-    """Return the stamps of a table's files; none for other tables."""
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}

@@ -372,7 +372,6 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
 def _chunks(
     source: Source, table: str, schema: RelatedSchema, requested: Sequence[str]
 ) -> Iterator[tuple[Chunk, PersonIndex]]:
-    """Chunks of these columns, and the parents of their rows."""
     key = schema.keys[table]
     for chunk in source.read((*requested, key)):
         *columns, keys = chunk.columns

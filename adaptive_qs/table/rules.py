@@ -332,7 +332,6 @@ class Ruleset:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        """Numbers of codes of the columns that cells are about."""
         return {name: self.columns[name].size for cells in self.cells for name in cells.names}
 
     def _check_size(self, text: str, names: Iterable[str]) -> None:

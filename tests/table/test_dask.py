@@ -166,7 +166,7 @@ def test_a_fault_of_ours_on_a_worker_says_where_and_nothing_of_the_rows(
     def fail(*_):
         raise KeyError(CANARY)
 
-    monkeypatch.setattr(dask, "encode_chunk", fail)
+    monkeypatch.setattr(remote, "encode_chunk", fail)
     kind, words = refused(opened, written(frame, tmp_path, "csv"))
     assert kind is AdaptiveQsError
     assert words.startswith("internal error of a worker (KeyError at workers.py:")
@@ -196,14 +196,14 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
         return lambda _: (seen[0], seen[1] + (next(looks) >= number))
 
     for number in (1, 2):
-        monkeypatch.setattr(dask, "file_stamp", changed(number))
+        monkeypatch.setattr(remote, "file_stamp", changed(number))
         assert refused(opened, path) == (
             DataError,
             f"{path}: changed while it was read, or is another file for a worker: give all "
             "machines the same file, with the time of its last change, and repeat the command",
         )
     hidden = iter([seen])
-    monkeypatch.setattr(dask, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
+    monkeypatch.setattr(remote, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
     kind, words = refused(opened, path)
     assert kind is DataError
     assert words.startswith(f"{path}: a worker does not see it: it must be there under this path")
@@ -212,7 +212,7 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
 def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkeypatch):
     path, own = written(frame, tmp_path, "csv"), remote.own_versions()
     for name in ("numpy", "pandas", "openpyxl"):
-        monkeypatch.setattr(dask, "own_versions", lambda name=name: own | {name: "1.0"})
+        monkeypatch.setattr(remote, "own_versions", lambda name=name: own | {name: "1.0"})
         kind, words = refused(opened, path)
         assert kind is InputError
         assert words.startswith("the worker at inproc://")
@@ -227,7 +227,7 @@ def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkey
         main = threading.current_thread() is threading.main_thread()
         return own if main else own | {"adaptive_qs": "9"}
 
-    monkeypatch.setattr(dask, "own_versions", later)
+    monkeypatch.setattr(remote, "own_versions", later)
     assert refused(opened, path)[1].startswith("a worker has adaptive_qs 9, and this machine has ")
 
 

@@ -429,7 +429,6 @@ class NumberColumn(RangeColumn):
         return read_number(text)
 
     def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:
-        """Return the range, the number of bins and which values have one of their own."""
         beyond = ", clipped beyond" if self.outside == "clip" else ""
         if not bins:
             return span + beyond
@@ -469,7 +468,6 @@ class NumberColumn(RangeColumn):
         return tuple(sorted(found, key=lambda ending: -ending.modulus))
 
     def _count_units(self, number: float) -> int:
-        """Return a number as a multiple of the unit."""
         units = Fraction(repr(number)) / self.unit
         if units.denominator != 1:
             raise ValueError(f"no value of the column can end with {number:.9g}: correct it")

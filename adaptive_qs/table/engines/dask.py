@@ -340,7 +340,6 @@ def _whole_files(source: str | Path) -> list[remote.Part]:
 
 
 def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
-    """The parts of a table in memory, on the workers."""
     parts = []
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
@@ -408,7 +407,6 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
 
 
 def _own_certificate(address: str) -> Security:
-    """Read the certificate that Dask's settings name."""
     security = Security()
     try:
         usable = security.get_connection_args("client")["ssl_context"] is not None

@@ -235,7 +235,6 @@ class _Kept:
     chunk: Chunk
 
     def cells(self, stored: pa.Buffer) -> tuple[Cells, ...]:
-        """Return the cells in the bytes."""
         (row,) = pa.ipc.open_stream(stored)
         arrays = iter([column.values for column in row.columns])
         columns: list[Cells] = []
@@ -250,7 +249,6 @@ class _Kept:
 
 
 def _to_arrays(values: Cells) -> list[pa.Array]:
-    """Return the arrays that make up some cells."""
     if isinstance(values, MixedCells):
         least = np.min_scalar_type(-int(values.indices.max(initial=0)) - 1)
         return [pa.array(values.indices.astype(least)), *map(_narrow, values.parts)]
