@@ -172,6 +172,10 @@ def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
     return path
 
 
+def _polars(rows: Rows, types: Types, folder: Path) -> Any:
+    return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
+
+
 def _excel(rows: Rows, types: Types, folder: Path) -> Path:
     """Cells of the kinds of Python objects; a row of missing values has texts for them, since one
     without any value is none."""
@@ -231,11 +235,7 @@ FORMS: Mapping[str, Form] = MappingProxyType(
     }
     | {"SQLite": _sqlite}
     | ({"Excel": _excel} if find_spec("openpyxl") else {})
-    | (
-        {"polars": lambda rows, types, _: nw.from_arrow(types.arrow(rows), "polars").to_native()}
-        if find_spec("polars")
-        else {}
-    )
+    | ({"polars": _polars} if find_spec("polars") else {})
 )
 """Every form in which a table may come, by its name; Excel and polars where their libraries are
 installed."""
