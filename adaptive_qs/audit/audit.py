@@ -153,18 +153,14 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            rho, served = (
-                target.left_of(target.budget).rho,
-                QueryStrategies.of(self.asked, marginals.domain),
-            )
+            served = QueryStrategies.of(self.asked, marginals.domain)
+            rho = target.left_of(target.budget).rho
             work = Tables(marginals, plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
             workload: Any = marginals if self.asked is None else self.asked
-            if (
-                self.asked is None and self.schema.open_columns
-            ):  # a file, where their sizes are still to be learnt
+            if self.asked is None and self.schema.open_columns:  # whose sizes are to be learnt
                 workload = folder / "workload.json"
                 workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
             model = Synthesizer(
