@@ -39,6 +39,13 @@ _QUOTED = 60
 """Characters quoted of a text that may be of any length."""
 
 
+def render_schema(kind: str, content: Mapping[str, Any]) -> str:
+    """Return the text of a published JSON Schema (draft 2020-12) of version 1 of such files."""
+    schema = "https://json-schema.org/draft/2020-12/schema"
+    head = {"$schema": schema, "$id": f"urn:adaptive-qs:{kind}:1"}
+    return json.dumps({**head, **content}, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
 def as_object(content: Any) -> dict[str, Any]:
     """Return parsed JSON that is an object, and an empty object for anything else."""
     return dict(content) if isinstance(content, Mapping) else {}

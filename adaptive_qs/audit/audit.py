@@ -30,7 +30,7 @@ from adaptive_qs.audit.tables import (
     Pair,
     Rows,
     Types,
-    described,
+    keyed,
     neighbour_pairs,
     no_rows,
     of_unit,
@@ -153,18 +153,14 @@ class Synthesis:
         """
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            rho, served = (
-                target.left_of(target.budget).rho,
-                QueryStrategies.of(self.asked, marginals.domain),
-            )
+            served = QueryStrategies.of(self.asked, marginals.domain)
+            rho = target.left_of(target.budget).rho
             work = Tables(marginals, plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
         else:
             workload: Any = marginals if self.asked is None else self.asked
-            if (
-                self.asked is None and self.schema.open_columns
-            ):  # a file, where their sizes are still to be learnt
+            if self.asked is None and self.schema.open_columns:  # whose sizes are to be learnt
                 workload = folder / "workload.json"
                 workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
             model = Synthesizer(
@@ -643,7 +639,7 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
     """Makers of the two tables; of their codes, where one of them has no rows."""
     tables = (pair.here, pair.there)
     if all(tables):
-        types = Types(described(schema, pair), *tables)
+        types = Types(keyed(schema, schema.person, pair), *tables)
         return [partial(FORMS[form], rows, types, folder) for rows in tables]
     return [partial(_codes, rows, schema, folder) for rows in tables]
 
@@ -664,7 +660,6 @@ def _replay_on(
     where: str,
     report: AuditReport,
 ) -> None:
-    """Compare one run on both tables."""
     runs: list[Run] = []
     for make in tables:  # one after the other: their files have the same name
         job = partial(publisher.publish, make(), folder=folder, sampled=sampled)

@@ -23,7 +23,7 @@ from adaptive_qs.audit.audit import (
     replay_all,
     table_bytes,
 )
-from adaptive_qs.audit.tables import FORMS, NEW, Pair, Rows, Types, keyed, neighbour_pairs
+from adaptive_qs.audit.tables import FORMS, NEW, Pair, Rows, Types, apart, keyed, neighbour_pairs
 from adaptive_qs.machine import StepProgress, memory_bytes
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, Unit
@@ -118,7 +118,7 @@ def family_pairs(
     of_parents = neighbour_pairs(schema.parents, folder, rng)
     of_children = islice(neighbour_pairs(schema.children, folder, rng), 3, None)  # other kinds
     for one, other in zip(of_parents, of_children):
-        (parents, parent), (children, child) = map(_differing, (one, other))
+        (parents, _, parent), (children, _, child) = map(apart, (one, other))
         if not parents or not children:
             continue  # tables without rows are refused
         holders = rng.integers(1 + len(parents) // (2 * most), size=len(children)).tolist()
@@ -138,13 +138,6 @@ def family_pairs(
         name = f"parents: {one.name}; children: {other.name}, for {len(own)} of {most}"
         first, second = zip(*sides)
         yield FamilyPair(name, Pair(name, *first), Pair(name, *second))
-
-
-def _differing(pair: Pair) -> tuple[Rows, list[str]]:
-    """The rows that two tables have in common, and the one that only one of them has."""
-    fewer, more = sorted((pair.here, pair.there), key=len)
-    place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
-    return fewer, more[place]
 
 
 def _mixed(rows: Rows, own: Rows, order: Any) -> Rows:
@@ -183,17 +176,11 @@ def audit_related(
     one_of("engine", engine, ENGINES)
     unit = Unit(schema.key, 1, Unit.of(schema.key, 1, neighbours).neighbours, "parents")
     most = memory_bytes(max_memory)
-    roomy = [
-        (
-            RelatedSynthesis(
-                schema, workload, PrivacyTarget.of(rho=rho).protecting(unit), most, engine
-            ),
-            rho,
-        )
-        for rho in rhos
-    ]
-    for publisher, _ in roomy:
-        publisher.planned(most)
+    roomy = []
+    for rho in rhos:
+        target = PrivacyTarget.of(rho=rho).protecting(unit)
+        roomy.append((RelatedSynthesis(schema, workload, target, most, engine), rho))
+        roomy[-1][0].planned(most)
     tight = [(publisher.at_ceiling(), rho) for publisher, rho in roomy]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -172,11 +172,6 @@ def _parquet(rows: Rows, types: Types, folder: Path) -> Path:
     return path
 
 
-def _pandas(rows: Rows, types: Types, folder: Path) -> pd.DataFrame:
-    """Nullable integers, numbers and booleans, datetime64 and category."""
-    return types.arrow(rows).to_pandas(types_mapper=_NULLABLE.get, date_as_object=False)
-
-
 def _polars(rows: Rows, types: Types, folder: Path) -> Any:
     return nw.from_arrow(types.arrow(rows), backend="polars").to_native()
 
@@ -197,7 +192,6 @@ def _excel(rows: Rows, types: Types, folder: Path) -> Path:
 
 
 def _excel_cell(sheet: Any, value: Cell) -> Any:
-    """Text as text, whatever it looks like."""
     from openpyxl.cell import WriteOnlyCell
 
     cell = WriteOnlyCell(sheet, value)
@@ -232,7 +226,10 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
         "pandas objects": lambda rows, types, _: types.objects(rows),
         "Parquet": _parquet,
-        "pandas": _pandas,
+        # Nullable integers, numbers and booleans, datetime64 and category.
+        "pandas": lambda rows, types, _: types.arrow(rows).to_pandas(
+            types_mapper=_NULLABLE.get, date_as_object=False
+        ),
         "pyarrow": _chunked,
         "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
     }
@@ -365,7 +362,6 @@ def _neighbours(
 
 
 def _rarest(counts: Codes, codes: Codes, rng: np.random.Generator) -> int:
-    """One of the least frequent codes."""
     return int(rng.choice(codes[counts == counts.min()]))
 
 
@@ -387,18 +383,21 @@ NEW = "the one who differs"
 """Names a person that only one of two tables has, or that has other rows there."""
 
 
-def described(schema: Schema, pair: Pair) -> Schema:
-    """The schema with the person column, if there is one, as the last of its columns."""
-    if schema.person is None:
+def keyed(schema: Schema, key: str | None, pair: Pair) -> Schema:
+    """The schema with a column of keys, those of both tables, as the last of its columns; itself
+    where rows have no key."""
+    if key is None:
         return schema
-    return keyed(schema, schema.person, pair)
-
-
-def keyed(schema: Schema, key: str, pair: Pair) -> Schema:
-    """The schema with a column of keys, those of both tables, as the last of its columns."""
     keys = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
     column = CategoricalColumn(name=key, type="categorical", values=keys)
     return Schema(version=schema.version, columns=(*schema.columns, column))
+
+
+def apart(pair: Pair) -> tuple[Rows, Rows, list[str]]:
+    """The smaller and the larger of two tables, and the row that only the larger one has."""
+    fewer, more = sorted((pair.here, pair.there), key=len)
+    place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
+    return fewer, more, more[place]
 
 
 def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
@@ -409,9 +408,8 @@ def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
     each other. One table has a person more, or other rows of that person. Both are in an order of
     their own.
     """
-    fewer, more = sorted((pair.here, pair.there), key=len)
-    place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
-    own = [more[place]] * int(rng.integers(1, unit.rows + 2))
+    fewer, more, row = apart(pair)
+    own = [row] * int(rng.integers(1, unit.rows + 2))
     if unit.person is None:
         own = own[:1]
     elif fewer:
@@ -422,10 +420,7 @@ def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
         holders = rng.integers(1 + len(fewer) // (2 * unit.rows), size=len(fewer)).tolist()
         fewer = [[*row, f"{holder}"] for row, holder in zip(fewer, holders)]
         tables = [[[*row, NEW] for row in rows] for rows in tables]
-    mixed = [_in_any_order([*fewer, *rows], rng) for rows in tables]
+    every = ([*fewer, *rows] for rows in tables)
+    mixed = [[rows[k] for k in rng.permutation(len(rows)).tolist()] for rows in every]
     here, there = mixed if len(pair.here) <= len(pair.there) else mixed[::-1]
     return Pair(f"{pair.name}, for {unit.rows} of a person", here, there)
-
-
-def _in_any_order(rows: Rows, rng: np.random.Generator) -> Rows:
-    return [rows[k] for k in rng.permutation(len(rows)).tolist()]

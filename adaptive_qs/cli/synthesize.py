@@ -334,10 +334,10 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
         described = described.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
     job = tables_job(described, replace(options, workload=spec))
-    rows = 0 if options.rows is None else check_rows(options.rows)
     if options.out is not None and options.out != io.STANDARD:
-        check_format(options.out, job.schema.names, rows)
+        check_format(options.out, job.schema.names)
     if options.rows is not None:
+        check_rows(options.rows)
         check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)
     io.warn_of(job, schema)
     if job.work.left_out is not None:

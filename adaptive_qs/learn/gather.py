@@ -159,8 +159,6 @@ def gather(
 
 
 class _Collector:
-    """The values of one open column."""
-
     def __init__(self, column: ColumnBase) -> None:
         self.column = column
         self._probe = column.probe
@@ -178,13 +176,11 @@ class _Collector:
         for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             (codes,) = encode_chunk(self._probe, part, label)
             parts, indices = distinct_cells(self.column.name, part, label)
-            self._take(parts, indices[codes < self._values])
-
-    def _take(self, parts: list[pa.Array], indices: NDArray[np.int64]) -> None:
-        if not self.column.discovers:
-            numbers = np.concatenate([self.column.numbers(part) for part in parts])[indices]
-            self.numbers.append(numbers)
-            self._number_bytes += numbers.nbytes
-        else:
-            distinct = pa.concat_arrays([cells.as_text(part) for part in parts])
-            self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))
+            indices = indices[codes < self._values]
+            if not self.column.discovers:
+                numbers = np.concatenate([self.column.numbers(each) for each in parts])[indices]
+                self.numbers.append(numbers)
+                self._number_bytes += numbers.nbytes
+            else:
+                distinct = pa.concat_arrays([cells.as_text(each) for each in parts])
+                self.texts.add(distinct, np.bincount(indices, minlength=len(distinct)))

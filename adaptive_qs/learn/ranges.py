@@ -202,7 +202,6 @@ def declared_points(column: NumberColumn, low: Number, high: Number) -> Points:
 
 
 def _unit_exponent(column: NumberColumn, low: Number, high: Number) -> int:
-    """Decimal exponent of the unit of a numeric column."""
     if column.places is not None:
         return -column.places
     top = max(abs(low), abs(high)) or 1.0

@@ -341,8 +341,8 @@ class Job(Generic[W]):
             held = how.check_held if self.options.engine == "memory" else None
             for check in filter(None, (how.check_rows, held)):
                 check(rows)
-        return ContributionBound.from_counts(
-            source, schema, counted, unit.rows, most_bytes, steps, alike
+        return ContributionBound.from_source(
+            source, schema, unit.rows, most_bytes, steps, alike, counted
         )
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:

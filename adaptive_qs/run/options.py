@@ -356,8 +356,7 @@ class CountingOptions:
         MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
     scheduler: Annotated[Any, Option(
         "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. They "
-        "must see the files under the same paths.", "ADDRESS", MACHINE,
-        "for --engine dask, one process on this machine for each thread", read=str,
+        "must see the files under the same paths.", "ADDRESS", MACHINE, read=str,
         python="A distributed.Client is accepted, too.")] = None  # fmt: skip
 
 

@@ -94,7 +94,6 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
         return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
 
     def is_long(upper: bool) -> bool:
-        """Whether the bin at this end is much wider than its neighbour."""
         cuts = at([k / bins for k in range(1, bins)])
         if len(cuts) < 2:
             return False
@@ -271,7 +270,6 @@ class _Part:
 
     @property
     def needed(self) -> int:
-        """The fewest bins."""
         if self.values.size:
             return 1 + sum(self.gaps)
         return int(-math.inf < self.floor < self.ceiling < math.inf)

@@ -441,6 +441,11 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
 """Types and what reads them, the more special ones first."""
 
 
+def unreadable_column(label: str, name: str, _: Exception) -> DataError:
+    """What to say about a column of a table whose cells a library cannot take."""
+    return DataError(f"{label}: column {name!r} cannot be read: write it as text")
+
+
 def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
     """Return a column of a data frame (a series of narwhals), each cell by its own type."""
     if series.implementation.is_pandas_like():

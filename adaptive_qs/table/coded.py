@@ -5,10 +5,10 @@ A counter is the only reader of private rows after encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -18,6 +18,8 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import DataError
 from adaptive_qs.table.engines import CountingEngine, Occupied
 from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
+
+T = TypeVar("T")
 
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
@@ -189,11 +191,7 @@ class MarginalCounter:
 
         One pass counts the missing.
         """
-        kept = {clique: self._kept.get(clique) for clique in cliques}
-        missing = [clique for clique, counts in kept.items() if counts is None]
-        found = dict(zip(missing, self._engine.count_all(missing) if missing else ()))
-        for clique, counts in found.items():
-            self._keep(clique, counts)
+        kept, found = self._find(cliques, self._kept, self._engine.count_all, self._keep)
         return [
             found[clique] if counts is None else counts.astype(np.int64)
             for clique in cliques
@@ -205,11 +203,7 @@ class MarginalCounter:
 
         The missing are listed together.
         """
-        kept = {clique: self._listed.get(clique) for clique in cliques}
-        missing = [clique for clique, cells in kept.items() if cells is None]
-        found = dict(zip(missing, self._engine.occupied(missing) if missing else ()))
-        for clique, occupied in found.items():
-            self._keep_listed(clique, occupied)
+        kept, found = self._find(cliques, self._listed, self._engine.occupied, self._keep_listed)
         return [
             found[clique] if cells is None else Occupied(*(a.astype(np.int64) for a in cells))
             for clique in cliques
@@ -223,10 +217,22 @@ class MarginalCounter:
             if clique and clique not in self._kept and self.domain.size(clique) <= left:
                 left -= self.domain.size(clique)
                 requested.append(clique)
-        for clique, counts in zip(
-            requested, self._engine.count_all(requested) if requested else ()
-        ):
-            self._keep(clique, counts)
+        self.count_all(requested)
+
+    @staticmethod
+    def _find(
+        cliques: Sequence[Clique],
+        held: Mapping[Clique, Any],
+        count: Callable[[Sequence[Clique]], list[T]],
+        keep: Callable[[Clique, T], None],
+    ) -> tuple[dict[Clique, Any], dict[Clique, T]]:
+        """Return what is held of each clique, or None, and what is counted where it is None."""
+        kept = {clique: held.get(clique) for clique in cliques}
+        missing = [clique for clique, counts in kept.items() if counts is None]
+        found = dict(zip(missing, count(missing) if missing else ()))
+        for clique, counts in found.items():
+            keep(clique, counts)
+        return kept, found
 
     def _keep(self, clique: Clique, counts: NDArray[np.int64]) -> None:
         with self._lock:

@@ -155,7 +155,8 @@ class Operand:
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
-        yield from ()
+        for operand in self.operands:
+            yield from operand.columns()
 
     @abstractmethod
     def values(self, row: Row) -> Values:
@@ -216,11 +217,6 @@ class Operation(Operand):
         """Both sides."""
         return self.left, self.right
 
-    def columns(self) -> Iterator[str]:
-        """Yield the columns of both sides."""
-        yield from self.left.columns()
-        yield from self.right.columns()
-
     def values(self, row: Row) -> Values:
         """Of both sides together; nothing where one is not known, or is divided by zero."""
         a, b = self.left.values(row), self.right.values(row)
@@ -265,9 +261,14 @@ class Condition:
         """Return the columns that it names, each once, in its order."""
         return tuple(dict.fromkeys(self.named()))
 
-    @abstractmethod
+    def within(self) -> tuple[Condition, ...]:
+        """Return the conditions that it is made of."""
+        return ()
+
     def named(self) -> Iterator[str]:
         """Every mention of a column."""
+        for part in self.within():
+            yield from part.named()
 
     @abstractmethod
     def outcome(self, row: Row) -> Outcome:
@@ -275,7 +276,8 @@ class Condition:
 
     def limits(self) -> Iterator[tuple[str, float]]:
         """Yield constants that columns are compared with, in the units of ``Values``."""
-        yield from ()
+        for part in self.within():
+            yield from part.limits()
 
     def negated(self) -> Condition:
         """Return a condition that is true where this one is false."""
@@ -362,13 +364,8 @@ class _Modified(Condition):
 
     part: Condition
 
-    def named(self) -> Iterator[str]:
-        """Yield what the part yields."""
-        yield from self.part.named()
-
-    def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield what the part yields."""
-        yield from self.part.limits()
+    def within(self) -> tuple[Condition, ...]:
+        return (self.part,)
 
 
 @dataclass(frozen=True)
@@ -391,15 +388,9 @@ class Either(Condition):
 
     parts: tuple[Condition, ...]
 
-    def named(self) -> Iterator[str]:
-        """Yield what the parts yield."""
-        for part in self.parts:
-            yield from part.named()
-
-    def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield what the parts yield."""
-        for part in self.parts:
-            yield from part.limits()
+    def within(self) -> tuple[Condition, ...]:
+        """Return the parts."""
+        return self.parts
 
     def outcome(self, row: Row) -> Outcome:
         """By Kleene's table, for all that the parts may be."""

@@ -8,9 +8,7 @@ quote cells.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-import re
 import shlex
 import shutil
 import sqlite3
@@ -37,7 +35,7 @@ from adaptive_qs.table import sql
 from adaptive_qs.table.cells import object_cells, redacted
 from adaptive_qs.table.read import Chunk, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
-from adaptive_qs.table.workbook import MOST_SHEET_ROWS, Workbook, check_header, fill_rows
+from adaptive_qs.table.workbook import Workbook, check_header, fill_rows
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 _ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
@@ -315,28 +313,19 @@ def _identifier(name: str) -> str:
 
 _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
-_MOST_ROWS = MOST_SHEET_ROWS - 1
-"""Rows of a sheet without its header."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_FIRST_DAY = dt.datetime(1900, 3, 1)
-"""Excel counts a day before it that never was."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Stands for the time of writing, so that the same table gives the same bytes."""
-_WRITTEN = re.compile(rb"(<dcterms:(?:created|modified)[^>]*>)[^<]*")
-_ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
-"""What the text of a sheet cannot hold, or would bring back as something else."""
-
 Written = Iterator[Callable[[Sequence[pa.Array]], None]]
 """What writes columns of some rows."""
 
 
-class Container(OutputFormat):
-    """A file that holds one table and that is read by its own library."""
+class Database(OutputFormat):
+    """A database with one table, which is written by its own library."""
 
+    is_text = False
     readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Values of the declared types, missing ones as empty cells or null."""
+        """Values of the declared types, missing ones as null."""
         pages = iter(tables)
         first = next(pages)
         with self._opened(first.schema, _TABLE, file) as write:
@@ -365,11 +354,6 @@ class Container(OutputFormat):
         return values
 
 
-def _texts(values: pa.Array, as_text: AsText) -> pa.Array:
-    """Return the texts of values, null where missing."""
-    return pc.if_else(values.is_valid(), as_text(values), None)
-
-
 @contextmanager
 def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
     """Yield the path of a temporary file that is written in the block and then copied."""
@@ -380,81 +364,9 @@ def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
             shutil.copyfileobj(written, file)
 
 
-class Excel(Container):
-    """A workbook with one sheet; texts are texts, and formulas escaped as in CSV."""
-
-    is_text = True
-    most_columns = 2**14
-    most_rows = _MOST_ROWS
-
-    @staticmethod
-    def library() -> object:
-        """As :func:`openpyxl`."""
-        return openpyxl()
-
-    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        """Texts with their escapes, and days that Excel cannot count as texts."""
-        early = pa.types.is_temporal(values.type) and len(values.drop_null()) > 0
-        if early:
-            early = pc.min(values.cast(pa.timestamp("s"))).as_py() < _FIRST_DAY
-        return _texts(values, as_text) if early or pa.types.is_string(values.type) else values
-
-    @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        library = openpyxl()
-        book = library.Workbook(write_only=True)
-        sheet = book.create_sheet(name)
-        rows = 0
-
-        def cell(value: Any) -> Any:
-            if not isinstance(value, str):
-                return value
-            if _ILLEGAL.search(value):
-                raise InputError("a text has characters that Excel cannot hold: write Parquet")
-            written = library.cell.WriteOnlyCell(sheet, value)
-            written.data_type = "s"  # whatever it looks like
-            return written
-
-        def write(columns: Sequence[pa.Array]) -> None:
-            nonlocal rows
-            rows += len(columns[0])
-            if rows > _MOST_ROWS:
-                raise InputError(
-                    f"a sheet of Excel holds {_MOST_ROWS:,} rows: write fewer, or CSV or Parquet"
-                )
-            for row in zip(*(column.to_pylist() for column in columns)):
-                sheet.append([cell(value) for value in row])
-
-        sheet.append([cell(title) for title in schema.names])
-        with _copied(file, "table.xlsx") as path:
-            try:
-                yield write
-            finally:
-                sheet.close()
-            book.save(path.with_name("stamped.xlsx"))
-            _without_times(path.with_name("stamped.xlsx"), path)
-
-
-def _without_times(source: Path, target: Path) -> None:
-    """Copy a workbook without the time of its writing."""
-    with (
-        zipfile.ZipFile(source) as given,
-        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as made,
-    ):
-        for member in given.namelist():
-            info = zipfile.ZipInfo(member, _EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            with given.open(member) as read, made.open(info, "w", force_zip64=True) as written:
-                if member == "docProps/core.xml":
-                    written.write(_WRITTEN.sub(rb"\g<1>1980-01-01T00:00:00Z", read.read()))
-                else:
-                    shutil.copyfileobj(read, written)
-
-
-class Sqlite(Container):
+class Sqlite(Database):
     """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
 
-    is_text = False
     most_columns = 2_000
 
     @staticmethod
@@ -463,7 +375,9 @@ class Sqlite(Container):
         return name.translate(_LOWER)
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        return _texts(values, as_text) if pa.types.is_temporal(values.type) else values
+        if not pa.types.is_temporal(values.type):
+            return values
+        return pc.if_else(values.is_valid(), as_text(values), None)
 
     @contextmanager
     def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
@@ -488,10 +402,8 @@ def _sqlite_type(kind: pa.DataType) -> str:
     return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
 
 
-class DuckDb(Container):
+class DuckDb(Database):
     """A DuckDB database with one table."""
-
-    is_text = False
 
     @staticmethod
     def fold(name: str) -> str:
@@ -519,4 +431,4 @@ class DuckDb(Container):
             )
 
 
-EXCEL, SQLITE, DUCKDB = Excel(), Sqlite(), DuckDb()
+SQLITE, DUCKDB = Sqlite(), DuckDb()

@@ -22,7 +22,7 @@ from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
-from adaptive_qs.table.cells import MixedCells, redacted, split_chunks
+from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
@@ -85,9 +85,6 @@ def summed(source: Source, add: Callable[[int], None]) -> Source:
 def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray[np.uint64]:
     """Return a hash of each cell, by its text; 0 where it is missing."""
 
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
     def hashed() -> NDArray[np.uint64]:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 
@@ -98,7 +95,7 @@ def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray
         )
         return np.where(texts.is_valid().to_numpy(zero_copy_only=False), found, 0)[rows]
 
-    return redacted(hashed, explain)
+    return redacted(hashed, partial(unreadable_column, label, name))
 
 
 def coded_bytes(table: CodedTable) -> Iterator[bytes]:
@@ -132,7 +129,6 @@ class Stamp(NamedTuple):
 
 
 def _stamps(source: Any) -> dict[Path, Stamp]:
-    """Return the stamps of a table's files; none for other tables."""
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
@@ -349,11 +345,7 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
     Raises:
         DataError: the column refuses a cell; the message names `label`, the column and the remedy.
     """
-
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {column.name!r} cannot be read: write it as text")
-
-    found = []
+    found, explain = [], partial(unreadable_column, label, column.name)
     for part in split_chunks(values):
         codes = redacted(partial(_codes, column, part, label), explain)
         if codes.size and codes.min() < 0:

@@ -412,7 +412,6 @@ FORMATS: Registry[Any] = Registry(
         ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
-        ".xlsx": "adaptive_qs.table.containers:EXCEL",
         ".sqlite": "adaptive_qs.table.containers:SQLITE",
         ".db": "adaptive_qs.table.containers:SQLITE",
         ".duckdb": "adaptive_qs.table.containers:DUCKDB",
@@ -421,7 +420,7 @@ FORMATS: Registry[Any] = Registry(
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
 TAB_SEPARATED = (".tsv", ".tsv.gz")
 """Endings of CSV whose cells are separated by tabs."""
-_OTHER_TABLES = (".xls",)
+_OTHER_TABLES = (".xls", ".xlsx")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 

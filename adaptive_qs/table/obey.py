@@ -79,12 +79,10 @@ class _Drawn:
         return self._amounts[rows]
 
     def values(self, rows: Indices) -> Values:
-        """Those of some rows."""
         amounts = None if self._amounts is None else self._amounts[rows]
         return values_of(self.column, self.codes[rows], amounts)
 
     def put(self, rows: Indices, values: pa.Array) -> None:
-        """Give some rows other values."""
         self._place[rows] = self._size + np.arange(len(rows))
         self._pool.append(values)
         self._size += len(values)
@@ -93,7 +91,6 @@ class _Drawn:
             self._amounts[rows] = amounts
 
     def redraw(self, rows: Indices, rng: np.random.Generator) -> None:
-        """Draw the values of some rows anew, inside their bins."""
         self.put(rows, self.column.decode(self.codes[rows], rng, self._drawer))
 
     @property
@@ -115,14 +112,12 @@ class _Drawn:
             self.put(rows, self.column.from_amounts(np.clip(amounts[real], low, high)))
 
     def copy(self, rows: Indices, others: Indices) -> None:
-        """Give some rows the values of others."""
         self._place[rows] = self._place[others]
         self.codes[rows] = self.codes[others]
         if self._amounts is not None:
             self._amounts[rows] = self._amounts[others]
 
     def array(self) -> pa.Array:
-        """The values of all rows."""
         return pa.concat_arrays(self._pool).take(pa.array(self._place))
 
 
@@ -209,7 +204,6 @@ class _Mender:
         self._limits = sorted({limit for c in self._stated for _, limit in c.limits()})
 
     def mend(self) -> None:
-        """Change rows that break a rule until none does."""
         rows = next(iter(self._drawn.values())).codes
         every = np.arange(len(rows))
         left = self._mended(every)
@@ -255,7 +249,6 @@ class _Mender:
         return self._mended(rows)
 
     def can_mend(self, rows: Indices) -> bool:
-        """Whether some rows can be brought to meet the rules."""
         return len(self._mended(rows, one=True)) < len(rows) or not len(self._started_over(rows))
 
     def _row(self, rows: Indices) -> dict[str, Values]:

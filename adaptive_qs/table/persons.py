@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.table.cells import MixedCells, as_identifiers, as_text, redacted, split_chunks
+from adaptive_qs.table.cells import (
+    MixedCells,
+    as_identifiers,
+    as_text,
+    redacted,
+    split_chunks,
+    unreadable_column,
+)
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
@@ -84,6 +91,7 @@ class ContributionBound(Rows):
         most_bytes: int,
         progress: StepProgress | None = None,
         exactly: bool = False,
+        counted: pa.Table | None = None,
     ) -> Self:
         """Decide which rows are kept.
 
@@ -97,27 +105,15 @@ class ContributionBound(Rows):
             most_bytes: memory for it.
             progress: reports the reading.
             exactly: whether persons with fewer rows have their rows repeated, up to this number.
+            counted: what :func:`count_persons` returned, where the rows were counted before.
 
         Raises:
             DataError: the table is coded, does not fit the schema, or has a row of nobody.
             ResourceExceeded: there are more persons, or more rows of those with too many, than fit
                 the memory.
         """
-        counted = count_persons(source, schema, most_bytes, progress)
-        return cls.from_counts(source, schema, counted, most, most_bytes, progress, exactly)
-
-    @classmethod
-    def from_counts(
-        cls,
-        source: Any,
-        schema: Schema,
-        counted: pa.Table,
-        most: int,
-        most_bytes: int,
-        progress: StepProgress | None = None,
-        exactly: bool = False,
-    ) -> Self:
-        """Return the same, given the result of :func:`count_persons`."""
+        if counted is None:
+            counted = count_persons(source, schema, most_bytes, progress)
         differ = pc.not_equal if exactly else pc.greater
         changed = counted.filter(differ(counted["rows"], most))
         rows = changed["rows"].to_numpy().astype(np.int64)
@@ -159,7 +155,8 @@ class ContributionBound(Rows):
                 yield replace(chunk, columns=columns)
                 continue
             of, marks = _marked(schema, chunk, whose, kept.names, kept.hashes)
-            uneven, times = kept.is_uneven(of), np.where(of < 0, 1, kept.times[of])
+            uneven = (of >= 0) & (of < kept.hashes.size)  # kept more often than their others
+            times = np.where(of < 0, 1, kept.times[of])
             times[uneven] += kept.taken(of[uneven], marks, left, whole.label)
             rows = np.repeat(np.arange(of.size), times)
             for first in range(0, max(rows.size, 1), max(of.size, 1)):  # none is larger than before
@@ -246,10 +243,7 @@ class PersonIndex:
         Raises:
             DataError: one is missing or blank, or not exactly one identifier.
         """
-
-        def explain(_: Exception) -> DataError:
-            return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
+        explain = partial(unreadable_column, label, name)
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
         for part in split_chunks(cells):
             mixed = redacted(partial(MixedCells.of, part), explain)
@@ -356,10 +350,6 @@ class RowSelection:
         quotas = np.array([chosen[start:end].sum() for start, end in ends], dtype=np.int64)
         return cls(most, names, times, _hashed(names[: extra.size]), equal, quotas)
 
-    def is_uneven(self, places: Places) -> NDArray[np.bool_]:
-        """Whether rows of these persons, -1 for none, are kept more often than their others."""
-        return (places >= 0) & (places < self.hashes.size)
-
     def taken(self, places: Places, marks: Marks, left: Places, label: str) -> NDArray[np.bool_]:
         """Mark the rows that get one additional copy, and decrement ``left`` in place.
 
@@ -430,10 +420,7 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
 def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
     """Distinct cells as text, and which of them each row has."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-
-    def explain(_: Exception) -> DataError:
-        return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
+    explain = partial(unreadable_column, label, name)
     for part in split_chunks(cells):
         found, indices = redacted(partial(distinct_cells, name, part, label), explain)
         rows.append(indices + sum(map(len, texts)))

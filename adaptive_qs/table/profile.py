@@ -133,7 +133,6 @@ class Profile:
             self._update_distinct(part, rows)
 
     def _update_distinct(self, values: pa.Array, weights: NDArray[np.int64]) -> None:
-        """Distinct cells of one type, and how many rows have each."""
         distinct = cells.normalise(values)
         if distinct is None:
             self.unsupported = self.unsupported or _unsupported(values.type)

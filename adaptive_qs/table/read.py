@@ -26,7 +26,7 @@ from adaptive_qs.arguments import check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
 from adaptive_qs.table.archive import open_archive, rows_at_once
-from adaptive_qs.table.cells import MixedCells, frame_cells, redacted
+from adaptive_qs.table.cells import MixedCells, frame_cells, redacted, unreadable_column
 from adaptive_qs.table.csv_text import (
     COMMA,
     CheckedText,
@@ -414,8 +414,7 @@ def frame_source(table: Any) -> Source:
     )
     names = tuple(str(name) for name in frame.columns)
 
-    def bad(name: str, _: Exception) -> DataError:
-        return DataError(f"table: column {name!r} cannot be read: write it as text")
+    bad = partial(unreadable_column, FRAME)
 
     def cells_of(part: Any, name: str) -> Cells:
         return frame_cells(part[:, names.index(name)])

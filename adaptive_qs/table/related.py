@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import DataError, ResourceExceeded, SchemaError
-from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
@@ -146,7 +146,8 @@ class RelatedSchema(BaseModel):
     @cached_property
     def counted(self) -> Schema:
         """The parents as they are measured: with the number of their children."""
-        return _changed(self.parents, columns=(*self.parents.columns, self._number_of_children))
+        number = _numbers(self.count, self.most_children)
+        return self.parents.changed(columns=(*self.parents.columns, number))
 
     @cached_property
     def joined(self) -> Schema:
@@ -155,8 +156,7 @@ class RelatedSchema(BaseModel):
         The person column is the key.
         """
         both = self.parents, self.children
-        return _changed(
-            self.children,
+        return self.children.changed(
             columns=(*self.counted.columns, *self.children.columns),
             description=" ".join(table.description for table in both if table.description),
             ignore=(),
@@ -168,11 +168,7 @@ class RelatedSchema(BaseModel):
         """Return the schema of a synthetic table as it is written: the key, then its columns."""
         own = self.by_table[table]
         key = _numbers(self.keys[table], rows)
-        return _changed(own, columns=(key, *own.columns))
-
-    @property
-    def _number_of_children(self) -> ColumnBase:
-        return _numbers(self.count, self.most_children)
+        return own.changed(columns=(key, *own.columns))
 
     @property
     def fingerprint(self) -> str:
@@ -237,11 +233,6 @@ class RelatedSchema(BaseModel):
 def _numbers(name: str, most: int) -> ColumnBase:
     """Return a column of whole numbers from 0 on."""
     return Schema.parse({name: most + 1}).columns[0]
-
-
-def _changed(schema: Schema, **fields: Any) -> Schema:
-    """Return a schema with other fields, checked anew."""
-    return Schema(**{name: getattr(schema, name) for name in Schema.model_fields} | fields)
 
 
 def _refuse(error: ValidationError, source: str) -> NoReturn:
@@ -381,7 +372,6 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
 def _chunks(
     source: Source, table: str, schema: RelatedSchema, requested: Sequence[str]
 ) -> Iterator[tuple[Chunk, PersonIndex]]:
-    """Chunks of these columns, and the parents of their rows."""
     key = schema.keys[table]
     for chunk in source.read((*requested, key)):
         *columns, keys = chunk.columns
@@ -431,10 +421,5 @@ PUBLISHED = Path(__file__).with_name("related.schema.json")
 
 
 def render() -> str:
-    """Return the text of the published file: JSON Schema (draft 2020-12) of version 1."""
-    content = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:adaptive-qs:related:1",
-        **RelatedSchema.model_json_schema(),
-    }
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the text of the published file."""
+    return render_schema("related", RelatedSchema.model_json_schema())

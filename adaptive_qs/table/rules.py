@@ -131,27 +131,17 @@ class Ruleset:
         added = Rule("the condition", Surely(condition))
         return Ruleset(self.columns, (*self.rules, added))
 
-    @property
+    @cached_property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
         """What must hold of the values of a row, with the rule that says so."""
-        return tuple((rule.text, condition) for rule, condition in self._by_kind[0])
-
-    @property
-    def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
-        """The rules by which columns determine another, and what they say."""
-        return tuple(self._by_kind[1])
+        rules = self.rules
+        return tuple((r.text, r.meaning) for r in rules if isinstance(r.meaning, Condition))
 
     @cached_property
-    def _by_kind(
-        self,
-    ) -> tuple[list[tuple[Rule, Condition]], list[tuple[Rule, Determination]]]:
-        conditions, determinations = [], []
-        for rule in self.rules:
-            if isinstance(rule.meaning, Condition):
-                conditions.append((rule, rule.meaning))
-            else:
-                determinations.append((rule, rule.meaning))
-        return conditions, determinations
+    def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
+        """The rules by which columns determine another, and what they say."""
+        rules = self.rules
+        return tuple((r, r.meaning) for r in rules if isinstance(r.meaning, Determination))
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
@@ -294,8 +284,8 @@ class Ruleset:
     # Whether rows can meet them.
 
     def _check(self) -> None:
-        for rule, _ in self._by_kind[0]:
-            if rule.table:
+        for rule in self.rules:
+            if rule.table and isinstance(rule.meaning, Condition):
                 raise InputError(
                     f"rule {rule.text!r} has a table but determines nothing: remove it"
                 )
@@ -342,7 +332,6 @@ class Ruleset:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        """Numbers of codes of the columns that cells are about."""
         return {name: self.columns[name].size for cells in self.cells for name in cells.names}
 
     def _check_size(self, text: str, names: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from pydantic import (
 
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import SchemaError
-from adaptive_qs.jsonfile import Claim
+from adaptive_qs.jsonfile import Claim, render_schema
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.pages.words import first_of
 from adaptive_qs.table.columns import COLUMN_TYPES
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-
-
-def _any_column() -> Any:
-    """Return a column of any registered type, as pydantic reads it."""
-    annotated, union = cast(Any, Annotated), cast(Any, Union)
-    return annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
 
 
 MOST_RULES = 500
@@ -180,15 +174,17 @@ class Schema(BaseModel):
     def with_rules(self, texts: Iterable[str], description: str) -> Self:
         """Return the same schema with more rules, each with this description."""
         added = tuple(DeclaredRule(rule=text, description=description) for text in texts)
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | {"rules": (*self.rules, *added)})
+        return self.changed(rules=(*self.rules, *added))
 
     def with_columns(self, columns: Iterable[ColumnBase]) -> Self:
         """Return the same schema with some columns, by name, in place of its own."""
         others = {column.name: column for column in columns}
-        kept = tuple(others.get(column.name, column) for column in self.columns)
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | {"columns": kept})
+        return self.changed(columns=tuple(others.get(c.name, c) for c in self.columns))
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the same schema with other fields, checked anew."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**own, **fields})
 
     @property
     def private_columns(self) -> tuple[str, ...]:
@@ -343,8 +339,9 @@ def bind_column_types() -> None:
 
     For a program that has added a type of its own to this registry.
     """
-    columns = cast(Any, tuple)[_any_column(), ...]
-    Schema.model_fields["columns"].annotation = columns
+    annotated, union = cast(Any, Annotated), cast(Any, Union)
+    column = annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
+    Schema.model_fields["columns"].annotation = cast(Any, tuple)[column, ...]
     Schema.model_rebuild(force=True)
 
 
@@ -476,15 +473,6 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 PUBLISHED = Path(__file__).with_name("schema.schema.json")
 
 
-def schema_json() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) that schema files of version 1 satisfy."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:adaptive-qs:schema:1",
-        **Schema.model_json_schema(),
-    }
-
-
 def render() -> str:
     """Return the text of the published file."""
-    return json.dumps(schema_json(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return render_schema("schema", Schema.model_json_schema())

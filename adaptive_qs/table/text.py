@@ -28,6 +28,8 @@ MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
 """Besides white space, what can stand before the sign of a formula."""
+_UNSHOWN = ("Cc", "Cf")
+"""Controls, and what only steers the writing: a program may show none of them."""
 _SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
@@ -56,10 +58,16 @@ def escaped(text: str) -> str:
     for at, character in enumerate(text):
         if character in _SEPARATORS:
             begin = at + 1
-        elif begin is None or character in _SKIPPED or _is_blank(character):
+        elif (
+            begin is None
+            or character in _SKIPPED
+            or character.isspace()
+            or unicodedata.category(character) in _UNSHOWN
+        ):
             continue
         else:
-            if _is_sign(character) and not _is_harmless(text, at):
+            sign = unicodedata.normalize("NFKC", character)[:1] in _SIGNS
+            if sign and not _is_harmless(text, at):
                 parts += [text[done:begin], MARK]
                 done = begin
             begin = None
@@ -82,15 +90,6 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
         taken.add(safe)
         written[text] = safe
     return written
-
-
-def _is_blank(character: str) -> bool:
-    """White space, controls and what only steers the writing: a program may show none of them."""
-    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
-
-
-def _is_sign(character: str) -> bool:
-    return unicodedata.normalize("NFKC", character)[:1] in _SIGNS
 
 
 def _is_harmless(text: str, at: int) -> bool:

@@ -183,7 +183,6 @@ class Where:
 
     @cached_property
     def _members(self) -> list[tuple[Mask, ...]]:
-        """The cases of each column in each box."""
         return list(_boxes(self.met))
 
     @cached_property

@@ -147,7 +147,6 @@ class Workbook:
     def _refuse_formula(
         self, formula: Mapping[str, str], column: int, names: Mapping[int, str]
     ) -> None:
-        """Raise a DataError if a formula of a cell fills one of the columns."""
         from openpyxl.utils import range_boundaries
 
         first = last = column
@@ -202,7 +201,6 @@ class Workbook:
         return value
 
     def _listed(self, part: str, *names: str) -> list[list[dict[str, str]]]:
-        """Return the attributes of all elements of each of these names."""
         found: dict[str, list[dict[str, str]]] = {name: [] for name in names}
         for name, begun, _ in self._events(part, (*names, _XFS)):
             if name == _XFS and begun is not None:

@@ -50,7 +50,6 @@ class OutputFormat(ABC):
     """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
 
     most_columns: ClassVar[int] = 2**31
-    most_rows: ClassVar[int] = 2**63
     """What such a file can hold."""
 
     @staticmethod
@@ -188,8 +187,8 @@ def check_table_path(path: str | Path) -> None:
     check_writable(path)
 
 
-def check_format(path: str | Path, names: Sequence[str], rows: int = 0) -> None:
-    """Refuse, before any work is done, a file that cannot hold a table of these columns and rows.
+def check_format(path: str | Path, names: Sequence[str]) -> None:
+    """Refuse, before any work is done, a file that cannot hold a table of these columns.
 
     Raises:
         InputError: the suffix is unknown, or such files hold no such table.
@@ -197,8 +196,6 @@ def check_format(path: str | Path, names: Sequence[str], rows: int = 0) -> None:
     kind, other = table_format(path), "write CSV or Parquet"
     if len(names) > kind.most_columns:
         raise InputError(f"{path}: holds {kind.most_columns:,} columns at most: {other}")
-    if rows > kind.most_rows:
-        raise InputError(f"{path}: holds {kind.most_rows:,} rows at most: take fewer, or {other}")
     first: dict[str, str] = {}
     for name in names:
         if first.setdefault(kind.fold(name), name) != name:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,20 @@ class Prefix(OrderedQueries):
         return (up_to(names[0], value) for value in values[0])
 
 
-class Range(OrderedQueries):
+class _ByStart(OrderedQueries):
+    """Families of which many queries begin at each cell, and make up a run."""
+
+    @property
+    def num_runs(self) -> int:
+        """One for each cell."""
+        return self.size
+
+    def answer(self, table: Array) -> Array:
+        """Q applied to a table, shape (n, ...) -> (m, ...)."""
+        return self.answer_runs(table, 0, self.size)
+
+
+class Range(_ByStart):
     """a ≤ x ≤ b for all a ≤ b, by a and then by b."""
 
     @property
@@ -152,15 +166,6 @@ class Range(OrderedQueries):
         i = np.arange(self.size, dtype=np.float64)
         return (i + 1) * (self.size - i)
 
-    def answer(self, table: Array) -> Array:
-        """Differences of cumulative sums, shape (n, ...) -> (n(n+1)/2, ...)."""
-        return self.answer_runs(table, 0, self.size)
-
-    @property
-    def num_runs(self) -> int:
-        """One for each a."""
-        return self.size
-
     def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
         """Return b − a + 1."""
         return np.concatenate([np.arange(1, self.size - a + 1) for a in range(first, stop)])
@@ -170,7 +175,7 @@ class Range(OrderedQueries):
         return slice(*(a * self.size - a * (a - 1) // 2 for a in (first, stop)))
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Their answers."""
+        """Differences of cumulative sums."""
         p, runs = _cumulate(table), self.in_runs(first, stop)
         answers = np.empty((runs.stop - runs.start, *p.shape[1:]), p.dtype)
         end = 0
@@ -184,23 +189,16 @@ class Range(OrderedQueries):
         s = _cumulate_twice(covariance)
         d = _diagonal(s)
         variances = np.empty((self.num_queries, *s.shape[2:]))
-        for a, ranges in self._by_start():
-            variances[ranges] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+        for a in range(self.size):
+            variances[self.in_runs(a, a + 1)] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
         return variances
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
         """Such as "age in [17, 39]"."""
         return (from_to(names[0], a, b) for a, b in combinations_with_replacement(values[0], 2))
 
-    def _by_start(self) -> Iterator[tuple[int, slice]]:
-        """Each a, and where the ranges that begin there are."""
-        first = 0
-        for a in range(self.size):
-            yield a, slice(first, first + self.size - a)
-            first += self.size - a
 
-
-class Circular(OrderedQueries):
+class Circular(_ByStart):
     """Arcs of a circle of cells: every start, and from there every length 1 .. n.
 
     The arcs of length n are n queries with the same answer.
@@ -239,15 +237,6 @@ class Circular(OrderedQueries):
         """n(n+1)/2 for every cell."""
         return np.full(self.size, self.size * (self.size + 1) / 2)
 
-    def answer(self, table: Array) -> Array:
-        """Differences of cumulative sums twice round the circle, shape (n, ...) -> (n², ...)."""
-        return self.answer_runs(table, 0, self.size)
-
-    @property
-    def num_runs(self) -> int:
-        """One for each start."""
-        return self.size
-
     def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
         """Return every length, for each start."""
         return np.tile(np.arange(1, self.size + 1), stop - first)
@@ -257,7 +246,7 @@ class Circular(OrderedQueries):
         return slice(first * self.size, stop * self.size)
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Their answers."""
+        """Differences of cumulative sums twice round the circle."""
         n, p = self.size, _cumulate(table)
         twice = np.concatenate([p, p[1:] + p[-1]])
         answers = np.empty((stop - first, n, *p.shape[1:]), p.dtype)
@@ -287,6 +276,11 @@ class Circular(OrderedQueries):
             yield anywhere(name)
 
 
+def _delegated(name: str) -> Any:
+    """What the queries over the first cells have or do."""
+    return property(attrgetter(f"queries.{name}"))
+
+
 @dataclass(frozen=True)
 class FirstCells(OrderedQueries):
     """Queries about the first of n cells; none of them counts the others.
@@ -297,37 +291,12 @@ class FirstCells(OrderedQueries):
 
     queries: AxisQueries
     is_partial = True
-
-    @property
-    def is_binary(self) -> bool:  # type: ignore[override]
-        """As over the first cells."""
-        return self.queries.is_binary
-
-    def arc_lengths(self) -> NDArray[np.int64] | None:  # type: ignore[override]
-        """As over the first cells."""
-        return self.queries.arc_lengths()
-
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64] | None:
-        """As over the first cells."""
-        return self.queries.run_lengths(first, stop)
-
-    @property
-    def num_queries(self) -> int:
-        """As many as over the first cells."""
-        return self.queries.num_queries
-
-    @property
-    def integral(self) -> bool:
-        """As over the first cells."""
-        return self.queries.integral
-
-    def sums(self) -> Array:
-        """As over the first cells."""
-        return self.queries.sums()
-
-    def squared_sums(self) -> float:
-        """As over the first cells."""
-        return self.queries.squared_sums()
+    is_binary, integral, num_queries, num_runs = map(
+        _delegated, ("is_binary", "integral", "num_queries", "num_runs")
+    )
+    arc_lengths, run_lengths, sums, squared_sums, in_runs = map(
+        _delegated, ("arc_lengths", "run_lengths", "sums", "squared_sums", "in_runs")
+    )
 
     def gram(self) -> Array:
         """That of the first cells, and zeros."""
@@ -340,15 +309,6 @@ class FirstCells(OrderedQueries):
     def answer(self, table: Array) -> Array:
         """From the first cells, shape (n, ...) -> (m, ...)."""
         return self.queries.answer(table[: self.queries.size])
-
-    @property
-    def num_runs(self) -> int:
-        """As over the first cells."""
-        return self.queries.num_runs
-
-    def in_runs(self, first: int, stop: int) -> slice:
-        """As over the first cells."""
-        return self.queries.in_runs(first, stop)
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
         """From the first cells."""

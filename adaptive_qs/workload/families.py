@@ -148,7 +148,6 @@ class _PairFamily(QueryFamily):
     joint = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """None: there is nothing to compare."""
         raise WorkloadError(
             f"{self.family!r} queries compare two attributes and cannot ask about "
             f"{attribute.name!r} alone: give sets of two, and the family for the whole set"
@@ -231,7 +230,6 @@ class CustomQueries(QueryFamily):
 
 
 def _kind(value: Any) -> str:
-    """The tag of one alternative of the two unions below."""
     if isinstance(value, BaseModel):
         return _tag(getattr(value, "family", ""))
     if not isinstance(value, dict):

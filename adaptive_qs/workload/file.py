@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from adaptive_qs.arguments import plain_json
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, WorkloadError
-from adaptive_qs.jsonfile import first_complaint, read_json
+from adaptive_qs.jsonfile import first_complaint, read_json, render_schema
 from adaptive_qs.workload.families import (
     AttributeSpec,
     QueryMaker,
@@ -391,21 +391,15 @@ def _identity(queries: Queries) -> str:
 
 # The published JSON Schema of workload files, generated from the models.
 #
-# The copy beside this module is kept current by a test; write it anew with
-# `python -m adaptive_qs.workload.file`.
+# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
 
 PUBLISHED = Path(__file__).with_name("workload.schema.json")
 """The published file."""
 
 
 def render() -> str:
-    """The text of the published file: JSON Schema (draft 2020-12) of version 1."""
-    content = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:adaptive-qs:workload:1",
-        **WorkloadFile.model_json_schema(schema_generator=_AnyOf),
-    }
-    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the text of the published file."""
+    return render_schema("workload", WorkloadFile.model_json_schema(schema_generator=_AnyOf))
 
 
 class _AnyOf(GenerateJsonSchema):
@@ -415,7 +409,3 @@ class _AnyOf(GenerateJsonSchema):
         content = super().tagged_union_schema(schema)
         content["anyOf"] = content.pop("oneOf")
         return content
-
-
-if __name__ == "__main__":
-    PUBLISHED.write_text(render(), encoding="utf-8")

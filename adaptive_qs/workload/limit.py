@@ -129,7 +129,6 @@ def _of_several_values(workload: Workload) -> dict[Clique, float]:
 
 
 def _places(index: CliqueIndex, cliques: Collection[Clique]) -> NDArray[np.int64]:
-    """The position of each clique in the closure."""
     places = np.empty(len(cliques), dtype=np.int64)
     degrees = np.array([len(clique) for clique in cliques])
     listed = list(cliques)

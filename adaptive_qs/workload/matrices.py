@@ -235,7 +235,6 @@ class MatrixQueries(Queries):
         raise NotImplementedError
 
     def _blocks(self) -> Iterator[NDArray[Any]]:
-        """The rows, some at a time."""
         q, step = self.coefficients, max(1, BLOCK // self.size)
         return (q[first : first + step] for first in range(0, len(q), step))
 

@@ -16,6 +16,9 @@ import hashlib
 import resource
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,7 +72,10 @@ def measured(
     with open_engine("memory", *_small(), EngineOptions(workers=workers)) as small:
         small.count_all([(0,), (0, 1)])
     clock = _Clock()
-    with open_engine(engine, path, schema, options) as counting:
+    with ExitStack() as stack:
+        if engine == "dask":
+            options = replace(options, scheduler=stack.enter_context(_cluster(workers)))
+        counting = stack.enter_context(open_engine(engine, path, schema, options))
         read = clock.lap()
         counting.count_all([(0,), (0, 1)])  # compiled, in other processes as well
         clock.lap()
@@ -88,6 +94,16 @@ def measured(
         "peak_memory_mb": round(peak_memory_mb()),
         "counts": digest,
     }
+
+
+@contextmanager
+def _cluster(workers: int) -> Iterator[str]:
+    """The address of a cluster of processes on this machine, on loopback."""
+    from distributed import LocalCluster
+
+    settings = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}
+    with LocalCluster(n_workers=workers, threads_per_worker=1, **settings) as cluster:
+        yield cluster.scheduler_address
 
 
 def _small() -> tuple[pa.Table, Schema]:

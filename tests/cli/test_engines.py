@@ -424,18 +424,18 @@ def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, m
 def test_what_a_cluster_cannot_take_is_refused_before_learning(
     run, parts, unspent, monkeypatch, dask_client, engine
 ):
-    from adaptive_qs.table.engines import dask
+    from adaptive_qs.table.engines import workers
 
     learn_age()
     how = ("--engine", engine, "--scheduler", dask_client.scheduler.address)
     words = (*FIT, *how, "--out", "o.csv")
-    real = dask.file_stamp
+    real = workers.file_stamp
 
     def seen(path):  # by the coordinator, whose thread is the main one
         main = threading.current_thread() is threading.main_thread()
         return real(path if main or not path.endswith("b.csv.gz") else "/none")
 
-    monkeypatch.setattr(dask, "file_stamp", seen)
+    monkeypatch.setattr(workers, "file_stamp", seen)
     assert "d/b.csv.gz: a worker does not see it" in refused(run("synthesize", "d", *words))
     monkeypatch.setattr("adaptive_qs.run.tables.CODE_BYTES", 2**27)
     said = refused(run("synthesize", *SQL, *words), code=4)

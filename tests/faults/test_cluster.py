@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import os
-import pickle
 import signal
 import socket
 import ssl
@@ -28,7 +27,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
-from adaptive_qs.table.engines import dask, workers
+from adaptive_qs.table.engines import dask
 
 from ..small import SCHEMA
 from .children import ROOT
@@ -153,10 +152,6 @@ def charged(ledger):
         return [row.body for row in book.rows() if json.loads(row.body)["kind"] == "released"]
 
 
-def is_worker(process):
-    return any("dask_worker" in word for word in process.cmdline())
-
-
 def synthesize(*arguments):
     command = "synthesize data --schema s.json --rho 1 --ledger l --workers 1 --out o.csv"
     return main([*command.split(), *arguments])
@@ -211,32 +206,6 @@ def test_a_worker_with_another_version_is_refused_before_anything_is_spent(clust
     assert synthesize("--engine", "dask", "--scheduler", cluster.address) == 0  # without it
 
 
-def test_a_cluster_of_its_own_is_started_once_and_ends_with_the_run(folder, capfd, monkeypatch):
-    """Although it has to be there before bins are learnt, and after that."""
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    first, *others = SCHEMA["columns"]
-    learning = {**SCHEMA, "columns": [{**first, "private_bins": 3}, *others]}
-    (folder / "s.json").write_text(json.dumps(learning))
-    started, start = [], subprocess.Popen
-
-    def counted(*command, **how):
-        started.append(command)
-        return start(*command, **how)
-
-    monkeypatch.setattr(workers.subprocess, "Popen", counted)
-
-    def answered(*arguments):
-        command = "answer data --schema s.json --rho 1 --insecure-seed 1 --workers 1 --out a.csv"
-        assert main([*command.split(), "--force", *arguments]) == 0
-        return (folder / "a.csv").read_bytes()
-
-    assert answered("--engine", "dask", "--temp-folder", str(temporary)) == answered()
-    assert len(started) == 1
-    assert not [process for process in psutil.Process().children() if is_worker(process)]
-    assert not [*temporary.iterdir()]
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_when_the_scheduler_is_gone(cluster, folder, monkeypatch, capfd):
     monkeypatch.setattr(dask, "CONNECT_SECONDS", 1)
@@ -254,42 +223,6 @@ def test_a_run_goes_on_when_the_scheduler_is_gone(cluster, folder, monkeypatch, 
 
 # Who reaches a cluster.
 
-COMMAND = """
-import sys
-from adaptive_qs import machine
-from adaptive_qs.cli.entry import main
-
-def pause(fault):
-    if fault == machine.Fault.COMMITTED and machine._handlers:
-        machine._handlers.clear()
-        print("counting", flush=True)
-        sys.stdin.readline()
-
-machine._handlers.append(pause)
-sys.exit(main(sys.argv[1:]))
-"""
-FRAME = """
-import sys
-import pandas as pd
-from adaptive_qs import Synthesizer
-
-def pause(phase, done, total):
-    if phase == "loop" and not paused:
-        paused.append(phase)
-        print("counting", flush=True)
-        sys.stdin.readline()
-
-paused = []
-if __name__ == "__main__":
-    frame = pd.read_csv("data/0.csv")
-    options = {"engine": "dask", "workers": 2, "temp_folder": sys.argv[1], "progress": pause}
-    Synthesizer(rho=1, workload=2, **options).fit(frame, schema="s.json")
-"""
-ON_FILES = (
-    "synthesize data --schema s.json --rho 1 --ledger l --out o.csv --engine dask --workers 2 "
-    "--temp-folder"
-)
-
 
 def sockets_of(process):
     """All network sockets of a process and its descendants."""
@@ -301,16 +234,13 @@ def listening(found):
     return sorted({each.laddr for each in found if each.status == psutil.CONN_LISTEN})
 
 
-def answers(address, scheme, security, run=False):
-    """What one gets by Dask's protocol: who it is that listens, or what code returns there."""
+def answers(address, scheme, security):
+    """What one gets by Dask's protocol: who it is that listens."""
     arguments = {} if security is None else security.get_connection_args("client")
 
     async def ask():
         url = f"{scheme}://{address.ip}:{address.port}"
         async with rpc(url, connection_args=arguments, timeout=3) as server:
-            if run:
-                code = {"function": pickle.dumps(os.getpid), "args": pickle.dumps(())}
-                return (await server.run(**code, kwargs=pickle.dumps({})))["result"]
             return (await server.identity())["type"]
 
     try:
@@ -350,44 +280,6 @@ def is_closed_without_key(address):
     ]
     found += [answers(address, "tcp", None), answers(address, "tls", Security.temporary())]
     return found == [None] * len(found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("code", "words"), [(COMMAND, ON_FILES.split()), (FRAME, [])])
-def test_all_sockets_of_a_run_are_on_loopback_and_ask_for_its_key(code, words, folder):
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    environment = {**os.environ, "PYTHONPATH": PATHS}
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *words, temporary],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "counting\n"
-        run = psutil.Process(process.pid)
-        found = sockets_of(run)
-        assert found
-        assert all(ip_address(each.laddr.ip).is_loopback for each in found)
-        open_to = listening(found)
-        private = [*temporary.glob("adaptive-qs-*")]
-        keys = [each for each in private if (each / "key.pem").exists()]
-        (key,) = keys
-        kinds = [answers(address, "tls", key_in(key)) for address in open_to]
-        assert sorted(map(str, kinds)) == ["LocalScheduler", "LocalWorker", "LocalWorker"]
-        workers = {one.pid for one in run.children(recursive=True) if is_worker(one)}
-        ran = {
-            answers(address, "tls", key_in(key), run=True)
-            for address, kind in zip(open_to, kinds)
-            if kind == "LocalWorker"
-        }
-        assert ran == workers
-        assert all(is_closed_without_key(address) for address in open_to)
-        assert stat.S_IMODE(os.stat(key / "key.pem").st_mode) == 0o600
-        assert stat.S_IMODE(os.stat(key).st_mode) == 0o700
-        for one in (run, *run.children(recursive=True)):
-            assert "PRIVATE KEY" not in f"{one.cmdline()}{one.environ()}"
-        process.communicate("go on\n", timeout=120)
-    assert process.returncode == 0
-    assert not [*temporary.iterdir()]
 
 
 @pytest.mark.slow

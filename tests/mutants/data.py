@@ -21,7 +21,7 @@ from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.engines import dask
+from adaptive_qs.table.engines import workers
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Spelling
 
@@ -179,11 +179,16 @@ def views_as_stored(original, row):
 
 def parts_stay_as_they_were() -> list[str]:
     """A part that another worker reads again is counted only if it has the same codes."""
-    first, again = (dask.Codes(ONE.domain(), [np.array(rows, np.uint8)]) for rows in ([0], [1]))
-    found = dask._count(again, dask.Asked([(0,)]), first.facts)
-    return [] if isinstance(found, dask.Refusal) else ["other rows are counted than were encoded"]
+    made = [np.array([code], np.uint8) for code in (0, 1)]
+    first, again = (workers.Codes(ONE.domain(), [codes]) for codes in made)
+    found = workers.count(again, workers.Asked([(0,)]), first.facts)
+    return (
+        [] if isinstance(found, workers.Refusal) else ["other rows are counted than were encoded"]
+    )
 
 
-@replaced(dask, "_engine", "a part with other rows when it is read again", parts_stay_as_they_were)
+@replaced(
+    workers, "_engine", "a part with other rows when it is read again", parts_stay_as_they_were
+)
 def any_codes(original, codes, facts):
     return original(codes, codes.facts)

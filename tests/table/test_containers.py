@@ -15,7 +15,6 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.table import containers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.propose import propose
@@ -53,7 +52,7 @@ def assert_same(table, other):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("ending", [*ENDINGS, ".sqlite"])
+@pytest.mark.parametrize("ending", [".db", ".duckdb", ".sqlite"])
 def test_what_is_written_comes_back_to_the_same_codes(tmp_path, ending):
     """Twice with the same bytes, but for DuckDB, whose files have a random name inside."""
     table = coded()
@@ -63,20 +62,6 @@ def test_what_is_written_comes_back_to_the_same_codes(tmp_path, ending):
         assert_same(read_table(path, SCHEMA), table)
     if ending != ".duckdb":
         assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-def test_a_sheet_has_typed_cells_and_no_formula_runs(tmp_path):
-    path = tmp_path / "t.xlsx"
-    for formulas, shown in (("keep", "=1+1"), ("escape", "'=1+1")):
-        write_table(decode(coded(), SCHEMA, np.random.default_rng(1)), path, SCHEMA, formulas)
-        sheet = openpyxl.load_workbook(path)["synthetic"]
-        columns = {cells[0].value: cells[1:] for cells in sheet.columns}
-        towns = {cell.value: cell.data_type for cell in columns["town"]}
-        assert towns == dict.fromkeys(("Bonn", "007", shown, "#N/A", "a b"), "s") | {None: "n"}
-        assert {type(cell.value) for cell in columns["pay"]} <= {int, float}
-        assert {type(cell.value) for cell in columns["seen"]} == {dt.datetime}
-        assert {type(cell.value) for cell in columns["fit"]} == {bool}
-        assert {type(cell.value) for cell in columns["age"]} == {int, type(None)}
 
 
 def in_each(tmp_path, header, rows):
@@ -112,7 +97,7 @@ def test_every_command_takes_them(tmp_path, capsys):
     schema = tmp_path / "s.json"
     schema.write_text(json.dumps(ONE))
     expected = [tuple(row) for row in rows]
-    for path, ending in zip(in_each(tmp_path, ["x", "y"], rows), (".db", ".xlsx", None)):
+    for path, ending in zip(in_each(tmp_path, ["x", "y"], rows), (".db", ".duckdb", None)):
         assert propose(path).schema.names == ("x", "y")
         table = read_table(f"{path}", Schema.parse(ONE))
         assert [*zip(table.columns[0], ["ab"[k] for k in table.columns[1]])] == expected
@@ -371,31 +356,35 @@ def test_bad_databases_are_refused_in_one_line(tmp_path):
     assert "has no table: check the file" in refusal(empty)
 
 
-def test_what_excel_cannot_hold_is_refused(tmp_path, monkeypatch):
-    content = {"version": 1, "columns": [
-        {"name": "x", "type": "categorical", "values": ["a\x01", "b"]},
-    ]}  # fmt: skip
-    schema, path = Schema.parse(content), tmp_path / "t.xlsx"
-    for codes, hint in (([0], "characters that Excel"), ([1] * 4, "a sheet of Excel holds 3 rows")):
-        monkeypatch.setattr(containers, "_MOST_ROWS", 3)
-        table = CodedTable.from_codes(schema.domain(), [codes])
-        with pytest.raises(InputError, match=hint):
-            write_table(decode(table, schema, np.random.default_rng(0)), path, schema)
-        assert not path.exists()
-
-
 def test_without_the_library_nothing_is_spent(tmp_path, monkeypatch, capsys):
     (path,) = in_each(tmp_path, ["x", "y"], [[1, "a"]])[:1]
     plain, schema = tmp_path / "t.csv", tmp_path / "s.json"
     plain.write_text("x,y\n1,a\n")
     schema.write_text(json.dumps(ONE))
-    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    for source, out in ((path, "o.csv"), (plain, "o.xlsx")):
+    for library in ("openpyxl", "duckdb"):
+        monkeypatch.setitem(__import__("sys").modules, library, None)
+    for source, out, missing in (
+        (path, "o.csv", "openpyxl is not installed: pip install 'adaptive-qs[excel]'"),
+        (plain, "o.duckdb", "DuckDB is not installed: pip install 'adaptive-qs[duckdb]'"),
+    ):
         words = ["--schema", str(schema), "--rho", "1", "--out", str(tmp_path / out)]
         assert main(["synthesize", str(source), *words]) == 2
         said = capsys.readouterr().err
-        assert "openpyxl is not installed: pip install 'adaptive-qs[excel]'" in said
+        assert missing in said
         assert "budget" not in said
+
+
+def test_workbooks_are_not_written(tmp_path, capsys):
+    """Before anything is spent; the message names what is written."""
+    plain, schema = tmp_path / "t.csv", tmp_path / "s.json"
+    plain.write_text("x,y\n1,a\n")
+    schema.write_text(json.dumps(ONE))
+    words = ["--schema", str(schema), "--rho", "1", "--out", str(tmp_path / "o.xlsx")]
+    for verb in (["synthesize"], ["answer", "--ways", "1"]):
+        assert main([*verb, str(plain), *words]) == 2
+        said = capsys.readouterr().err
+        assert "o.xlsx: unknown table format: end the name in .csv, " in said
+        assert ".xlsx" not in said.partition("end the name")[2]
 
 
 def test_a_named_table_is_not_written_over(tmp_path, capsys):

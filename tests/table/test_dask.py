@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from itertools import combinations, count
 
 import numpy as np
@@ -26,6 +25,7 @@ from distributed import LocalCluster, get_worker
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.table import read
 from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
+from adaptive_qs.table.engines import workers as remote
 from adaptive_qs.table.engines.local import Spool
 from adaptive_qs.table.schema import Schema
 
@@ -166,24 +166,29 @@ def test_a_fault_of_ours_on_a_worker_says_where_and_nothing_of_the_rows(
     def fail(*_):
         raise KeyError(CANARY)
 
-    monkeypatch.setattr(dask, "encode_chunk", fail)
+    monkeypatch.setattr(remote, "encode_chunk", fail)
     kind, words = refused(opened, written(frame, tmp_path, "csv"))
     assert kind is AdaptiveQsError
-    assert words.startswith("internal error of a worker (KeyError at dask.py:")
+    assert words.startswith("internal error of a worker (KeyError at workers.py:")
     shown = capfd.readouterr()
     assert CANARY not in shown.out + shown.err + logged.getvalue()
 
 
 def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
-    codes = dask.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
-    for each in (codes, dask.Refusal(DataError("x")), dask.Asked([(0,)]), dask.Part("p", (9, 9))):
+    codes = remote.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
+    for each in (
+        codes,
+        remote.Refusal(DataError("x")),
+        remote.Asked([(0,)]),
+        remote.Part("p", (9, 9)),
+    ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))
     assert sys.getsizeof(codes) >= 3 * 7 * 2  # by which Dask knows what a worker holds
 
 
 def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path, monkeypatch):
     path = written(frame, tmp_path, "csv")
-    seen = dask.file_stamp(path)
+    seen = remote.file_stamp(path)
 
     def changed(number):
         """From the so-and-so-many-th look on."""
@@ -191,23 +196,23 @@ def test_files_that_a_worker_sees_otherwise_are_refused(frame, opened, tmp_path,
         return lambda _: (seen[0], seen[1] + (next(looks) >= number))
 
     for number in (1, 2):
-        monkeypatch.setattr(dask, "file_stamp", changed(number))
+        monkeypatch.setattr(remote, "file_stamp", changed(number))
         assert refused(opened, path) == (
             DataError,
             f"{path}: changed while it was read, or is another file for a worker: give all "
             "machines the same file, with the time of its last change, and repeat the command",
         )
     hidden = iter([seen])
-    monkeypatch.setattr(dask, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
+    monkeypatch.setattr(remote, "file_stamp", lambda _: next(hidden, None) or os.stat("/none"))
     kind, words = refused(opened, path)
     assert kind is DataError
     assert words.startswith(f"{path}: a worker does not see it: it must be there under this path")
 
 
 def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkeypatch):
-    path, own = written(frame, tmp_path, "csv"), dask.own_versions()
+    path, own = written(frame, tmp_path, "csv"), remote.own_versions()
     for name in ("numpy", "pandas", "openpyxl"):
-        monkeypatch.setattr(dask, "own_versions", lambda name=name: own | {name: "1.0"})
+        monkeypatch.setattr(remote, "own_versions", lambda name=name: own | {name: "1.0"})
         kind, words = refused(opened, path)
         assert kind is InputError
         assert words.startswith("the worker at inproc://")
@@ -216,13 +221,13 @@ def test_workers_with_other_versions_are_refused(frame, opened, tmp_path, monkey
             "everywhere"
         )
     without = {name: version for name, version in own.items() if name != "openpyxl"}
-    dask.check_versions("a worker", without, own)  # which only workbooks take
+    remote.check_versions("a worker", without, own)  # which only workbooks take
 
     def later():  # of a worker that joins after the others were asked
         main = threading.current_thread() is threading.main_thread()
         return own if main else own | {"adaptive_qs": "9"}
 
-    monkeypatch.setattr(dask, "own_versions", later)
+    monkeypatch.setattr(remote, "own_versions", later)
     assert refused(opened, path)[1].startswith("a worker has adaptive_qs 9, and this machine has ")
 
 
@@ -284,8 +289,8 @@ def test_every_worker_loads_the_program_first_and_then_gets_its_share(
 
         return run
 
-    monkeypatch.setattr(dask, "load_programs", noted("load", dask.load_programs))
-    monkeypatch.setattr(dask, "encode_chunk", noted("encode", dask.encode_chunk))
+    monkeypatch.setattr(remote, "load_programs", noted("load", remote.load_programs))
+    monkeypatch.setattr(remote, "encode_chunk", noted("encode", remote.encode_chunk))
     with opened(written(frame, tmp_path, "csv")):
         pass
     workers = set(dask_client.nthreads())
@@ -381,34 +386,9 @@ def test_what_is_no_scheduler_is_refused(scheduler, words, frame, opened, monkey
     assert not capfd.readouterr().err
 
 
-def test_processes_of_this_machine_count_against_the_memory(frame, monkeypatch):
-    """As many are started as there is room for, beside the coordinator and the quarter for rows."""
-    started = []
-
-    @contextmanager
-    def local_cluster(options):
-        started.append(options.workers)
-        raise InputError("enough")
-        yield
-
-    monkeypatch.setattr(dask, "local_cluster", local_cluster)
-    for megabytes, kind in ((930, ResourceExceeded), (934, InputError), (1401, InputError)):
-        options = EngineOptions(workers=8, rows_bytes=megabytes * 2**20 // 4)
-        with pytest.raises(kind) as caught, open_engine("dask", frame, SCHEMA, options):
-            pass
-        if kind is ResourceExceeded:
-            assert "takes 934 MB, more than the 930 MB there are: raise" in str(caught.value)
-    assert started == [1, 2]
-
-
-def test_without_what_makes_keys_it_is_said_what_to_install(monkeypatch, frame):
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(InputError) as caught, open_engine("dask", frame, SCHEMA, EngineOptions()):
-        pass
-    assert str(caught.value) == (
-        "engine dask needs cryptography for workers on this machine: "
-        "pip install 'adaptive-qs[dask]'"
-    )
+def test_without_a_cluster_it_is_said_what_to_name(frame):
+    with pytest.raises(InputError, match="engine dask counts on a cluster: name its --scheduler"):
+        open_engine("dask", frame, SCHEMA, EngineOptions()).__enter__()
 
 
 def test_without_dask_it_is_said_what_to_install(monkeypatch, frame):

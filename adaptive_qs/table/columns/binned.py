@@ -123,9 +123,20 @@ class RangeColumn(ColumnBase):
             codes = np.where(inside, codes, OUTSIDE)
         return np.where(readable, codes, UNREADABLE)
 
+    def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers moved to the ends of the range, or without those outside it."""
+        low, high = self.span
+        if self.outside == "missing":
+            return numbers[(low <= numbers) & (numbers <= high)]
+        return np.clip(numbers, low, high)
+
     def undeclared_cell(self) -> str | None:
-        """Return a cell beyond the upper end if values are clipped."""
         return self._beyond() if self.outside == "clip" else super().undeclared_cell()
+
+    @property
+    @abstractmethod
+    def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
 
     @abstractmethod
     def _beyond(self) -> str:
@@ -198,10 +209,6 @@ class RangeColumn(ColumnBase):
     @property
     def counts_heaps(self) -> bool:
         return self.has_heaps and self.counted is None
-
-    @property
-    def is_open(self) -> bool:
-        return self.is_unlearnt or self.counts_heaps
 
     @property
     def open_keys(self) -> tuple[str, ...]:
@@ -303,7 +310,6 @@ class NumberColumn(RangeColumn):
 
     @property
     def span(self) -> tuple[Any, Any]:
-        """Smallest and largest value that the column can hold."""
         low = -self.greatest if self.min is None else self.min
         return low, self.greatest if self.max is None else self.max
 
@@ -423,7 +429,6 @@ class NumberColumn(RangeColumn):
         return read_number(text)
 
     def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:
-        """Return the range, the number of bins and which values have one of their own."""
         beyond = ", clipped beyond" if self.outside == "clip" else ""
         if not bins:
             return span + beyond
@@ -437,13 +442,6 @@ class NumberColumn(RangeColumn):
 
     def to_points(self, numbers: NDArray[Any]) -> Codes:
         return self._kept(numbers)
-
-    def _kept(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return numbers moved to the ends of the range, or without those outside it."""
-        low, high = self.span
-        if self.outside == "missing":
-            return numbers[(low <= numbers) & (numbers <= high)]
-        return np.clip(numbers, low, high)
 
     # Numbers that end alike.
 
@@ -470,7 +468,6 @@ class NumberColumn(RangeColumn):
         return tuple(sorted(found, key=lambda ending: -ending.modulus))
 
     def _count_units(self, number: float) -> int:
-        """Return a number as a multiple of the unit."""
         units = Fraction(repr(number)) / self.unit
         if units.denominator != 1:
             raise ValueError(f"no value of the column can end with {number:.9g}: correct it")

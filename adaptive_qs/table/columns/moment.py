@@ -182,9 +182,7 @@ class MomentColumn(RangeColumn):
         return -(-low // self.point), high // self.point
 
     def to_points(self, numbers: Codes) -> Codes:
-        if self.outside == "missing":
-            numbers = numbers[(self.span[0] <= numbers) & (numbers <= self.span[1])]
-        return np.clip(numbers, *self.span) // self.point
+        return self._kept(numbers) // self.point
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         return pa.array(points).cast(pa.timestamp("s"))

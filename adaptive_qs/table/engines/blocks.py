@@ -131,7 +131,6 @@ class BlockEngine:
         return Occupied(*_take_occupied(places, listed[:found]))
 
     def _cells(self, clique: Clique, number: int, kind: type) -> NDArray[Any]:
-        """The cell of each row of a block."""
         shape = self.domain.shape(clique)
         first, *others = self._blocks.read(number, clique)
         cells: NDArray[Any] = first.astype(kind)
@@ -140,7 +139,6 @@ class BlockEngine:
         return cells
 
     def _count(self, cliques: Sequence[Clique], numbers: Sequence[int]) -> list[NDArray[np.int64]]:
-        """The marginals of the rows in some blocks."""
         counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
         wanted = sorted({i for clique in cliques for i in clique})
         cells = np.empty(min(BLOCK_ROWS, self._blocks.num_rows), dtype=np.uint32)

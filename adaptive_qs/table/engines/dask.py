@@ -14,17 +14,15 @@ import asyncio
 import logging
 import os
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial, wraps
-from hashlib import blake2b
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -33,16 +31,15 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import shown
 from adaptive_qs.cliques import batches
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.table.cells import redacted
-from adaptive_qs.table.coded import CodedTable, code_dtype
-from adaptive_qs.table.encode import encode_chunk, read_table, summed, with_plain_names
+from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
+from adaptive_qs.table.engines import workers as remote
 from adaptive_qs.table.engines.local import Spool, files_of
-from adaptive_qs.table.files import inside
-from adaptive_qs.table.read import Piece, check_names, open_file, table_files, unreadable
+from adaptive_qs.table.read import table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
 try:
@@ -52,263 +49,12 @@ try:
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
-from adaptive_qs.table.engines.workers import (
-    PACKAGES,
-    check_versions,
-    fitting_workers,
-    local_cluster,
-    own_versions,
-)
-
-# On the workers. What a task takes and returns says nothing about the rows when it is printed.
-
-T = TypeVar("T")
-Stamp = tuple[int, int]
-"""Size of a file, and the time of its last change (ns): the same on every machine that sees it."""
-
-
-_PACKAGE = __name__.partition(".")[0]
-
-
-@dataclass(frozen=True, repr=False)
-class Refusal:
-    """What a task returns in place of a result: an error that is safe to print."""
-
-    error: AdaptiveQsError
-
-
-@dataclass(frozen=True, repr=False)
-class Part:
-    """Rows that one task encodes.
-
-    Attributes:
-        path: of the file that has them, absolute.
-        stamp: of that file when the run began.
-        piece: which of its rows; all where it is None.
-    """
-
-    path: str
-    stamp: Stamp
-    piece: Piece | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the rows."""
-        return self.stamp[0] if self.piece is None else self.piece.size
-
-
-@dataclass(frozen=True, repr=False)
-class Reader:
-    """What a worker has to know.
-
-    Attributes:
-        schema, versions: of the table, and what the coordinator runs.
-        sums: whether the cells of each part are summed.
-    """
-
-    schema: Schema
-    versions: dict[str, str]
-    sums: bool = False
-
-
-@dataclass(frozen=True, repr=False)
-class Asked:
-    """Marginals to be counted."""
-
-    cliques: Sequence[Clique]
-
-
-@dataclass(frozen=True, repr=False)
-class PartFacts:
-    """What the coordinator keeps of a part.
-
-    Attributes:
-        rows, row_sum: their number, and the sum of their cells where it is needed.
-        digest: of the codes, which must be the same however often a part is read.
-    """
-
-    rows: int
-    row_sum: int
-    digest: bytes
-
-
-class Codes:
-    """The coded rows of a part, as a worker keeps them.
-
-    Args:
-        columns: one contiguous array for each attribute.
-        row_sum: as above.
-    """
-
-    def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]], row_sum: int = 0) -> None:
-        self.domain = domain
-        self.columns = columns
-        found = blake2b(str(row_sum).encode(), digest_size=16)
-        for column in columns:
-            found.update(np.ascontiguousarray(column).data)
-        self.facts = PartFacts(len(columns[0]), row_sum, found.digest())
-
-    def __sizeof__(self) -> int:
-        return sum(column.nbytes for column in self.columns)
-
-
-def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
-    """The task, which hands on refusals that it is given, and returns one instead of raising."""
-
-    @wraps(task)
-    def run(*arguments: Any) -> T | Refusal:
-        for each in arguments:
-            for one in each if isinstance(each, list) else [each]:
-                if isinstance(one, Refusal):
-                    return one
-        try:
-            return task(*arguments)
-        except AdaptiveQsError as error:
-            return Refusal(error.with_traceback(None))
-        except MemoryError:
-            return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
-        except Exception as error:  # noqa: BLE001  (its message may quote private values)
-            own = [f for f in traceback.extract_tb(error.__traceback__) if _PACKAGE in f.filename]
-            place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
-            words = f"internal error of a worker ({type(error).__name__} at {place})"
-            return Refusal(AdaptiveQsError(f"{words}: this is a bug, please report it"))
-
-    return run
-
-
-@_safely
-def _same(value: T) -> T:
-    return value
-
-
-@_safely
-def _load(reader: Reader) -> None:
-    check_versions("a worker", own_versions(), reader.versions)
-    load_programs()
-
-
-@_safely
-def _see(parts: Sequence[Part]) -> None:
-    for part in parts:
-        _check_file(part)
-
-
-@_safely
-def _cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
-    """The parts of a file, each of about so many bytes, where it can be read in parts."""
-    with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
-        source = with_plain_names(source, reader.schema)
-        check_names(source, reader.schema.names, reader.schema.set_aside)
-        return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
-
-
-@_safely
-def _encode(part: Part, reader: Reader) -> Codes:
-    columns = reader.schema.columns
-    codes: list[list[NDArray[Any]]] = [[] for _ in columns]
-    sums: list[int] = []
-    with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
-        source = with_plain_names(
-            summed(source, sums.append) if reader.sums else source, reader.schema
-        )
-        check_names(source, reader.schema.names, reader.schema.set_aside)
-        for chunk in source.read(reader.schema.names):
-            for kept, column, cells in zip(codes, columns, chunk.columns):
-                kept.extend(encode_chunk(column, cells, source.label))
-    none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
-    whole = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
-    return Codes(reader.schema.domain(), whole, sum(sums))
-
-
-@_safely
-def _facts(codes: Codes) -> PartFacts:
-    return codes.facts
-
-
-def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
-    """Return what counts a part; refuse one that was read again and has other rows."""
-    if codes.facts != facts:
-        raise DataError(
-            "the table changed before a worker read a part of it again, in place of a worker that "
-            "was lost: repeat the command"
-        )
-    return BlockEngine(codes.domain, HeldBlocks(codes.columns))
-
-
-@_safely
-def _count(codes: Codes, asked: Asked, facts: PartFacts) -> NDArray[np.int64]:
-    """The marginals of a part, one after the other in one array."""
-    engine = _engine(codes, facts)
-    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
-
-
-@_safely
-def _add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    total = counts[0].copy()
-    for each in counts[1:]:
-        total += each
-    return total
-
-
-@_safely
-def _list(codes: Codes, asked: Asked, facts: PartFacts) -> list[Occupied]:
-    """The occupied cells of the marginals of a part."""
-    return _engine(codes, facts).occupied(asked.cliques)
-
-
-@_safely
-def _join(parts: Sequence[list[Occupied]]) -> list[Occupied]:
-    """The occupied cells of parts together."""
-    return [_joined(each) for each in zip(*parts)]
-
-
-def _joined(parts: Sequence[Occupied]) -> Occupied:
-    cells, where = np.unique(np.concatenate([p.cells for p in parts]), return_inverse=True)
-    counts = np.zeros(cells.size, dtype=np.int64)
-    np.add.at(counts, where, np.concatenate([p.counts for p in parts]))
-    return Occupied(cells, counts)
-
-
-@contextmanager
-def _steady(part: Part, reader: Reader) -> Iterator[None]:
-    """Make sure that a worker sees the file that the coordinator saw, with the same program."""
-    check_versions("a worker", own_versions(), reader.versions)
-    _check_file(part)
-    yield
-    _check_file(part)
-
-
-def _check_file(part: Part) -> None:
-    try:
-        same = file_stamp(part.path) == part.stamp
-    except OSError:
-        raise DataError(
-            f"{part.path}: a worker does not see it: it must be there under this path on all "
-            "machines, as on a shared file system"
-        ) from None
-    if not same:
-        raise DataError(
-            f"{part.path}: changed while it was read, or is another file for a worker: give all "
-            "machines the same file, with the time of its last change, and repeat the command"
-        )
-
-
-def file_stamp(path: str) -> Stamp:
-    """What tells the state of a file; raises OSError."""
-    found = os.stat(inside(path)[0])
-    return found.st_size, found.st_mtime_ns
-
-
-# In the coordinator.
-
 BEAT = 0.5
 """Seconds between two looks at a cluster that works."""
 CONNECT_SECONDS = 10
 """Within which a scheduler answers."""
 WORKERS_SECONDS = 60
 """For which a cluster of others may be without any worker: new ones may be on their way."""
-LOCAL_SECONDS = 20
-"""Within which local workers start."""
 LEAST_PART, MOST_PART = 2**22, 2**26
 """Bytes of a part of a file."""
 PARTS_PER_THREAD = 4
@@ -329,14 +75,12 @@ class Cluster:
         client: connected.
         name: of the cluster, for messages.
         patience: seconds for which it may be without workers.
-        least: workers that it starts with.
     """
 
-    def __init__(self, client: Client, name: str, patience: float, least: int = 1) -> None:
+    def __init__(self, client: Client, name: str, patience: float) -> None:
         self._client = client
         self._name = name
         self._patience = patience
-        self._least = least
         self._run = uuid4().hex
         self._numbers = count()
 
@@ -351,16 +95,16 @@ class Cluster:
         """
         with self._failing():
             try:
-                self._client.wait_for_workers(self._least, timeout=self._patience)
+                self._client.wait_for_workers(1, timeout=self._patience)
             except TimeoutError:
                 raise InputError(
                     f"{self._name}: has no workers: start some by 'dask worker' with its address"
                 ) from None
-            told: Any = self._client.get_versions(packages=PACKAGES)
+            told: Any = self._client.get_versions(packages=remote.PACKAGES)
             for address, found in told["workers"].items():
                 packages = dict(found["packages"])
                 packages["python"] = ".".join(packages["python"].split(".")[:2])
-                check_versions(f"the worker at {address}", packages, own_versions())
+                remote.check_versions(f"the worker at {address}", packages, remote.own_versions())
             return sum(self._client.nthreads().values())
 
     def everywhere(self, task: Callable[[Any], Any], argument: Any) -> None:
@@ -436,7 +180,7 @@ class Cluster:
                     f"{self._name}: no worker is left: start some, and repeat the command"
                 )
             for future, result in zip(done, returned):
-                if isinstance(result, Refusal):
+                if isinstance(result, remote.Refusal):
                     raise result.error
                 results[future] = result
                 if seen is not None:
@@ -478,7 +222,7 @@ class DaskEngine:
         cluster: Cluster,
         domain: Domain,
         parts: Sequence[Future],
-        facts: Sequence[PartFacts],
+        facts: Sequence[remote.PartFacts],
     ) -> None:
         self.domain: Domain = domain
         self._cluster = cluster
@@ -499,13 +243,15 @@ class DaskEngine:
         """The occupied cells of the marginals over some cliques, joined on the workers."""
         most = max(MOST_LISTED // max(self._rows, 1), 1)
         runs = [cliques[k : k + most] for k in range(0, len(cliques), most)]
-        return [found for run in runs for found in self._summed(_list, _join, run)]
+        return [
+            found for run in runs for found in self._summed(remote.list_occupied, remote.join, run)
+        ]
 
     def _summed(
         self, task: Callable[..., Any], add: Callable[..., Any], run: Sequence[Clique]
     ) -> Any:
         """What a task finds in all parts, added up by another one on the workers."""
-        start, asked = self._cluster.submit_all, Asked(run)
+        start, asked = self._cluster.submit_all, remote.Asked(run)
         found = start(task, self._parts, [asked] * len(self._parts), self._facts)
         while len(found) > 1:
             groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
@@ -514,7 +260,7 @@ class DaskEngine:
         return total
 
     def _counted(self, cliques: Sequence[Clique]) -> Iterator[NDArray[np.int64]]:
-        total = self._summed(_count, _add, cliques)
+        total = self._summed(remote.count, remote.add, cliques)
         ends = np.cumsum([self.domain.size(clique) for clique in cliques])
         for clique, cells in zip(cliques, np.split(total, ends[:-1])):
             yield cells.reshape(self.domain.shape(clique))
@@ -524,22 +270,18 @@ class DaskEngine:
 def open_dask(
     source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
 ) -> Iterator[CountingEngine]:
-    """Have a cluster encode a table and keep the codes; see :class:`EngineOpener`.
-
-    Without an address or a client (``options.scheduler``), the cluster is one of processes on this
-    machine, closed at the end.
-    """
+    """Have a cluster encode a table and keep the codes; see :class:`EngineOpener`."""
     with ExitStack() as stack:
         cluster = stack.enter_context(_connected(options))
         threads = cluster.start()
         files = files_of(source)
         sums = isinstance(source, Spool) and source.sums
-        reader = cluster.submit(_same, Reader(schema, own_versions(), sums))
-        cluster.everywhere(_load, reader)
+        reader = cluster.submit(remote.same, remote.Reader(schema, remote.own_versions(), sums))
+        cluster.everywhere(remote.load, reader)
         if files is not None:
             parts = _file_parts(cluster, reader, files, threads)
             readers, dealt = [reader] * len(parts), cluster.deal([part.size for part in parts])
-            tasks = cluster.submit_all(_encode, parts, readers, workers=dealt)
+            tasks = cluster.submit_all(remote.encode, parts, readers, workers=dealt)
         else:
             table = read_table(source, schema, None, options.check_held)
             with warnings.catch_warnings():
@@ -573,36 +315,37 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
     with _connected(options) as cluster:
         cluster.start()
         if files is not None:
-            cluster.everywhere(_see, _whole_files(files))
+            cluster.everywhere(remote.see, _whole_files(files))
         yield replace(options, scheduler=cluster)
 
 
-def _file_parts(cluster: Cluster, reader: Future, source: str | Path, threads: int) -> list[Part]:
+def _file_parts(
+    cluster: Cluster, reader: Future, source: str | Path, threads: int
+) -> list[remote.Part]:
     """The parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
     most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
     large = [part for part in whole if part.stamp[0] > most]
-    cut = cluster.results([cluster.submit(_cut, part, reader, most) for part in large])
+    cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
 
-def _whole_files(source: str | Path) -> list[Part]:
+def _whole_files(source: str | Path) -> list[remote.Part]:
     whole = []
     for path in map(os.path.abspath, table_files(source)):
-        stamp = redacted(partial(file_stamp, path), partial(unreadable, path))
-        whole.append(Part(path, stamp))
+        stamp = redacted(partial(remote.file_stamp, path), partial(unreadable, path))
+        whole.append(remote.Part(path, stamp))
     return whole
 
 
 def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
-    """The parts of a table in memory, on the workers."""
     parts = []
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
-        parts.append(Codes(table.domain, columns))
+        parts.append(remote.Codes(table.domain, columns))
     dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
-    return cluster.submit_all(_same, parts, workers=dealt)
+    return cluster.submit_all(remote.same, parts, workers=dealt)
 
 
 def _facts_of_parts(
@@ -610,11 +353,11 @@ def _facts_of_parts(
     parts: Sequence[Future],
     check_rows: CheckRows | None,
     progress: StepProgress | None,
-) -> list[PartFacts]:
+) -> list[remote.PartFacts]:
     """Wait until all parts are encoded."""
     rows = done = 0
 
-    def seen(facts: PartFacts) -> None:
+    def seen(facts: remote.PartFacts) -> None:
         nonlocal rows, done
         rows, done = rows + facts.rows, done + 1
         if check_rows is not None:
@@ -622,14 +365,18 @@ def _facts_of_parts(
         if progress is not None:
             progress(done, len(parts))
 
-    return cluster.results(cluster.submit_all(_facts, parts), seen)
+    return cluster.results(cluster.submit_all(remote.find_facts, parts), seen)
 
 
 @contextmanager
 def _connected(options: EngineOptions) -> Iterator[Cluster]:
-    """A cluster that the caller is connected to, has a client of, or the address; or a new one on
-    this machine."""
+    """A cluster that the caller is connected to, has a client of, or the address."""
     given: Any = options.scheduler
+    if given is None:
+        raise InputError(
+            "engine dask counts on a cluster: name its --scheduler, or take engine auto, which "
+            "uses all cores of this machine"
+        )
     if isinstance(given, Cluster):
         yield given
         return
@@ -639,9 +386,9 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
             raise InputError("scheduler is a client that is closed: give another, or an address")
         security = given.security
         given = given.scheduler.address  # type: ignore[union-attr]
-    if given is not None and not isinstance(given, str):
+    if not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
-    with_tls = isinstance(given, str) and given.startswith("tls://")
+    with_tls = given.startswith("tls://")
     problem = "does not answer, or refuses the certificate" if with_tls else "does not answer"
     no_answer = InputError(
         f"scheduler {shown(given)}: {problem}: give the address of one that runs, such as "
@@ -650,16 +397,8 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
         raise no_answer
     if with_tls and security is None:
-        security = _own_certificate(str(given))
+        security = _own_certificate(given)
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
-        if given is None:
-            options = replace(options, workers=fitting_workers(options))
-            address, security = stack.enter_context(local_cluster(options))
-            client = Client(address, security=security, set_as_default=False)
-            stack.enter_context(client)
-            name = "the cluster on this machine"
-            yield Cluster(client, name, LOCAL_SECONDS, options.workers)
-            return
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
@@ -668,7 +407,6 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
 
 
 def _own_certificate(address: str) -> Security:
-    """Read the certificate that Dask's settings name."""
     security = Security()
     try:
         usable = security.get_connection_args("client")["ssl_context"] is not None

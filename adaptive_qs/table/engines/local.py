@@ -18,7 +18,7 @@ import pyarrow as pa
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import CheckRows, StepProgress
-from adaptive_qs.table.cells import MixedCells, redacted, split_chunks
+from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
 from adaptive_qs.table.coded import CodedTable, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
@@ -184,10 +184,7 @@ class Spool(Rows):
         """Store a chunk, and return its cells as they are read back."""
         arrays: list[pa.Array] = []
         kinds = []
-
-        def bad(name: str, _: Exception) -> DataError:
-            return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
+        bad = partial(unreadable_column, label)
         for name, values in zip(names, chunk.columns):
             found = redacted(partial(_to_arrays, values), partial(bad, name))
             arrays += found
@@ -238,7 +235,6 @@ class _Kept:
     chunk: Chunk
 
     def cells(self, stored: pa.Buffer) -> tuple[Cells, ...]:
-        """Return the cells in the bytes."""
         (row,) = pa.ipc.open_stream(stored)
         arrays = iter([column.values for column in row.columns])
         columns: list[Cells] = []
@@ -253,7 +249,6 @@ class _Kept:
 
 
 def _to_arrays(values: Cells) -> list[pa.Array]:
-    """Return the arrays that make up some cells."""
     if isinstance(values, MixedCells):
         least = np.min_scalar_type(-int(values.indices.max(initial=0)) - 1)
         return [pa.array(values.indices.astype(least)), *map(_narrow, values.parts)]

@@ -1,130 +1,34 @@
-"""Dask processes on this machine, for a run that was given none, and the versions that all need."""
+"""What the workers of a cluster do: encode parts of a table, and count them.
+
+What a task takes and returns says nothing about the rows when it is printed.
+"""
 
 from __future__ import annotations
 
-import logging
-import math
 import os
 import platform
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from hashlib import blake2b
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from distributed import Scheduler, Security, SpecCluster, Worker
+import numpy as np
+from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, version_of
-from adaptive_qs.table.engines import EngineOptions
-from adaptive_qs.table.files import private_folder
-
-
-class _WithoutHTTP:
-    """A scheduler or worker without Dask's HTTP server, which would ask for no secret."""
-
-    def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start nothing."""
-
-
-class LocalScheduler(_WithoutHTTP, Scheduler):
-    """A scheduler that answers only those that hold the key of the run."""
-
-
-class LocalWorker(_WithoutHTTP, Worker):
-    """A worker that answers only those that hold the key of the run."""
-
-
-def fitting_workers(options: EngineOptions) -> int:
-    """How many workers of this machine there is room for, beside the coordinator and the rows.
-
-    Raises:
-        ResourceExceeded: for none.
-    """
-    ceiling = options.rows_bytes / ROWS_SHARE
-    room = int((ceiling - options.rows_bytes) // PROCESS_BYTES) - 1
-    if room < 1:
-        needed = math.ceil(2 * PROCESS_BYTES / (1 - ROWS_SHARE) / 2**20)
-        raise ResourceExceeded(
-            f"engine dask: a cluster of one worker on this machine takes {needed:,} MB, more than "
-            f"the {ceiling / 2**20:,.0f} MB there are: raise --max-memory, or take another engine"
-        )
-    return min(options.workers, room)
-
-
-@contextmanager
-def local_cluster(options: EngineOptions) -> Iterator[tuple[str, Security]]:
-    """Start a scheduler in this process and worker processes of one thread each.
-
-    Every socket is on loopback and speaks TLS with one key of this run, on both sides. The workers
-    find the key in a folder that only this user can read. They share the memory set aside for rows,
-    and are started by Dask's command rather than by its classes, which would import the caller's
-    main module again.
-
-    Yields:
-        The address of the scheduler, and what a client needs to connect.
-
-    Raises:
-        InputError: the library that makes keys is missing, or the folder cannot be made.
-    """
-    try:
-        security = Security.temporary()
-    except ImportError:
-        raise InputError(
-            "engine dask needs cryptography for workers on this machine: "
-            "pip install 'adaptive-qs[dask]'"
-        ) from None
-    scheduler = {"host": "127.0.0.1", "port": 0, "protocol": "tls://", "security": security}
-    started: list[subprocess.Popen[bytes]] = []
-    with (
-        private_folder(options.temp_folder) as folder,
-        SpecCluster(
-            scheduler={"cls": LocalScheduler, "options": {**scheduler, "dashboard": False}},
-            workers={},
-            security=security,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-    ):
-        command = _worker_command(cluster.scheduler_address, options, folder, security)
-        none = subprocess.DEVNULL
-        try:
-            for _ in range(options.workers):
-                process = subprocess.Popen(
-                    command, env=_worker_environment(options), stdin=none, stdout=none, stderr=none
-                )
-                started.append(process)
-            yield cluster.scheduler_address, security
-        finally:
-            for process in started:
-                process.kill()
-            for process in started:
-                process.wait()
-
-
-def _worker_command(address: str, options: EngineOptions, folder: Path, security: Any) -> list[str]:
-    """Write the key of the run to the folder, and return the command that starts a worker."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    for path, text in (key, security.tls_worker_key), (certificate, security.tls_worker_cert):
-        path.touch(0o600)
-        path.write_text(text)
-    bytes_each = PROCESS_BYTES + options.rows_bytes // options.workers
-    return [
-        *(sys.executable, "-P", "-m", "distributed.cli.dask_worker", address, "--no-nanny"),
-        *("--worker-class", f"{__name__}.{LocalWorker.__name__}", "--no-dashboard"),
-        *("--host", "127.0.0.1", "--protocol", "tls", "--nthreads=1"),
-        *("--tls-ca-file", str(certificate), "--tls-cert", str(certificate)),
-        *("--tls-key", str(key), f"--memory-limit={bytes_each}", f"--local-directory={folder}"),
-    ]
-
-
-def _worker_environment(options: EngineOptions) -> dict[str, str]:
-    share = options.rows_bytes // options.workers
-    memory = {"TARGET": share / (PROCESS_BYTES + share), "SPILL": False, "PAUSE": False}
-    settings = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{key}": str(memory[key]) for key in memory}
-    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
+from adaptive_qs.machine import version_of
+from adaptive_qs.table.coded import code_dtype
+from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
+from adaptive_qs.table.engines import Occupied
+from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
+from adaptive_qs.table.files import inside
+from adaptive_qs.table.read import Piece, check_names, open_file
+from adaptive_qs.table.schema import Schema
 
 # Versions decide what a cell means: all machines must have the same.
 
@@ -153,3 +57,248 @@ def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[
             raise InputError(
                 f"{where} {has}, and this machine has {own}: install the same versions everywhere"
             )
+
+
+# Tasks.
+
+T = TypeVar("T")
+Stamp = tuple[int, int]
+"""Size of a file, and the time of its last change (ns): the same on every machine that sees it."""
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, repr=False)
+class Refusal:
+    """What a task returns in place of a result: an error that is safe to print."""
+
+    error: AdaptiveQsError
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """Rows that one task encodes.
+
+    Attributes:
+        path: of the file that has them, absolute.
+        stamp: of that file when the run began.
+        piece: which of its rows; all where it is None.
+    """
+
+    path: str
+    stamp: Stamp
+    piece: Piece | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return self.stamp[0] if self.piece is None else self.piece.size
+
+
+@dataclass(frozen=True, repr=False)
+class Reader:
+    """What a worker has to know.
+
+    Attributes:
+        schema, versions: of the table, and what the coordinator runs.
+        sums: whether the cells of each part are summed.
+    """
+
+    schema: Schema
+    versions: dict[str, str]
+    sums: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class Asked:
+    """Marginals to be counted."""
+
+    cliques: Sequence[Clique]
+
+
+@dataclass(frozen=True, repr=False)
+class PartFacts:
+    """What the coordinator keeps of a part.
+
+    Attributes:
+        rows, row_sum: their number, and the sum of their cells where it is needed.
+        digest: of the codes, which must be the same however often a part is read.
+    """
+
+    rows: int
+    row_sum: int
+    digest: bytes
+
+
+class Codes:
+    """The coded rows of a part, as a worker keeps them.
+
+    Args:
+        columns: one contiguous array for each attribute.
+        row_sum: as above.
+    """
+
+    def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]], row_sum: int = 0) -> None:
+        self.domain = domain
+        self.columns = columns
+        found = blake2b(str(row_sum).encode(), digest_size=16)
+        for column in columns:
+            found.update(np.ascontiguousarray(column).data)
+        self.facts = PartFacts(len(columns[0]), row_sum, found.digest())
+
+    def __sizeof__(self) -> int:
+        return sum(column.nbytes for column in self.columns)
+
+
+def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
+    """The task, which hands on refusals that it is given, and returns one instead of raising."""
+
+    @wraps(task)
+    def run(*arguments: Any) -> T | Refusal:
+        for each in arguments:
+            for one in each if isinstance(each, list) else [each]:
+                if isinstance(one, Refusal):
+                    return one
+        try:
+            return task(*arguments)
+        except AdaptiveQsError as error:
+            return Refusal(error.with_traceback(None))
+        except MemoryError:
+            return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
+        except Exception as error:  # noqa: BLE001  (its message may quote private values)
+            own = [f for f in traceback.extract_tb(error.__traceback__) if _PACKAGE in f.filename]
+            place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
+            words = f"internal error of a worker ({type(error).__name__} at {place})"
+            return Refusal(AdaptiveQsError(f"{words}: this is a bug, please report it"))
+
+    return run
+
+
+@_safely
+def same(value: T) -> T:
+    """Return what is given, which puts it on the workers."""
+    return value
+
+
+@_safely
+def load(reader: Reader) -> None:
+    """Check the versions of a worker, and have its programs compiled."""
+    check_versions("a worker", own_versions(), reader.versions)
+    load_programs()
+
+
+@_safely
+def see(parts: Sequence[Part]) -> None:
+    """Check that a worker sees the files."""
+    for part in parts:
+        _check_file(part)
+
+
+@_safely
+def cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
+    """The parts of a file, each of about so many bytes, where it can be read in parts."""
+    with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
+        source = with_plain_names(source, reader.schema)
+        check_names(source, reader.schema.names, reader.schema.set_aside)
+        return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
+
+
+@_safely
+def encode(part: Part, reader: Reader) -> Codes:
+    """Return the codes of a part."""
+    columns = reader.schema.columns
+    codes: list[list[NDArray[Any]]] = [[] for _ in columns]
+    sums: list[int] = []
+    with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
+        source = with_plain_names(
+            summed(source, sums.append) if reader.sums else source, reader.schema
+        )
+        check_names(source, reader.schema.names, reader.schema.set_aside)
+        for chunk in source.read(reader.schema.names):
+            for kept, column, cells in zip(codes, columns, chunk.columns):
+                kept.extend(encode_chunk(column, cells, source.label))
+    none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
+    whole = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
+    return Codes(reader.schema.domain(), whole, sum(sums))
+
+
+@_safely
+def find_facts(codes: Codes) -> PartFacts:
+    """Return what the coordinator keeps of a part."""
+    return codes.facts
+
+
+def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
+    """Return what counts a part; refuse one that was read again and has other rows."""
+    if codes.facts != facts:
+        raise DataError(
+            "the table changed before a worker read a part of it again, in place of a worker that "
+            "was lost: repeat the command"
+        )
+    return BlockEngine(codes.domain, HeldBlocks(codes.columns))
+
+
+@_safely
+def count(codes: Codes, asked: Asked, facts: PartFacts) -> NDArray[np.int64]:
+    """The marginals of a part, one after the other in one array."""
+    engine = _engine(codes, facts)
+    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
+
+
+@_safely
+def add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the sum of counts."""
+    total = counts[0].copy()
+    for each in counts[1:]:
+        total += each
+    return total
+
+
+@_safely
+def list_occupied(codes: Codes, asked: Asked, facts: PartFacts) -> list[Occupied]:
+    """The occupied cells of the marginals of a part."""
+    return _engine(codes, facts).occupied(asked.cliques)
+
+
+@_safely
+def join(parts: Sequence[list[Occupied]]) -> list[Occupied]:
+    """The occupied cells of parts together."""
+    return [_joined(each) for each in zip(*parts)]
+
+
+def _joined(parts: Sequence[Occupied]) -> Occupied:
+    cells, where = np.unique(np.concatenate([p.cells for p in parts]), return_inverse=True)
+    counts = np.zeros(cells.size, dtype=np.int64)
+    np.add.at(counts, where, np.concatenate([p.counts for p in parts]))
+    return Occupied(cells, counts)
+
+
+@contextmanager
+def _steady(part: Part, reader: Reader) -> Iterator[None]:
+    """Make sure that a worker sees the file that the coordinator saw, with the same program."""
+    check_versions("a worker", own_versions(), reader.versions)
+    _check_file(part)
+    yield
+    _check_file(part)
+
+
+def _check_file(part: Part) -> None:
+    try:
+        same = file_stamp(part.path) == part.stamp
+    except OSError:
+        raise DataError(
+            f"{part.path}: a worker does not see it: it must be there under this path on all "
+            "machines, as on a shared file system"
+        ) from None
+    if not same:
+        raise DataError(
+            f"{part.path}: changed while it was read, or is another file for a worker: give all "
+            "machines the same file, with the time of its last change, and repeat the command"
+        )
+
+
+def file_stamp(path: str) -> Stamp:
+    """What tells the state of a file; raises OSError."""
+    found = os.stat(inside(path)[0])
+    return found.st_size, found.st_mtime_ns
