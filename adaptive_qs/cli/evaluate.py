@@ -92,10 +92,6 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
-    by: Annotated[str | None, Option(
-        "Also report the error within each group of this column, compared with a fresh sample of "
-        "the same size. It shows whether small groups are less accurate.", "COLUMN"
-    )] = None  # fmt: skip
     weigh: Annotated[str | None, Option(
         "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
         default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
@@ -172,7 +168,6 @@ def evaluate(
             described,
             spec,
             rules=options.rule or (),
-            by=options.by,
             weigh=options.weigh,
             target=options.target,
             repeats=options.repeats,

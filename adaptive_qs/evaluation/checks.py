@@ -195,7 +195,6 @@ class Comparison:
         marginals: of the sets of columns of the workload.
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        by: the column within whose groups errors are requested.
         settings: of models and attacks (``ModelSettings``).
         control: rows that were held out, and their overlap with the true table.
         promised: what is known of the release behind the synthetic table (``Promised``).
@@ -210,7 +209,6 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    by: str | None = None
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
@@ -297,7 +295,6 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
-        "by": f"{_HERE}.groups:GroupsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",

@@ -20,7 +20,6 @@ from adaptive_qs.evaluation.checks import (
     Verdict,
     all_checks,
 )
-from adaptive_qs.evaluation.groups import check_by
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.promise import find_promise
@@ -146,7 +145,6 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
-    by: str | None = None,
     weigh: str | None = None,
     target: str | None = None,
     repeats: int = 5,
@@ -172,7 +170,6 @@ def evaluate(
             content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
             marginals.
         rules: that the owner knows to hold, such as "start <= end".
-        by: a column within whose groups errors are reported, each with its chance level.
         weigh: what counts alike, a name of ``adaptive_qs.privacy.unit.WEIGH``; by default as in
             the release behind the table, if its statement is known, and rows otherwise. With
             "persons" the true table has one row of each person, selected at random.
@@ -186,12 +183,12 @@ def evaluate(
         seed: of splits, models and attacks; it protects nothing.
         workers: threads, by default one for every core; results do not depend on it.
         max_memory: ceiling of the process's memory while a release is read.
-        progress: called with a phase ("read", "evaluate", "queries", "pairs", "groups",
-            "models", "attack", "verdict"), steps done and steps in all.
+        progress: called with a phase ("read", "evaluate", "queries", "pairs", "models", "attack",
+            "verdict"), steps done and steps in all.
 
     Raises:
-        InputError: a parameter, the schema, the workload, a rule, a table, the target or the
-            column of the groups is wrong, or the release was made with another schema.
+        InputError: a parameter, the schema, the workload, a rule, a table or the target is wrong,
+            or the release was made with another schema.
         DataError: the control rows were not held out, or are too few.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
@@ -208,8 +205,6 @@ def evaluate(
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     declared = declared_rules(described)
     declared += [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
-    if by is not None:
-        check_by(by, described)
     file = synthetic if isinstance(synthetic, str | Path) else None
     promised = find_promise(release, file, described, max_memory)
     if weigh is None:
@@ -226,7 +221,7 @@ def evaluate(
         rows = read_compared(control, described, "control", progress)
         held_out = rows, check_control(pair.true, rows, settings.seed)
     comparison = Comparison(
-        pair, described, marginals, promised, settings, queries, declared, by, held_out, threads,
+        pair, described, marginals, promised, settings, queries, declared, held_out, threads,
         progress,
     )  # fmt: skip
     notes = (*table_notes(pair), *((OF_PERSONS,) if weigh != DEFAULT_WEIGH else ()))

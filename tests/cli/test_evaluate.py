@@ -20,7 +20,7 @@ FIELDS = {
     "rows_compared", "workload_error", "per_clique", "association",
     "rows", "rules", "unseen", "utility", "membership", "limitations", "notice", "report",
     "seconds", "peak_memory_mb", "verdict", "query_parts",
-    "values", "group_means", "impossible", "by", "uses",
+    "values", "group_means", "impossible", "uses",
 }  # fmt: skip
 
 
@@ -121,18 +121,15 @@ def test_groups_rules_and_uses_are_told(run):
     broken = np.where(rng.random(4_000) < 0.5, ages, rng.integers(0, 10, 4_000))
     for name, found in (("t.csv", ages), ("o.csv", broken)):
         write(name, [f"{'ab'[job]},{age},2020-01-01" for job, age in zip(jobs, found)])
-    found = content(run, "--rule", "age determines job", "--by", "job")
+    found = content(run, "--rule", "age determines job")
     assert found["impossible"]["true"] == 0
     share = np.mean(broken // 5 != jobs)
     assert found["impossible"]["synthetic"] == pytest.approx(share)
     assert share >= 0.2
     assert found["uses"]["single rows"] in ("with care", "no")
     assert found["uses"]["models"] == "not known"
-    assert [group["value"] for group in found["by"]["groups"]] == ["a", "b"]
-    printed = run(*BASE, "--by", "job").out
-    assert "groups of job" in printed
+    printed = run(*BASE).out
     assert "mean age by job" in printed
-    refused(run, [*BASE, "--by", "jobb"], "'jobb' is not in the schema")
 
 
 @pytest.mark.usefixtures("tables")
