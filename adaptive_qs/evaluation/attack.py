@@ -34,7 +34,6 @@ from adaptive_qs.evaluation.tables import (
     row_numbers,
 )
 from adaptive_qs.machine import StepProgress, njit
-from adaptive_qs.pages.charts import Line, Mark
 from adaptive_qs.pages.words import decimals, significant
 from adaptive_qs.privacy.accounting import delta_of
 from adaptive_qs.table.coded import CodedTable
@@ -606,33 +605,11 @@ def _figures(facts: Membership) -> tuple[Facts | Table, ...]:
     rows = f"{facts.members:,} of the true table, {facts.non_members:,} of the control table"
     columns = (
         Column("attack"), number("lower", decimals), number("upper", decimals),
-        number("area under the curve", decimals), number("advantage", decimals), Column("picture"),
+        number("area under the curve", decimals), number("advantage", decimals),
     )  # fmt: skip
     caption = (
         "Advantage: true positive rate minus false positive rate, 0 is a guess and 1 always right, "
         f"with {facts.confidence:.0%} intervals that hold together"
     )
-    lines = [
-        (s.attack, s.lower, s.upper, s.auc, s.advantage, line) for s, line in attack_lines(facts)
-    ]
+    lines = [(s.attack, s.lower, s.upper, s.auc, s.advantage) for s in facts.scores]
     return (Facts((("rows", rows), ("bound", bound))), Table(caption, columns, lines, "attacks"))
-
-
-def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
-    """Return each attack's advantage with its interval, and the bound, on one axis."""
-    bound = membership.bound
-    values = [v for s in membership.scores for v in (s.lower, s.upper)] + [0.0]
-    low, high = min(values), max(*values, bound or 0.0) or 1.0
-    margin = 0.04 * (high - low)
-    lines = []
-    for score in membership.scores:
-        marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
-        label = (
-            f"advantage {decimals(score.advantage)}, interval {decimals(score.lower)} to "
-            f"{decimals(score.upper)}"
-        )
-        if bound is not None:
-            marks.insert(1, Mark("limit", bound))
-            label += f", bound {significant(bound)}"
-        lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
-    return lines

@@ -70,7 +70,7 @@ class Table:
     Attributes:
         caption: what the figures are.
         columns: their headings and forms.
-        rows: values, the most important row first; a ``Line`` is drawn on the page only.
+        rows: values, the most important row first.
         anchor: id of the table on the page; a table that sentences lead to is folded there.
         printed: maximum number of rows on a terminal, 0 for a table of the page only.
     """
@@ -100,7 +100,7 @@ class Drawn:
 
     Attributes:
         caption: what they show.
-        draw: returns charts, or tables, each with a title and a note.
+        draw: returns charts, each with a title and a note.
         legend: marks and their meanings.
     """
 

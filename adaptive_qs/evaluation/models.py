@@ -26,7 +26,6 @@ from adaptive_qs.evaluation.checks import (
 )
 from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.pages.charts import Line, Mark
 from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
 
@@ -130,8 +129,6 @@ class Utility:
         train_rows: rows that each model was trained on: true and synthetic.
         test_rows: true rows that all were tested on.
         models: their scores.
-        propensity: area under the curve of a classifier of true and synthetic rows, 0.5 if it
-            cannot distinguish them; spread over the folds.
         limitations: what a reader has to know, such as classes that were left out.
     """
 
@@ -140,19 +137,16 @@ class Utility:
     train_rows: tuple[int, int]
     test_rows: int
     models: tuple[ModelScores, ...]
-    propensity: Spread
     limitations: tuple[str, ...]
 
 
 # The protocol.
 
-FOLDS = 5
-"""Parts of the rows that a classifier is to distinguish."""
+LEAST_ROWS = 5
+"""Rows of a table that models are trained on."""
 TEST_SHARE = 0.3
 """Share of the true rows that are tested on, if no rows were held out."""
 BOOSTED = "gradient boosting"
-BELOW_CHANCE = 0.45
-"""A propensity below this comes from rows that both tables share."""
 
 
 def measure_utility(
@@ -185,7 +179,7 @@ def measure_utility(
     """
     for other in (synthetic, *(() if held_out is None else (held_out,))):
         TablePair(true, other)
-    if min(true.num_rows, synthetic.num_rows) < FOLDS:
+    if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = find_target(true, str(settings.target))
     attributes = [true.domain.attributes[i] for i in target.others(true)]
@@ -194,12 +188,9 @@ def measure_utility(
     tasks: list[Callable[[], Any]] = [
         partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
     ]
-    tasks += _propensity_tasks(true, synthetic, settings.max_rows, settings.seed)
-    found = run_tasks(tasks, workers, progress)
-    outcomes, areas = found[: settings.repeats], found[settings.repeats :]
+    outcomes = run_tasks(tasks, workers, progress)
     real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
     chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
-    propensity = Spread.from_values(areas)
     notes: list[str] = []
     if held_out is None:
         notes.append(
@@ -212,12 +203,10 @@ def measure_utility(
             "control rows that were tested on are rows of the true table, too: models trained on "
             "that can look better than they are"
         )
-    if propensity.mean < BELOW_CHANCE:
-        notes.append("the propensity is below 0.5 because both tables share rows: it says nothing")
     return Utility(
         true.domain.names[target.attribute], target.classes,
         (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
-        (ModelScores(BOOSTED, real, made, chance),), propensity, tuple(notes),
+        (ModelScores(BOOSTED, real, made, chance),), tuple(notes),
     )  # fmt: skip
 
 
@@ -311,34 +300,6 @@ def _scores_of(model: Any, test: Sample, classes: int) -> dict[Measure, float]:
 
 def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
     return {m: Spread.from_values([scores[m] for scores in repeats]) for m in repeats[0]}
-
-
-def _propensity_tasks(
-    true: CodedTable, synthetic: CodedTable, max_rows: int, seed: int
-) -> list[Callable[[], float]]:
-    """Return one task for each fold: the area under the curve of a classifier of both tables.
-
-    Each fold of equally many true and synthetic rows is judged by a model of the others. 0.5 means
-    indistinguishable. Rows that both tables share push it below 0.5, as the twin of a row is of the
-    other kind. Snoke et al. 2018, "General and specific utility measures for synthetic data".
-    """
-    from sklearn.metrics import roc_auc_score
-    from sklearn.model_selection import StratifiedKFold
-
-    rng = np.random.default_rng(seed)
-    rows = min(true.num_rows, synthetic.num_rows, max_rows)
-    drawn = [(table, rng.permutation(table.num_rows)[:rows]) for table in (true, synthetic)]
-    every = range(len(true.domain))
-    features = np.concatenate([feature_matrix(table, every, chosen) for table, chosen in drawn])
-    is_true = np.repeat([1, 0], rows)
-
-    def fold(train: Codes, test: Codes) -> float:
-        model = gradient_boosting(true.domain.attributes, seed)
-        model.fit(features[train], is_true[train])
-        return float(roc_auc_score(is_true[test], model.predict_proba(features[test])[:, 1]))
-
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    return [partial(fold, train, test) for train, test in folds.split(features, is_true)]
 
 
 def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
@@ -552,8 +513,6 @@ def _quantile_classes(counts: Codes) -> Codes:
 
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance."""
-TELLTALE = 0.75
-"""Area under the curve from which a classifier easily distinguishes the tables."""
 
 
 class ModelsCheck(Check):
@@ -593,17 +552,12 @@ class ModelsCheck(Check):
                 losses.append(1 - kept)
                 parts[-1] += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
         text = f"Trained on synthetic rows to predict {quoted(facts.target)}, {'; '.join(parts)}."
-        area = significant(facts.propensity.mean)
-        if facts.propensity.mean >= TELLTALE:
-            text += " A classifier easily distinguishes synthetic rows from true ones (area under "
-            text += f"the curve {area})."
         if not losses:
             text += " There was nothing to learn from the true rows."
-        tile = "area under the curve of a classifier that distinguishes the tables; 0.5 if it fails"
         return Finding(
             *self.word_for(max(losses, default=None)), text,
             figures=_figures(facts, evaluation.comparison.control is not None),
-            notes=facts.limitations, tiles=((area, tile),),
+            notes=facts.limitations,
         )  # fmt: skip
 
 
@@ -614,30 +568,16 @@ def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
         ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
-        ("propensity", f"area under the curve {facts.propensity} of a classifier of true and "
-         "synthetic rows; 0.5 if it cannot distinguish them"),
     )  # fmt: skip
     rows = [
         (model.model, measure, real, model.synthetic[measure], model.chance[measure].mean,
-         model.kept_part(measure), _score_line(model, measure))
+         model.kept_part(measure))
         for model in facts.models for measure, real in model.real.items()
     ]  # fmt: skip
     columns = (
         Column("model"), Column("measure"), number("trained on true"), number("on synthetic"),
-        number("chance", decimals), number("kept", partial(share, digits=2)), Column("picture"),
+        number("chance", decimals), number("kept", partial(share, digits=2)),
     )  # fmt: skip
     caption = "Scores on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
     caption += "over chance"
     return (Facts(lines), Table(caption, columns, rows, "scores", len(rows)))
-
-
-def _score_line(model: ModelScores, measure: Measure) -> Line:
-    """Return the scores of a model, trained on either table, and of a guess on one axis."""
-    real, made, chance = model.real[measure], model.synthetic[measure], model.chance[measure]
-    marks = [
-        Mark(kind, found.mean, found.mean - found.std, found.mean + found.std)
-        for kind, found in (("a", real), ("b", made))
-    ]
-    label = f"{measure} of {model.model}: true {significant(real.mean)}, synthetic "
-    label += f"{significant(made.mean)}, chance {significant(chance.mean)}"
-    return Line(0.0, 1.0, (Mark("chance", chance.mean), *marks), label)

@@ -9,7 +9,7 @@ from adaptive_qs.evaluation.checks import Drawn, Facts, Figure, Finding, Table, 
 from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.promise import why_no_promise
 from adaptive_qs.evaluation.tables import OWNER_ONLY
-from adaptive_qs.pages.charts import BarChart, HeatMap, Line
+from adaptive_qs.pages.charts import BarChart, HeatMap
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.release.bundle import Bundle
 from adaptive_qs.release.page import budget_parts
@@ -52,8 +52,7 @@ def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
 def _text_table(table: Table) -> TextTable:
     shown = [
         k for k, column in enumerate(table.columns)
-        if not any(isinstance(row[k], Line) for row in table.rows)
-        and (column.head or any(row[k] for row in table.rows))
+        if column.head or any(row[k] for row in table.rows)
     ]  # fmt: skip
     heads = [table.columns[k].head for k in shown]
     rows = [[plain(cells[k]) for k in shown] for cells in table.texts(table.printed)]
@@ -155,7 +154,7 @@ def render_page(
 
 
 KINDS: Mapping[type, str] = {
-    Facts: "facts", Table: "table", Drawn: "drawn", BarChart: "bars", HeatMap: "map", Line: "line",
+    Facts: "facts", Table: "table", Drawn: "drawn", BarChart: "bars", HeatMap: "map",
 }  # fmt: skip
 """Names of what the template draws."""
 

@@ -18,7 +18,6 @@ from adaptive_qs.evaluation.checks import (
     Check,
     Column,
     Comparison,
-    Drawn,
     Facts,
     Finding,
     Table,
@@ -36,9 +35,8 @@ from adaptive_qs.evaluation.rules import (
     impossible_rows,
 )
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.pages.words import combination, counted, quoted, share, short
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.evaluation.tables import JointCodes
+from adaptive_qs.pages.words import combination, quoted, share, short
 
 UNSEEN = 0.05
 """Synthetic rows with two values that no true row has together, beyond those of new true rows."""
@@ -233,42 +231,8 @@ class RowsCheck(Check):
             ("repeated", f"{share(facts.repeated)} of the synthetic rows, "
              f"{share(facts.true_repeated)} of the true rows"),
         )  # fmt: skip
-        samples = Drawn("Random rows of both tables. Rows on the same line are not related",
-                        partial(sample_rows, evaluation.comparison))  # fmt: skip
-        figures = (Facts(lines), samples)
+        figures = (Facts(lines),)
         return Finding(grade, word, headline=alarm, figures=figures, notes=notes, advice=advice)
-
-
-ROWS_SAMPLED, COLUMNS_SAMPLED = 8, 12
-
-
-def sample_rows(comparison: Comparison) -> list[tuple[str, str, Table]]:
-    """Return random rows of both tables: values if the cells are known, else labels of codes."""
-    pair, columns = comparison.pair, comparison.schema.columns[:COLUMNS_SAMPLED]
-    hidden, tables = len(comparison.schema.columns) - len(columns), []
-    for table, (name, coded) in enumerate((("True", pair.true), ("Synthetic", pair.synthetic))):
-        rng = np.random.default_rng(0)
-        amount = min(ROWS_SAMPLED, coded.num_rows)
-        rows = np.sort(rng.choice(coded.num_rows, amount, replace=False))
-        texts = [_texts(pair, table, place, column, rows) for place, column in enumerate(columns)]
-        caption = f"{name} rows" + (f"; {counted(hidden, 'column')} not shown" if hidden else "")
-        heads = tuple(
-            Column(short(column.name, 40), partial(short, longest=40)) for column in columns
-        )
-        tables.append(("", "", Table(caption, heads, list(zip(*texts)), printed=0)))
-    return tables
-
-
-def _texts(
-    pair: TablePair, table: int, place: int, column: ColumnBase, rows: NDArray[np.int64]
-) -> list[str]:
-    coded = (pair.true, pair.synthetic)[table]
-    labels = column.labels_of_codes()
-    texts = [labels[code] for code in coded.columns[place][rows]]
-    if (amounts := pair.amounts[table].get(column.name)) is None:
-        return texts
-    known = amounts[rows]
-    return [t if np.isnan(v) else column.amount_text(v, whole=True) for t, v in zip(texts, known)]
 
 
 # The check of rules.

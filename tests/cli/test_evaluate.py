@@ -89,7 +89,7 @@ def test_every_part_is_printed_and_marked_as_the_owners(run):
         "seconds", "memory",
     ):  # fmt: skip
         assert text in outcome.out, text
-    for text in ("propensity", "advantage", "nan"):
+    for text in ("gradient boosting", "advantage", "nan"):
         assert text not in outcome.out
 
 
@@ -274,7 +274,7 @@ def test_a_target_adds_models(run):
     assert found["utility"]["target"] == "job"
     assert found["utility"]["models"][0]["real"]["AUROC"]["repeats"] == 2
     outcome = run(*BASE, "--target", "job", "--repeats", "2")
-    for text in ("Models", "gradient boosting", "macro F1", "propensity"):
+    for text in ("Models", "gradient boosting", "macro F1"):
         assert text in outcome.out
 
 
@@ -371,7 +371,7 @@ def test_the_report_is_one_whole_file_that_force_replaces(run):
     outcome = run(*BASE, "--report", "r.html", "--force")
     assert outcome.code == 0, outcome
     assert "r.html" in outcome.out
-    assert "propensity" not in outcome.out
+    assert "gradient boosting" not in outcome.out
     assert Path("r.html").read_text() != page
 
 

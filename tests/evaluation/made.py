@@ -57,13 +57,12 @@ def matrix(size, value):
     return filled
 
 
-def utility(target="income", real=0.9, synthetic=0.8, propensity=0.625):
+def utility(target="income", real=0.9, synthetic=0.8):
     model = ModelScores(
         "gradient boosting",
         *({"AUROC": Spread(mean, 0.01, 5)} for mean in (real, synthetic, 0.5)),
     )
-    spread = Spread(propensity, 0.01, 5)
-    return Utility(target, 2, (700, 1_000), 300, (model,), spread, ("models saw 700 rows only",))
+    return Utility(target, 2, (700, 1_000), 300, (model,), ("models saw 700 rows only",))
 
 
 def membership(lower=-0.01, upper=0.05, bound=0.4621):

@@ -84,18 +84,11 @@ def test_a_good_table_teaches_as_much_as_the_truth(good):
         assert abs(model.chance["AUROC"].mean - 0.5) <= norm.isf(1e-6) * coin_error
 
 
-def test_rows_of_one_population_cannot_be_told_apart(good):
-    # 8,000 rows are judged: under equality the area has variance (2n + 1) / 12n^2, n = 4,000.
-    assert abs(good.propensity.mean - 0.5) <= norm.isf(1e-6) * np.sqrt(1 / (6 * 4_000))
-    assert good.propensity.repeats == 5
-
-
-def test_a_table_without_the_dependence_teaches_nothing_and_is_told_apart():
+def test_a_table_without_the_dependence_teaches_nothing():
     shuffled = np.random.default_rng(0).permutation(TRUE.columns[3])
     found = measure_utility(TRUE, with_column(TRUE, 3, shuffled), QUICK)
     for model in found.models:
         assert model.real["AUROC"].mean - model.synthetic["AUROC"].mean > 0.2
-    assert found.propensity.mean > 0.6
 
 
 @pytest.mark.slow
@@ -133,16 +126,6 @@ def test_a_table_with_one_class_predicts_it_and_says_so():
     assert said("1 of 2 classes are not in test rows", found)
 
 
-def test_shared_rows_are_blamed_for_a_propensity_below_chance(good):
-    assert not said("share rows", good)
-    rng = np.random.default_rng(0)
-    domain = Domain.from_sizes({"a": 2, **{f"x{i}": 50 for i in range(6)}})
-    rows = CodedTable.from_codes(domain, [rng.integers(0, n, 400) for n in domain.sizes])
-    copied = measure_utility(rows, rows, ModelSettings("a", repeats=1))
-    assert copied.propensity.mean < 0.45
-    assert said("share rows", copied)
-
-
 def test_more_levels_than_trees_tell_apart():
     rng = np.random.default_rng(0)
     domain = Domain((Attribute("wide", 1_000, ordered=False), Attribute("y", 5, ordered=False)))
@@ -160,7 +143,7 @@ def test_progress_ends_with_the_last_model_and_the_largest_seed_is_one_that_libr
     steps = []
     settings = ModelSettings("label", repeats=2, seed=2**32 - 2)
     found = measure_utility(*SMALL, settings, progress=lambda *step: steps.append(step))
-    assert steps == [(i, 7) for i in range(1, 8)]
+    assert steps == [(1, 2), (2, 2)]
     assert found.models[0].real["AUROC"].repeats == 2
 
 
