@@ -483,11 +483,9 @@ class AssociationsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> Association:
-        """Measure both tables."""
         return comparison.shared(associate_all)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         found = association_changes(facts, evaluation.pair.margins)
         caps: dict[str, Grade] = {}
         if found.blind:
@@ -505,7 +503,6 @@ class AssociationsCheck(Check):
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         true, made = facts.cramers_v
         mean, largest = mean_and_largest(made - true)
         differences = {"mean_difference": mean, "max_difference": largest}

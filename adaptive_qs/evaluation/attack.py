@@ -555,7 +555,6 @@ class AttackCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> Membership | None:
-        """Measure both tables."""
         if comparison.control is None:
             return None
         (control, overlap), pair = comparison.control, comparison.pair
@@ -564,7 +563,6 @@ class AttackCheck(Check):
         return measure_membership(pair.true, pair.synthetic, *game, steps, overlap=overlap)
 
     def judge(self, facts: Membership | None, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         promised = evaluation.comparison.promised
         if facts is None or not facts.scores:
             reason = why_no_promise(promised.statement)

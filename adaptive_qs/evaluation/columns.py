@@ -284,11 +284,9 @@ class ValuesCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
-        """Measure both tables."""
         return column_values(comparison.pair, comparison.schema)
 
     def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         if not facts:
             return None
         moved, lost = [c for c in facts if c.off > 1], [c for c in facts if c.frequent_lost]
@@ -309,7 +307,6 @@ class ValuesCheck(Check):
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 
     def as_json(self, facts: Sequence[ColumnValues] | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {self.name: [column.as_json() for column in facts or ()]}
 
 
@@ -363,11 +360,9 @@ class ColumnsCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
-        """Measure both tables."""
         return column_pairs(comparison.pair)
 
     def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
-        """Judge what was measured."""
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
@@ -403,7 +398,6 @@ class ColumnsCheck(Check):
         return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
 
     def as_json(self, facts: Any) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {}
 
 

@@ -216,11 +216,9 @@ class GroupMeansCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[GroupMeans, ...]:
-        """Measure both tables."""
         return group_means(comparison)
 
     def judge(self, facts: Sequence[GroupMeans], evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         if not facts:
             return None
         off = sorted((m for m in facts if m.off > CLOSE or m.far), key=lambda m: -m.off)
@@ -239,7 +237,6 @@ class GroupMeansCheck(Check):
         return Finding(*self.word_for(facts), text, figures=tables)
 
     def as_json(self, facts: Sequence[GroupMeans] | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {self.name: [means.as_json() for means in facts or ()]}
 
 

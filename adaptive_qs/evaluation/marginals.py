@@ -281,13 +281,11 @@ class MarginalsCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
-        """Measure both tables."""
         steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
         found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
         return workload_distance(comparison.marginals, found)
 
     def judge(self, facts: WorkloadDistance, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
         long, text = marginals_sentence(facts, scale, evaluation)
@@ -332,7 +330,6 @@ class MarginalsCheck(Check):
         )
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"per_clique": facts.per_clique}
 
 

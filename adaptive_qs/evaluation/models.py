@@ -530,7 +530,6 @@ class ModelsCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> Utility | None:
-        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")
@@ -538,7 +537,6 @@ class ModelsCheck(Check):
         return measure_utility(pair.true, pair.synthetic, *game)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
-        """Judge the part of the gain over chance that is lost."""
         if facts is None:
             text = "No model was trained, so its loss is not known."
             advice = ("Name a target column to train models.",)

@@ -191,11 +191,9 @@ class ReleaseCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[Contradiction, ...] | None:
-        """Measure both tables."""
         return find_contradictions(comparison)
 
     def judge(self, facts: tuple[Contradiction, ...] | None, evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         unconnected = evaluation.comparison.promised.unconnected
         advice: tuple[str, ...] = ()
         if unconnected:
@@ -229,7 +227,6 @@ class ReleaseCheck(Check):
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"contradictions": facts}
 
 

@@ -413,14 +413,12 @@ class QueriesCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> QueryError | None:
-        """Measure both tables."""
         if comparison.queries is None:
             return None
         steps = comparison.steps("queries")
         return query_error(comparison.joint, comparison.queries, comparison.workers, steps)
 
     def judge(self, facts: QueryError | None, evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         if facts is None:
             return None
         rows, place = evaluation.pair.true.num_rows, place_queries(facts)
@@ -445,7 +443,6 @@ class QueriesCheck(Check):
         )  # fmt: skip
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"query_parts": [] if facts is None else facts.parts}
 
 

@@ -194,11 +194,9 @@ class RowsCheck(Check):
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> RowChecks:
-        """Measure both tables."""
         return row_checks(comparison.joint)
 
     def judge(self, facts: RowChecks, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         grade, word = self.word_for(facts)
         alarm = ""
         notes: tuple[str, ...] = ()
@@ -287,7 +285,6 @@ class RulesCheck(Check):
     )
 
     def measure(self, comparison: Comparison) -> RuleFacts:
-        """Measure both tables."""
         joint, declared = comparison.joint, comparison.rules
         counts = comparison.shared(count_all_pairs)
         checked = list(zip(declared, check_rules(joint, declared, "declared")))
@@ -298,7 +295,6 @@ class RulesCheck(Check):
         return RuleFacts(checks, impossible_rows(joint, checked), unseen)
 
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         found = judge_rows(facts, evaluation.comparison.rows)
         grade, word = self.word_for(found)
         broken = broken_rules(facts.checks)
@@ -310,7 +306,6 @@ class RulesCheck(Check):
         return Finding(grade, word, text, figures=_rule_figures(facts), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"rules": facts.checks, "impossible": facts.impossible, "unseen": facts.unseen}
 
 
