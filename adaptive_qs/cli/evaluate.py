@@ -58,7 +58,7 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
         seconds: per phase.
         report: the page that was written, if one was.
     """
-    from adaptive_qs.evaluation.render import titled_findings
+    from adaptive_qs.evaluation.evaluation import titled_findings
 
     verdict = evaluation.verdict
     emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])
@@ -183,7 +183,7 @@ def evaluate(
         clock.start("verdict")
         _ = result.verdict.overall
         if report is not None:
-            from adaptive_qs.evaluation.render import evaluation_page
+            from adaptive_qs.evaluation.evaluation import evaluation_page
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")

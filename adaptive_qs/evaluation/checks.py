@@ -2,7 +2,7 @@
 
 A check measures both tables and judges what it measured. It is one class, named in ``CHECKS``. Its
 finding holds a sentence with a grade, and figures: facts, tables and charts. The renderers of
-:mod:`adaptive_qs.evaluation.render` show findings and know no check.
+:mod:`adaptive_qs.evaluation.evaluation` show findings and know no check.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
-from adaptive_qs.evaluation.tables import JointCodes, Overlap, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, TablePair, count_pairs
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # Grades and the rules that give them.
 
 Grade = Literal["good", "plain", "fair", "poor"]
-T = TypeVar("T")
 GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
 """From the best to the worst; "plain" is no grade."""
 
@@ -212,7 +211,6 @@ class Comparison:
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
-    _shared: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return what counts the steps of a phase."""
@@ -228,12 +226,10 @@ class Comparison:
         """The codes of both tables."""
         return JointCodes(self.pair)
 
-    def shared(self, compute: Callable[[Comparison], T]) -> T:
-        """Return what a function computes from the comparison; it is called once for all checks."""
-        if compute not in self._shared:
-            self._shared[compute] = compute(self)
-        found: T = self._shared[compute]
-        return found
+    @cached_property
+    def pairs(self) -> PairCounts:
+        """The counts of all pairs of attributes of both tables."""
+        return count_pairs(self.joint, self.workers, self.steps("pairs"))
 
 
 class Check:

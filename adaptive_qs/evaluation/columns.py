@@ -306,9 +306,6 @@ class ValuesCheck(Check):
             text += f" Frequent values are lost: {named(where, 'values', FEW_NAMED)}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 
-    def as_json(self, facts: Sequence[ColumnValues] | None) -> Mapping[str, Any]:
-        return {self.name: [column.as_json() for column in facts or ()]}
-
 
 def _moved(found: ColumnValues) -> str:
     """Return mean or median of both tables, whichever is further off beyond chance."""

@@ -1,13 +1,13 @@
-"""Comparing a synthetic table with the true one: what is known, and what it means."""
+"""Comparing a synthetic table with the true one; findings as text, as JSON and as one HTML page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,20 +16,29 @@ from adaptive_qs.evaluation.checks import (
     SERVES,
     Check,
     Comparison,
+    Drawn,
+    Facts,
+    Figure,
     Finding,
+    Table,
     Verdict,
     all_checks,
+    plain,
 )
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import find_promise
+from adaptive_qs.evaluation.promise import find_promise, why_no_promise
 from adaptive_qs.evaluation.queries import ComparedSource, check_queries, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, check_control, read_compared
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
+from adaptive_qs.pages.charts import BarChart, HeatMap
+from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.page import budget_parts
+from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 
@@ -107,7 +116,7 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """Return everything but the rows; numbers that are not finite are None."""
         distance, asked = self.workload, self.queries
-        measured = distance if asked is None else asked
+        measured = distance if asked is None else asked.whole
         cells = sum(clique.cells for clique in distance.per_clique)
         content: dict[str, Any] = {
             "notice": OWNER_ONLY,
@@ -119,7 +128,7 @@ class Evaluation:
                 "max_l1": distance.max_l1,
                 "rmse": measured.rmse,
                 "rmse_of": "cells" if asked is None else "queries",
-                "queries": cells if asked is None else asked.queries,
+                "queries": cells if asked is None else asked.whole.queries,
             },
         }
         for check in self.checks:
@@ -129,7 +138,9 @@ class Evaluation:
 
 def _plain(value: Any) -> Any:
     """Return values as JSON has them: None for numbers that are not finite."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if hasattr(value, "as_json"):
+        value = value.as_json()
+    elif is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
@@ -273,3 +284,165 @@ def table_notes(pair: TablePair) -> Iterator[str]:
             "one table has more than twice the rows of the other: compare associations, repeated "
             "rows and maxima with care"
         )
+
+
+# Text for a terminal.
+
+
+class TextTable(NamedTuple):
+    """A table of a terminal: its headings and its cells."""
+
+    heads: list[str]
+    rows: list[list[str]]
+
+
+class TextPart(NamedTuple):
+    """A part of the output for a terminal: a title, names and values, and tables."""
+
+    title: str
+    rows: list[tuple[str, str]]
+    tables: list[TextTable]
+
+
+def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
+    """Yield the figures of findings for a terminal.
+
+    Args:
+        findings: each with the title of its check.
+    """
+    for title, finding in findings:
+        rows = [
+            (name, plain(text)) for f in finding.figures if isinstance(f, Facts)
+            for name, text in f.rows
+        ]  # fmt: skip
+        printed = [f for f in finding.figures if isinstance(f, Table) and f.printed and f.rows]
+        if rows or printed:
+            yield TextPart(title, rows, [_text_table(table) for table in printed])
+
+
+def _text_table(table: Table) -> TextTable:
+    shown = [
+        k for k, column in enumerate(table.columns)
+        if column.head or any(row[k] for row in table.rows)
+    ]  # fmt: skip
+    heads = [table.columns[k].head for k in shown]
+    rows = [[plain(cells[k]) for k in shown] for cells in table.texts(table.printed)]
+    return TextTable(heads, rows)
+
+
+def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
+    """Return the findings of an evaluation with the titles of their checks."""
+    found = evaluation.findings
+    return [(check.title, found[check.name]) for check in evaluation.checks if check.name in found]
+
+
+# The page.
+
+PAGE_ROWS, LONG_TABLE = 25, 200
+"""Rows of a table that the page shows, and those that it has folded away."""
+
+
+class Section(NamedTuple):
+    """A part of the page: its id, its heading, its figures and notes."""
+
+    anchor: str
+    title: str
+    figures: Sequence[Figure]
+    notes: Sequence[str] = ()
+
+
+def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:
+    """Return one HTML file for the owner of the data only; the same input gives the same text.
+
+    Args:
+        evaluation: of the tables.
+        names: of the true and of the synthetic table, as they are shown.
+        whole: name of the page about both tables, if this is one of two related ones.
+    """
+    true, made = evaluation.comparison.rows
+    columns = counted(len(evaluation.pair.domain), "column")
+    intro = f"{made:,} synthetic rows compared with {true:,} true rows of {short(names[0], 120)}, "
+    sections = [
+        Section(check.name.replace("_", "-"), check.title, found.figures, found.notes)
+        for check in evaluation.checks
+        if (found := evaluation.findings.get(check.name)) is not None and found.figures
+    ]
+    tiles = [tile for found in evaluation.findings.values() for tile in found.tiles]
+    return render_page(
+        names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
+        evaluation.comparison.promised.release, evaluation.notes,
+        links=((whole, "The verdict on both tables"),) if whole else (),
+    )  # fmt: skip
+
+
+def render_page(
+    name: str,
+    intro: str,
+    sentences: Sequence[Finding],
+    tiles: Sequence[tuple[str, str]],
+    sections: Sequence[Section],
+    release: Bundle | Statement | None,
+    notes: Sequence[str],
+    links: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return the page of findings.
+
+    Args:
+        name: of the synthetic table.
+        intro: what was compared.
+        sentences: of the verdict.
+        tiles: numbers for the top, with their meanings.
+        sections: the figures.
+        release: behind the table, or its statement, if known.
+        notes: what makes all measures uncertain.
+        links: names of other pages, and what they are.
+    """
+    bundle = release if isinstance(release, Bundle) else None
+    statement = release.manifest if isinstance(release, Bundle) else release
+    return render(
+        "report.html",
+        ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
+        name=name,
+        intro=intro,
+        sentences=sentences,
+        tiles=tiles,
+        sections=sections,
+        notes=notes,
+        links=links,
+        statement=statement,
+        budget=budget_parts(statement) if statement else None,
+        rounds=bundle.rounds if bundle else None,
+        unconnected=bundle.manifest.unconnected if bundle else (),
+        columns=len(bundle.workload.domain) if bundle else 0,
+        no_promise=why_no_promise(statement),
+        definitions=definitions(),
+        versions=versions(),
+        notice=OWNER_ONLY,
+        kind=figure_kind,
+        page_rows=PAGE_ROWS,
+        long_table=LONG_TABLE,
+    )
+
+
+KINDS: Mapping[type, str] = {
+    Facts: "facts", Table: "table", Drawn: "drawn", BarChart: "bars", HeatMap: "map",
+}  # fmt: skip
+"""Names of what the template draws."""
+
+
+def figure_kind(figure: Any) -> str:
+    """Return the name of the macro that draws a figure; "" for a plain cell."""
+    return KINDS.get(type(figure), "")
+
+
+def definitions() -> list[str]:
+    """Return what the words of the verdict mean, for readers."""
+    graded = [check for check in all_checks() if check.rules]
+    counts = ", ".join(check.about for check in graded if check.about)
+    overall = (
+        f"Overall: the verdict is at most as good as the worst finding on {counts}, and an attack "
+        "that gains more than the promise allows. If these are close and the marginals cannot be "
+        "judged, there is no grade."
+    )
+    terms = [text for check in graded for text in check.definitions]
+    return [overall, *(check.definition() for check in graded), *terms]

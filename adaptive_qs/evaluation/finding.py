@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.associations import PairCounts, count_pairs
 from adaptive_qs.evaluation.rules import (
     Determination,
     Predicate,
@@ -21,7 +20,7 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     parse_rule,
 )
-from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
+from adaptive_qs.evaluation.tables import DAY, JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import NEAR, Values, values_of
 from adaptive_qs.table.encode import read_with_amounts

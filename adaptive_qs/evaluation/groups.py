@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from adaptive_qs.evaluation.associations import associate_all
+from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import (
     Check,
     Column,
@@ -114,7 +114,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     amounts = [i for i, c in enumerate(schema.columns) if pair.amounts_of(c, 0) is not None
                and pair.amounts_of(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.shared(associate_all).cramers_v[0]
+    true_v = associate(comparison.pairs).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
     compared = (_means(pair, schema, *places) for places in pairs[:MOST_TRIED])
     found = sorted((m for m in compared if m is not None), key=lambda m: -m.explained)
@@ -235,9 +235,6 @@ class GroupMeansCheck(Check):
             text += f"{words(true)} in the true table; in the synthetic one {now}."
         tables = tuple(_means_table(m, "group-means" if m is facts[0] else "") for m in facts)
         return Finding(*self.word_for(facts), text, figures=tables)
-
-    def as_json(self, facts: Sequence[GroupMeans] | None) -> Mapping[str, Any]:
-        return {self.name: [means.as_json() for means in facts or ()]}
 
 
 def mean_off(found: Sequence[GroupMeans]) -> float:

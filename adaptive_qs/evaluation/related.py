@@ -23,10 +23,15 @@ from adaptive_qs.evaluation.checks import (
     overall_finding,
 )
 from adaptive_qs.evaluation.columns import BARS, ColumnsCheck, column_charts
-from adaptive_qs.evaluation.evaluation import Evaluation, evaluate
+from adaptive_qs.evaluation.evaluation import (
+    Evaluation,
+    Section,
+    evaluate,
+    evaluation_page,
+    render_page,
+)
 from adaptive_qs.evaluation.marginals import CliqueError, MarginalsCheck
 from adaptive_qs.evaluation.promise import find_promise
-from adaptive_qs.evaluation.render import Section, evaluation_page, render_page
 from adaptive_qs.evaluation.scale import WorkloadScale, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress

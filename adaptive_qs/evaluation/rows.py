@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.associations import PairCounts, count_all_pairs
 from adaptive_qs.evaluation.checks import (
     COLUMNS,
     FEW_NAMED,
@@ -35,7 +34,7 @@ from adaptive_qs.evaluation.rules import (
     impossible_rows,
 )
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import JointCodes
+from adaptive_qs.evaluation.tables import JointCodes, PairCounts
 from adaptive_qs.pages.words import combination, quoted, share, short
 
 UNSEEN = 0.05
@@ -286,7 +285,7 @@ class RulesCheck(Check):
 
     def measure(self, comparison: Comparison) -> RuleFacts:
         joint, declared = comparison.joint, comparison.rules
-        counts = comparison.shared(count_all_pairs)
+        counts = comparison.pairs
         checked = list(zip(declared, check_rules(joint, declared, "declared")))
         texts = [rule.text for rule in declared]
         checked += found_rules(counts, comparison.schema, texts)

@@ -10,7 +10,7 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
-from adaptive_qs.evaluation.evaluation import Evaluation
+from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page
 from adaptive_qs.evaluation.marginals import (
     CliqueError,
     MarginalsCheck,
@@ -20,7 +20,6 @@ from adaptive_qs.evaluation.marginals import (
 from adaptive_qs.evaluation.models import ModelScores, ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.render import evaluation_page
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.tables import TablePair

@@ -19,7 +19,6 @@ from adaptive_qs.evaluation.associations import (
     associate,
     association_changes,
     chi_square_variance,
-    count_pairs,
     dependence_sentence,
 )
 from adaptive_qs.evaluation.checks import Finding
@@ -33,7 +32,7 @@ from adaptive_qs.evaluation.scale import (
     independent_l1,
     sparse_share,
 )
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 
 from .made import made_evaluation, made_schema, marginals_finding

@@ -22,10 +22,9 @@ from adaptive_qs.evaluation.checks import (
     plain,
 )
 from adaptive_qs.evaluation.columns import ColumnPair
-from adaptive_qs.evaluation.evaluation import evaluate
+from adaptive_qs.evaluation.evaluation import definitions, evaluate
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.render import definitions
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPair, UnseenPairs
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.scale import WorkloadScale

@@ -9,7 +9,7 @@ import pytest
 from adaptive_qs import evaluate
 from adaptive_qs.cli.entry import main
 from adaptive_qs.evaluation.checks import CHECKS, Check, Facts, Finding, Table, Word, number
-from adaptive_qs.evaluation.render import evaluation_page
+from adaptive_qs.evaluation.evaluation import evaluation_page
 from adaptive_qs.table.schema import Schema
 
 SCHEMA = {"version": 1, "columns": [{"name": "a", "type": "integer", "min": 0, "max": 9}]}
