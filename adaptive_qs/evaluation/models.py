@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.checks import (
     Check,
-    Column,
     Comparison,
     Facts,
     Finding,
@@ -73,7 +72,6 @@ class ModelSettings:
         object.__setattr__(self, name, found)
 
 
-Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
 LEAST_GAIN_KEPT = 0.01
 """If models of true rows gain no more over chance, there is nothing to keep."""
 
@@ -97,38 +95,16 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ModelScores:
-    """One kind of model, judged on true rows that it has not seen.
-
-    Attributes:
-        model: its name.
-        real, synthetic: scores by measure, trained on true and on synthetic rows.
-        chance: of a guess that knows only the frequencies of the classes.
-    """
-
-    model: str
-    real: dict[Measure, Spread]
-    synthetic: dict[Measure, Spread]
-    chance: dict[Measure, Spread]
-
-    def kept_part(self, measure: Measure) -> float | None:
-        """Return the part of the gain over chance that synthetic rows keep; None without gain."""
-        real, made, chance = (
-            scores[measure].mean for scores in (self.real, self.synthetic, self.chance)
-        )
-        return (made - chance) / (real - chance) if real - chance > LEAST_GAIN_KEPT else None
-
-
-@dataclass(frozen=True)
 class Utility:
-    """What models learn; owner only.
+    """What boosted trees learn, by the area under the curve on true rows; owner only.
 
     Attributes:
         target: the predicted column.
         classes: number of its classes.
         train_rows: rows that each model was trained on: true and synthetic.
         test_rows: true rows that all were tested on.
-        models: their scores.
+        real, synthetic: areas of models trained on true and on synthetic rows.
+        chance: area of a guess that knows only the frequencies of the classes.
         limitations: what a reader has to know, such as classes that were left out.
     """
 
@@ -136,8 +112,16 @@ class Utility:
     classes: int
     train_rows: tuple[int, int]
     test_rows: int
-    models: tuple[ModelScores, ...]
+    real: Spread
+    synthetic: Spread
+    chance: Spread
     limitations: tuple[str, ...]
+
+    @property
+    def kept(self) -> float | None:
+        """The part of the gain over chance that synthetic rows keep; None without gain."""
+        gain = self.real.mean - self.chance.mean
+        return (self.synthetic.mean - self.chance.mean) / gain if gain > LEAST_GAIN_KEPT else None
 
 
 # The protocol.
@@ -146,7 +130,6 @@ LEAST_ROWS = 5
 """Rows of a table that models are trained on."""
 TEST_SHARE = 0.3
 """Share of the true rows that are tested on, if no rows were held out."""
-BOOSTED = "gradient boosting"
 
 
 def measure_utility(
@@ -189,8 +172,8 @@ def measure_utility(
         partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
     ]
     outcomes = run_tasks(tasks, workers, progress)
-    real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
-    chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
+    real, made = map(Spread.from_values, zip(*outcomes))
+    chance = Spread.from_values([_guess(split, target.classes, seed) for split, seed in seeded])
     notes: list[str] = []
     if held_out is None:
         notes.append(
@@ -206,7 +189,7 @@ def measure_utility(
     return Utility(
         true.domain.names[target.attribute], target.classes,
         (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
-        (ModelScores(BOOSTED, real, made, chance),), tuple(notes),
+        real, made, chance, tuple(notes),
     )  # fmt: skip
 
 
@@ -272,8 +255,8 @@ def _draw_splits(
 
 def _train_and_test(
     attributes: Sequence[Attribute], classes: int, split: Split, seed: int
-) -> list[dict[Measure, float]]:
-    """Return the scores of a model of true rows, and of one of synthetic rows."""
+) -> list[float]:
+    """Return the areas of a model of true rows, and of one of synthetic rows."""
     from sklearn.dummy import DummyClassifier
 
     found = []
@@ -281,25 +264,21 @@ def _train_and_test(
         single = len(np.unique(sample.labels)) == 1
         model: Any = DummyClassifier() if single else gradient_boosting(attributes, seed)
         model.fit(sample.features, sample.labels)
-        found.append(_scores_of(model, split.test, classes))
+        found.append(_area_of(model, split.test, classes))
     return found
 
 
-def _guess(split: Split, classes: int, seed: int) -> dict[Measure, float]:
-    """Return the scores of a guess drawn from the frequencies of the classes."""
+def _guess(split: Split, classes: int, seed: int) -> float:
+    """Return the area of a guess drawn from the frequencies of the classes."""
     from sklearn.dummy import DummyClassifier
 
     guess = DummyClassifier(strategy="stratified", random_state=seed)
     guess.fit(split.real.features, split.real.labels)
-    return _scores_of(guess, split.test, classes)
+    return _area_of(guess, split.test, classes)
 
 
-def _scores_of(model: Any, test: Sample, classes: int) -> dict[Measure, float]:
-    return scores(class_probabilities(model, test.features, classes), test.labels)
-
-
-def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
-    return {m: Spread.from_values([scores[m] for scores in repeats]) for m in repeats[0]}
+def _area_of(model: Any, test: Sample, classes: int) -> float:
+    return auroc(class_probabilities(model, test.features, classes), test.labels)
 
 
 def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
@@ -380,23 +359,6 @@ def class_probabilities(model: Any, features: Array, classes: int) -> Array:
     probabilities = np.zeros((len(features), classes))
     probabilities[:, model.classes_] = model.predict_proba(features)
     return probabilities
-
-
-def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
-    """Return every measure, over the classes among the labels; the most probable class wins.
-
-    Args:
-        probabilities: shape (rows, classes).
-        labels: shape (rows,): true classes.
-    """
-    from sklearn.metrics import precision_recall_fscore_support
-
-    guess, present = probabilities.argmax(axis=1), np.unique(labels)
-    _, recall, f1, _ = precision_recall_fscore_support(
-        labels, guess, labels=present, average="macro", zero_division=0
-    )
-    area = auroc(probabilities, labels)
-    return {"macro F1": float(f1), "AUROC": area, "balanced accuracy": float(recall)}
 
 
 def auroc(probabilities: Array, labels: Codes) -> float:
@@ -541,19 +503,16 @@ class ModelsCheck(Check):
             text = "No model was trained, so its loss is not known."
             advice = ("Name a target column to train models.",)
             return Finding("plain", "not requested", text, advice=advice)
-        parts, losses = [], []
-        for model in facts.models:
-            kept = model.kept_part("AUROC")
-            made, real = (significant(s["AUROC"].mean) for s in (model.synthetic, model.real))
-            parts.append(f"{model.model} reaches AUROC {made} instead of {real}")
-            if kept is not None:
-                losses.append(1 - kept)
-                parts[-1] += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
-        text = f"Trained on synthetic rows to predict {quoted(facts.target)}, {'; '.join(parts)}."
-        if not losses:
-            text += " There was nothing to learn from the true rows."
+        made, real = (significant(each.mean) for each in (facts.synthetic, facts.real))
+        kept = facts.kept
+        text = f"Trained on synthetic rows to predict {quoted(facts.target)}, gradient boosting "
+        text += f"reaches AUROC {made} instead of {real}"
+        if kept is None:
+            text += ". There was nothing to learn from the true rows."
+        else:
+            text += f" ({share(max(kept, 0.0), 2)} of its gain over chance)."
         return Finding(
-            *self.word_for(max(losses, default=None)), text,
+            *self.word_for(None if kept is None else 1 - kept), text,
             figures=_figures(facts, evaluation.comparison.control is not None),
             notes=facts.limitations,
         )  # fmt: skip
@@ -567,15 +526,11 @@ def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
     )  # fmt: skip
-    rows = [
-        (model.model, measure, real, model.synthetic[measure], model.chance[measure].mean,
-         model.kept_part(measure))
-        for model in facts.models for measure, real in model.real.items()
-    ]  # fmt: skip
+    row = (facts.real, facts.synthetic, facts.chance.mean, facts.kept)
     columns = (
-        Column("model"), Column("measure"), number("trained on true"), number("on synthetic"),
+        number("trained on true"), number("on synthetic"),
         number("chance", decimals), number("kept", partial(share, digits=2)),
     )  # fmt: skip
-    caption = "Scores on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
-    caption += "over chance"
-    return (Facts(lines), Table(caption, columns, rows, "scores", len(rows)))
+    caption = "AUROC of gradient boosting on true rows: mean ± standard deviation over repeats. "
+    caption += "Kept: part of the gain over chance"
+    return (Facts(lines), Table(caption, columns, [row], "scores"))

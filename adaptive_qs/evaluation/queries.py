@@ -409,8 +409,8 @@ class QueriesCheck(Check):
         amount = counted(whole.queries, "query", "queries")
         text = (
             f"The workload's {leading(amount, 'queries')} {'is' if whole.queries == 1 else 'are'} "
-            f"off by {share(whole.rmse)} of the rows ({significant(whole.rmse * rows)} of {rows:,}; "
-            f"root mean square{', weighted' if whole.weighted else ''}), a fresh sample by about "
+            f"off by {share(whole.rmse)} of the rows ({significant(whole.rmse * rows)} of "
+            f"{rows:,}; root mean square{', weighted' * whole.weighted}), a fresh sample by about "
             f"{share(whole.fresh)}"
         )
         if whole.joint:

@@ -17,7 +17,7 @@ from adaptive_qs.evaluation.marginals import (
     WorkloadDistance,
     marginals_sentence,
 )
-from adaptive_qs.evaluation.models import ModelScores, ModelSettings, Spread, Utility
+from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
@@ -57,11 +57,8 @@ def matrix(size, value):
 
 
 def utility(target="income", real=0.9, synthetic=0.8):
-    model = ModelScores(
-        "gradient boosting",
-        *({"AUROC": Spread(mean, 0.01, 5)} for mean in (real, synthetic, 0.5)),
-    )
-    return Utility(target, 2, (700, 1_000), 300, (model,), ("models saw 700 rows only",))
+    spreads = (Spread(mean, 0.01, 5) for mean in (real, synthetic, 0.5))
+    return Utility(target, 2, (700, 1_000), 300, *spreads, ("models saw 700 rows only",))
 
 
 def membership(lower=-0.01, upper=0.05, bound=0.4621):
