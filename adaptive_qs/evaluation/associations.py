@@ -322,32 +322,14 @@ class AssociationsCheck(Check):
     name, title, about = "association", "How columns depend on each other", "associations"
     uses = ("pairs of columns",)
     rules = (
-        Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear,
-             f"more than {MOST_LOST:.0%} of the strong ones are lost"),
+        Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear),
         Word("some lost", "fair",
-             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
-             f"a strong one is lost, all that some column had, or more than {WEAK_LOST:.0%} of the "
-             "weak ones"),
+             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak),
         Word("some new", "fair",
-             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
-             "a strong one is only in the synthetic table, or more weak ones are than "
-             f"{WEAK_LOST:.0%} of all of the true table"),
-        Word("too few rows", "plain", lambda a: a.blind,
-             "in most pairs chance can explain even a strong one in one of the tables: what looks "
-             "good then is not called suitable for pairs or single rows"),
+             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak)),
+        Word("too few rows", "plain", lambda a: a.blind),
         Word("kept", "good"),
     )  # fmt: skip
-    definitions = (
-        f"An association is strong from a Cramér's V of {CLEAR_V} in the true table, kept if V "
-        f"differs by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only "
-        f"in the synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of "
-        f"that in the true one; always by more than {DEVIATIONS} standard deviations. One that "
-        f"rests on fewer than {LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most "
-        "frequent value of either column counts nowhere.",
-        f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the "
-        f"smaller number of values less one) at least {LEAST_EFFECT}, and V so large that its loss "
-        "could be distinguished from chance.",
-    )
 
     def measure(self, comparison: Comparison) -> Association:
         return associate(comparison.pairs)

@@ -548,9 +548,8 @@ class AttackCheck(Check):
 
     name, title = "membership", "Membership attacks"
     rules = (
-        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound,
-             "one certainly gains more than the promise allows"),
-        Word("some gain", "fair", lambda found: found.lower > 0, "one certainly gains something"),
+        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound),
+        Word("some gain", "fair", lambda found: found.lower > 0),
         Word("no gain", "good"),
     )  # fmt: skip
 

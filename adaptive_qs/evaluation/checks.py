@@ -33,13 +33,11 @@ GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
 
 
 class Word(NamedTuple):
-    """A word of the verdict, its grade, its condition, and the condition for readers ("" for the
-    rule that applies if no other does)."""
+    """A word of the verdict, its grade and its condition; docs/guides/evaluate.md explains it."""
 
     word: str
     grade: Grade
     holds: Callable[[Any], object] = lambda _: True
-    meaning: str = ""
 
 
 # Figures: typed values with the form in which people read them.
@@ -243,7 +241,6 @@ class Check:
         shown: when its sentence is among the few of a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are bad ("worst").
         rules: the words of its grade, in the order in which they are tried.
-        definitions: further sentences about these rules, for readers.
     """
 
     name: ClassVar[str]
@@ -252,7 +249,6 @@ class Check:
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
     rules: ClassVar[tuple[Word, ...]] = ()
-    definitions: ClassVar[tuple[str, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:
         """Return the facts, or None if there are none, such as of a column that nobody named."""
@@ -275,12 +271,6 @@ class Check:
         """Return the grade and the word of the first rule that holds; "plain" and "" for none."""
         holding = (rule for rule in self.rules if rule.holds(found))
         return next(((rule.grade, rule.word) for rule in holding), ("plain", ""))
-
-    def definition(self) -> str:
-        """Return what the words of the grade mean, for readers."""
-        words = "; ".join(f"“{r.word}” if {r.meaning}" for r in self.rules if r.meaning)
-        last = self.rules[-1]
-        return f"{self.title}: {words}{'' if last.meaning else f'; else “{last.word}”'}."
 
 
 _HERE = "adaptive_qs.evaluation"

@@ -270,16 +270,9 @@ class ValuesCheck(Check):
     name, title, about = "values", "Values in their units", "values"
     uses, shown = ("single columns", "pairs of columns"), "bad"
     rules = (
-        Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found),
-             "a mean or median of numbers or dates, as the cells have them, is off by more than "
-             f"{FAR_MEAN:.0%} of itself if no value is negative, or {FAR_SHIFT} standard "
-             f"deviations, whichever is less, and by more than {DOUBTFUL} of what chance moves it"),
-        Word("moved", "fair", lambda found: any(c.off > 1 for c in found),
-             f"one is off by {MOVED_MEAN:.0%} or {MOVED_SHIFT} in the same way"),
-        Word("frequent values lost", "fair", lambda found: any(c.frequent_lost for c in found),
-             f"a column in bins has {HEAPED:.0%} of its rows on its ten most frequent values, even "
-             f"if one half of the true rows names them and the other half is counted, and the "
-             f"synthetic one less than {LOST_PART:.0%} of that"),
+        Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found)),
+        Word("moved", "fair", lambda found: any(c.off > 1 for c in found)),
+        Word("frequent values lost", "fair", lambda found: any(c.frequent_lost for c in found)),
         Word("kept", "good"),
     )  # fmt: skip
 
@@ -347,12 +340,8 @@ class ColumnsCheck(Check):
     name, title, about = "columns", "Single columns", "columns"
     uses = ("single columns", "pairs of columns")
     rules = (
-        Word("some off", "poor", lambda columns: any(c.is_off for c in columns),
-             f"one has a total variation of {LOST_COLUMN:.0%} of the rows above that of a fresh "
-             "sample"),
-        Word("too few rows", "plain", lambda columns: is_blind(columns),
-             f"chance can take a fresh sample so far that {BLIND:.0%} of its rows are in another "
-             "cell, in every column: what looks good then is not called suitable for anything"),
+        Word("some off", "poor", lambda columns: any(c.is_off for c in columns)),
+        Word("too few rows", "plain", lambda columns: is_blind(columns)),
         Word("kept", "good"),
     )  # fmt: skip
 

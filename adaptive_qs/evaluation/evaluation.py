@@ -415,7 +415,6 @@ def render_page(
         unconnected=bundle.manifest.unconnected if bundle else (),
         columns=len(bundle.workload.domain) if bundle else 0,
         no_promise=why_no_promise(statement),
-        definitions=definitions(),
         versions=versions(),
         notice=OWNER_ONLY,
         kind=figure_kind,
@@ -433,16 +432,3 @@ KINDS: Mapping[type, str] = {
 def figure_kind(figure: Any) -> str:
     """Return the name of the macro that draws a figure; "" for a plain cell."""
     return KINDS.get(type(figure), "")
-
-
-def definitions() -> list[str]:
-    """Return what the words of the verdict mean, for readers."""
-    graded = [check for check in all_checks() if check.rules]
-    counts = ", ".join(check.about for check in graded if check.about)
-    overall = (
-        f"Overall: the verdict is at most as good as the worst finding on {counts}, and an attack "
-        "that gains more than the promise allows. If these are close and the marginals cannot be "
-        "judged, there is no grade."
-    )
-    terms = [text for check in graded for text in check.definitions]
-    return [overall, *(check.definition() for check in graded), *terms]

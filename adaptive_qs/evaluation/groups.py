@@ -206,12 +206,8 @@ class GroupMeansCheck(Check):
     name, title, about = "group_means", "Means by groups", "group means"
     uses, shown = ("group means",), "bad"
     rules = (
-        Word("far", "poor", lambda found: mean_off(found) > USABLE,
-             "the error of the means of columns by the groups of others is on average more than "
-             f"{USABLE:.0%} of the way from that of a fresh sample to that of equal means"),
-        Word("usable", "fair", lambda found: any(m.off > CLOSE or m.far for m in found),
-             f"one is more than {CLOSE:.0%} of that way, or the mean of some group is off by "
-             f"{FAR_MEAN:.0%} of itself or {FAR_SHIFT} standard deviations, and beyond chance"),
+        Word("far", "poor", lambda found: mean_off(found) > USABLE),
+        Word("usable", "fair", lambda found: any(m.off > CLOSE or m.far for m in found)),
         Word("close", "good"),
     )  # fmt: skip
 

@@ -26,15 +26,9 @@ from adaptive_qs.evaluation.checks import (
     number,
 )
 from adaptive_qs.evaluation.scale import (
-    CLOSE_SINGLE,
     CLOSENESS,
     DEVIATIONS,
-    DOUBTFUL,
     FEW,
-    GONE,
-    SPARSE,
-    STEP_ERROR,
-    USABLE_SINGLE,
     Scale,
     WorkloadScale,
     chance_l1,
@@ -259,26 +253,9 @@ class MarginalsCheck(Check):
     name, title, about = "workload", "Marginals of the workload", "marginals"
     uses, shown = ("the workload",), "always"
     rules = (
-        Word("no scale", "plain", lambda error: not error.known,
-             f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
-             "so that chance decides most of every error, or a table has so few rows that chance "
-             "may take a fresh sample as far off as any table can be"),
+        Word("no scale", "plain", lambda error: not error.known),
         *CLOSENESS,
     )  # fmt: skip
-    definitions = (
-        "For marginals of single columns, and where independent columns hardly differ from a fresh "
-        f"sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
-        "sample.",
-        "Limits of marginals and columns are never below what chance can add: three standard "
-        "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, "
-        f"and {STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. Those of "
-        f"queries are never below {DEVIATIONS} standard deviations of the squared error of a fresh "
-        "sample. Queries are no closer than independent columns if all together are as far off, by "
-        f"more than {DOUBTFUL} standard deviations.",
-        f"A marginal or a part of the queries is as far off as independent columns from {GONE:.0%} "
-        "of the way on, if these are further off than a fresh sample by what chance can add, here "
-        f"{DEVIATIONS} standard deviations; in marginals by {CLOSE_SINGLE} at least.",
-    )
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
         steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques

@@ -482,12 +482,9 @@ class ModelsCheck(Check):
 
     name, title, uses = "utility", "Models", ("models",)
     rules = (
-        Word("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
-        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS,
-             f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
-             "chance"),
-        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS,
-             f"it takes away more than {SMALL_LOSS:.0%}"),
+        Word("no gain", "plain", lambda loss: loss is None),
+        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS),
+        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS),
         Word("small loss", "good"),
     )  # fmt: skip
 

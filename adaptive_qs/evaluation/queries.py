@@ -391,8 +391,7 @@ class QueriesCheck(Check):
     name, title, about = "queries", "Queries of the workload", "queries"
     uses, shown = ("the workload",), "always"
     rules = (
-        Word("queries", "plain", lambda error: not error.known,
-             "all of them are of single columns"),
+        Word("queries", "plain", lambda error: not error.known),
         *CLOSENESS,
     )  # fmt: skip
 

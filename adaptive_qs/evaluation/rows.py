@@ -186,10 +186,8 @@ class RowsCheck(Check):
 
     name, title = "rows", "Whole rows"
     rules = (
-        Word("the same rows", "poor", lambda rows: rows.same, "they are those of the true table"),
-        Word("copies", "poor", lambda r: r.unique_matches >= COPY_FACTOR * r.expected + COPIED,
-             "the share of synthetic rows that equal a true row which occurs once exceeds "
-             f"{COPY_FACTOR} times what is expected by {COPIED:.0%} of the rows"),
+        Word("the same rows", "poor", lambda rows: rows.same),
+        Word("copies", "poor", lambda r: r.unique_matches >= COPY_FACTOR * r.expected + COPIED),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> RowChecks:
@@ -264,24 +262,14 @@ class RulesCheck(Check):
     name, title, about = "rules", "Rows that break rules", "rows"
     uses, shown = ("single rows",), "always"
     rules = (
-        Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE,
-             f"at least {IMPOSSIBLE:.0%} more of the synthetic rows than of the true ones break a "
-             "rule that holds in the true table, of all rows or of those that one rule can judge"),
+        Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
         Word("unseen pairs", "poor",
-             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation),
-             "those with two values that occur together in no true row are more than among new "
-             f"true rows by {IMPOSSIBLE:.0%} of the rows and by {DEVIATIONS} standard deviations"),
-        Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN,
-             f"at least {BROKEN:.0%} more of them break such a rule"),
+             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation)),
+        Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
         Word("unseen pairs", "fair",
-             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-             f"such pairs are more by {UNSEEN:.0%} of the rows"),
+             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation)),
         Word("kept", "good"),
     )  # fmt: skip
-    definitions = (
-        f"Rules are named if at least {BROKEN:.0%} more of the synthetic rows that they can judge "
-        "break them. Rows that lack a value neither keep nor break a rule.",
-    )
 
     def measure(self, comparison: Comparison) -> RuleFacts:
         joint, declared = comparison.joint, comparison.rules
