@@ -47,17 +47,8 @@ if TYPE_CHECKING:
     from adaptive_qs.table.sql import Query
 
 
-# What `evaluate` prints for people: the verdict, then the figures of every check.
-
-
 def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | None) -> None:
-    """Print an evaluation, the verdict first.
-
-    Args:
-        evaluation: of two tables.
-        seconds: per phase.
-        report: the page that was written, if one was.
-    """
+    """Print an evaluation, the verdict first, and the page that was written, if one was."""
     from adaptive_qs.evaluation.evaluation import titled_findings
 
     verdict = evaluation.verdict

@@ -226,11 +226,9 @@ class AssociationChanges:
         weak: their number in the true table.
         weak_lost, weak_made_up: the same of weak ones.
         unconnected: attributes that are associated with others in the true table only.
-        rare: pairs that are left out because too few rows of the true table make them.
         difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
             make V in the table in which it is larger.
         largest: the pairs with the largest differences.
-        unlisted: pairs that differ by as much as can be named, but for too few rows.
         blind: whether a table has so few rows that chance may explain even a clear association,
             in most pairs.
     """
@@ -245,10 +243,8 @@ class AssociationChanges:
     weak_lost: Changes
     weak_made_up: Changes
     unconnected: tuple[str, ...]
-    rare: int
     difference: Matrix
     largest: Changes
-    unlisted: int
     blind: bool
 
 
@@ -279,15 +275,15 @@ def association_changes(
         )
 
     hidden = DEVIATIONS * np.maximum(ours.deviation(), theirs.deviation()) >= CLEAR_V**2
-    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
-    clear = strong & ours.spread
+    strong = (true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation())
+    clear = np.triu(strong & ours.spread, 1)
     lost, new = half_gone(true, made), half_gone(made, true)
     kept = np.abs(made - true) <= KEPT_V
     present, showing = ours.present(true, theirs), theirs.present(made, ours)
     faint = np.triu(present & (true < CLEAR_V), 1)
     spread = np.where(true >= made, ours.spread, theirs.spread)
     difference = np.where(spread, made - true, 0.0)
-    size, unlisted = np.abs(difference), ~spread & (np.abs(made - true) >= LEAST_CHANGE)
+    size = np.abs(difference)
     others = ~np.eye(len(names), dtype=np.bool_)
     left = present & ~lost | showing
     cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
@@ -302,10 +298,8 @@ def association_changes(
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        rare=int((strong & ~clear).sum()),
         difference=difference,
         largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
-        unlisted=int(np.triu(unlisted, 1).sum()),
         blind=bool(others.any() and hidden[others].mean() > 0.5),
     )
 
@@ -413,12 +407,7 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Tab
         return ()
     true, made = facts.cramers_v
     mean, largest = mean_and_largest(made - true)
-    lines = [("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most")]
-    if found.unlisted:
-        pairs = counted(found.unlisted, "pair")
-        lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
-    if found.rare:
-        lines.append(("not counted", f"{counted(found.rare, 'strong pair')} with too few rows"))
+    lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
         ("Largest changes of Cramér's V", found.largest, "changes", MOST_CHANGES),
         ("Strong associations that are lost", found.lost, "lost", 0),
@@ -432,7 +421,7 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Tab
         names = [((name,),) for name in found.unconnected]
         tables.append(Table(caption, (COLUMNS,), names, "cut-off", 0))
     maps = Drawn("Association of every pair", partial(association_maps, facts, found))
-    return (Facts(tuple(lines)), *tables, maps)
+    return (Facts(lines), *tables, maps)
 
 
 def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> Table:

@@ -235,19 +235,12 @@ def evaluate(
         pair, described, marginals, promised, settings, queries, declared, held_out, threads,
         progress,
     )  # fmt: skip
-    notes = (*table_notes(pair), *((OF_PERSONS,) if weigh != DEFAULT_WEIGH else ()))
-    return evaluate_comparison(comparison, notes)
-
-
-def evaluate_comparison(comparison: Comparison, notes: tuple[str, ...] = ()) -> Evaluation:
-    """Run all checks on two tables."""
+    notes = tuple(table_notes(pair))
+    if weigh != DEFAULT_WEIGH:
+        notes += ("persons have equal weights: one true row of each person was compared, selected "
+                  "at random",)  # fmt: skip
     facts = {check.name: check.measure(comparison) for check in all_checks()}
     return Evaluation(comparison, facts, notes)
-
-
-OF_PERSONS = (
-    "persons have equal weights: one true row of each person was compared, selected at random"
-)
 
 
 def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.checks import (
     COLUMNS,
@@ -184,19 +184,10 @@ def workload_error(
     """
     threads = plan_workers(workers)
     pair = TablePair(true, synthetic)
-    check_domain(pair, workload.domain)
+    if pair.domain != workload.domain:
+        raise DataError("the tables have different attributes: encode both with one schema")
     found = marginal_distances(JointCodes(pair), workload.cliques, threads, progress)
     return workload_distance(workload, found)
-
-
-def check_domain(pair: TablePair, domain: Domain) -> None:
-    """Refuse tables over another domain than this one.
-
-    Raises:
-        DataError: they are.
-    """
-    if pair.domain != domain:
-        raise DataError("the tables have different attributes: encode both with one schema")
 
 
 def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:

@@ -236,7 +236,8 @@ def _draw_splits(
     others = target.others(true)
 
     def sample(table: CodedTable, rows: Codes) -> Sample:
-        return Sample(feature_matrix(table, others, rows), target.labels(table)[rows])
+        features = np.column_stack([table.columns[i][rows] for i in others]).astype(np.float64)
+        return Sample(features, target.labels(table)[rows])
 
     rng = np.random.default_rng(settings.seed)
     shuffle = StratifiedShuffleSplit(
@@ -259,13 +260,14 @@ def _train_and_test(
     """Return the areas of a model of true rows, and of one of synthetic rows."""
     from sklearn.dummy import DummyClassifier
 
-    found = []
-    for sample in (split.real, split.synthetic):
-        single = len(np.unique(sample.labels)) == 1
-        model: Any = DummyClassifier() if single else gradient_boosting(attributes, seed)
-        model.fit(sample.features, sample.labels)
-        found.append(_area_of(model, split.test, classes))
-    return found
+    return [
+        _area_of(
+            DummyClassifier() if len(np.unique(sample.labels)) == 1
+            else gradient_boosting(attributes, seed),
+            sample, split.test, classes,
+        )
+        for sample in (split.real, split.synthetic)
+    ]  # fmt: skip
 
 
 def _guess(split: Split, classes: int, seed: int) -> float:
@@ -273,11 +275,11 @@ def _guess(split: Split, classes: int, seed: int) -> float:
     from sklearn.dummy import DummyClassifier
 
     guess = DummyClassifier(strategy="stratified", random_state=seed)
-    guess.fit(split.real.features, split.real.labels)
-    return _area_of(guess, split.test, classes)
+    return _area_of(guess, split.real, split.test, classes)
 
 
-def _area_of(model: Any, test: Sample, classes: int) -> float:
+def _area_of(model: Any, train: Sample, test: Sample, classes: int) -> float:
+    model.fit(train.features, train.labels)
     return auroc(class_probabilities(model, test.features, classes), test.labels)
 
 
@@ -297,13 +299,6 @@ def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterat
 
 MAX_CATEGORIES = 255
 """Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
-
-
-def feature_matrix(
-    table: CodedTable, attributes: Sequence[int], rows: Codes | slice = slice(None)
-) -> Array:
-    """Return codes of these attributes, shape (rows, attributes)."""
-    return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
 
 
 def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:

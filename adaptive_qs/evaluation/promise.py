@@ -100,8 +100,10 @@ def find_promise(
     if isinstance(content.get("sampling"), dict):
         sampling = content["sampling"]
     if release is not None:
+        from adaptive_qs.release.release import Release  # slow to import
+
         given = isinstance(release, Bundle)
-        known = release if isinstance(release, Bundle) else _load(release, max_memory)
+        known = release if isinstance(release, Bundle) else Release.load(release, max_memory)
         source = "the release" if given else Path(str(release)).name
         statement: Statement = known.manifest
         if statement.schema_fingerprint != schema.fingerprint:
@@ -133,12 +135,6 @@ def find_promise(
     rho = None if statement.delta_spent else statement.rho_spent
     promise = Promise(rho, statement.epsilon, statement.delta, source)
     return Promised(known, promise, None, sampling)
-
-
-def _load(path: str | Path, max_memory: int | str | None) -> Bundle:
-    from adaptive_qs.release.release import Release  # slow to import
-
-    return Release.load(path, max_memory)
 
 
 def _read_statement(path: Path | None, max_memory: int | str | None) -> dict[str, Any]:

@@ -172,7 +172,6 @@ def test_the_list_of_changes_does_not_lead_with_what_a_single_row_makes(run):
     printed = run(*BASE, "--report", "r.html").out
     listed = printed.split("change")[1].split("Done.")[0]
     assert "job" not in listed
-    assert "2 pairs whose V differs, but rests on too few rows" in printed
     page = Path("r.html").read_text().split("Largest changes of")[-1]
     assert "job" not in page.split("</table>")[0]
 
@@ -344,7 +343,7 @@ def test_hundreds_of_columns_are_attacked(run):
         write(f"{name}.csv", lines, ",".join(f"a{i}" for i in range(230)))
     base = [*BASE[:3], "--schema", "m.json"]
     found = content(run, "--ways", "1", "--control", "c.csv", base=base)
-    assert len(found["membership"]["scores"]) == 3
+    assert len(found["membership"]["scores"]) == 2
 
 
 def test_a_control_table_that_overlaps_is_a_limitation(run):
