@@ -366,13 +366,11 @@ class Verdict:
         parts = [
             (check.about, finding)
             for check, finding in self._found()
-            if check.about and finding.said and not (check.about == "queries" and self._ungraded)
+            if check.about
+            and finding.said
+            and not (check.name == "queries" and finding.grade == "plain")
         ]
         return overall_finding(parts, alarms)
-
-    @property
-    def _ungraded(self) -> bool:
-        return "queries" in self.findings and self.findings["queries"].grade == "plain"
 
     def _found(self) -> Iterator[tuple[Check, Finding]]:
         return ((c, self.findings[c.name]) for c in self.checks if c.name in self.findings)

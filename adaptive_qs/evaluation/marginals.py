@@ -236,6 +236,20 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
 
 MARGINALS_SHOWN = 200
 """Maximum number of marginals on the page."""
+MARGINAL_COLUMNS = (
+    COLUMNS, number("cells", count), number("L1 error", significant),
+    number("fresh sample", significant), number("independent columns", significant),
+)  # fmt: skip
+"""Columns of a table of marginals."""
+
+
+def marginal_rows(errors: Iterable[CliqueError], scale: WorkloadScale) -> list[tuple[Any, ...]]:
+    """Return the rows of a table of marginals; errors to compare with are None if not known."""
+    beside = ((error, scale.per_clique.get(error.attributes)) for error in errors)
+    return [
+        (e.attributes, e.cells, e.l1, *((s.fresh, s.independent) if s else (None, None)))
+        for e, s in beside
+    ]
 
 
 class MarginalsCheck(Check):
@@ -279,19 +293,11 @@ class MarginalsCheck(Check):
         rmse = f"{significant(facts.rmse)} of the rows, over all cells"
         known = (("mean", f"{facts.mean_l1:.4f}"), ("largest", f"{facts.max_l1:.4f}"))
         worst = sorted(facts.per_clique, key=lambda c: (-c.l1, c.attributes))[:MARGINALS_SHOWN]
-        rows = []
-        for c in worst:
-            beside = scale.per_clique.get(c.attributes)
-            fresh, independent = (beside.fresh, beside.independent) if beside else (None, None)
-            rows.append((c.attributes, c.cells, c.l1, fresh, independent, c.rmse))
+        rows = [(*row, c.rmse) for row, c in zip(marginal_rows(worst, scale), worst)]
         caption = "Marginals, the worst first: L1 error, 0 is equal and 2 has nothing in common"
         if len(worst) < len(facts.per_clique):
             caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
-        columns = (
-            COLUMNS, number("cells", count), number("L1 error", significant),
-            number("fresh sample", significant), number("independent columns", significant),
-            number("RMSE of a cell", share),
-        )  # fmt: skip
+        columns = (*MARGINAL_COLUMNS, number("RMSE of a cell", share))
         return (
             Facts((*known, ("RMSE", rmse))),
             Table(caption, columns, rows, "errors"),
