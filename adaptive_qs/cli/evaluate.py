@@ -67,6 +67,8 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
 
 
 MODELS, ATTACK = "Models", "Membership attack"
+SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
+"""Options that `adaptive_qs.evaluate` takes as they are."""
 
 
 @dataclass(kw_only=True)
@@ -159,15 +161,11 @@ def evaluate(
             described,
             spec,
             rules=options.rule or (),
-            weigh=options.weigh,
-            target=options.target,
-            repeats=options.repeats,
             control=None if control is None else opened.enter_context(readable(control)),
             release=release,
-            seed=options.seed,
             workers=threads,
-            max_memory=options.max_memory,
             progress=clock,
+            **{name: getattr(options, name) for name in SAME_NAMES},
         )
         if released is not None:
             result = replace(result, notes=(*result.notes, released))

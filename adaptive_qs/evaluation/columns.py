@@ -162,13 +162,17 @@ class ColumnValues:
     heaped: float
 
     @property
-    def off(self) -> float:
-        """How far the mean or the median is off, whichever is further, in units of ``scale``; 0
-        where chance may be the reason."""
+    def errors(self) -> tuple[float, float]:
+        """How far mean and median are off; 0 where chance may be the reason."""
         mean = abs(self.synthetic.mean - self.true.mean)
         median = abs(self.synthetic.median - self.true.median)
         inside = self.around[0] <= self.synthetic.median <= self.around[1]
-        off = max(mean if mean > self.chance else 0.0, 0.0 if inside else median)
+        return mean if mean > self.chance else 0.0, 0.0 if inside else median
+
+    @property
+    def off(self) -> float:
+        """How far the mean or the median is off, whichever is further, in units of ``scale``."""
+        off = max(self.errors)
         return off / self.scale if self.scale else math.inf if off else 0.0
 
     @property
@@ -302,14 +306,11 @@ class ValuesCheck(Check):
 
 def _moved(found: ColumnValues) -> str:
     """Return mean or median of both tables, whichever is further off beyond chance."""
-    true, made, words = found.true, found.synthetic, found.column.amount_text
-    mean, median = abs(made.mean - true.mean), abs(made.median - true.median)
-    inside = found.around[0] <= made.median <= found.around[1]
-    is_mean = mean > found.chance and mean >= median * (not inside)
-    what, ends = "median", (true.median, made.median)
-    if is_mean:
-        what, ends = "mean", (true.mean, made.mean)
-    return f"{quoted(found.column.name)} ({what} {words(ends[0])}, now {words(ends[1])})"
+    mean, median = found.errors
+    what = "mean" if mean and mean >= median else "median"
+    true, made = (found.column.amount_text(getattr(table, what))
+                  for table in (found.true, found.synthetic))  # fmt: skip
+    return f"{quoted(found.column.name)} ({what} {true}, now {made})"
 
 
 def _values_table(facts: Sequence[ColumnValues]) -> Table:
