@@ -9,7 +9,7 @@ from .evaluation.evaluation import Evaluation as Evaluation
 from .evaluation.evaluation import evaluate as evaluate
 from .evaluation.marginals import workload_error as workload_error
 from .evaluation.tables import TablePair as TablePair
-from .pages.notebook import ProgressBar as ProgressBar
+from .pages.words import ProgressBar as ProgressBar
 from .related import RelatedSynthesizer as RelatedSynthesizer
 from .release.release import Release as Release
 from .synthesizer import Synthesizer as Synthesizer

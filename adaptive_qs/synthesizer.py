@@ -188,7 +188,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
     Args:
         progress: called with a phase, steps done and steps in all; a
-            :class:`~adaptive_qs.pages.notebook.ProgressBar` shows them.
+            :class:`~adaptive_qs.pages.words.ProgressBar` shows them.
 
     Attributes:
         release_: everything released, a :class:`Release`.

@@ -47,18 +47,9 @@ if TYPE_CHECKING:
     from adaptive_qs.table.sql import Query
 
 
-# What `evaluate` prints for people: the verdict, then the figures of every check.
-
-
 def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | None) -> None:
-    """Print an evaluation, the verdict first.
-
-    Args:
-        evaluation: of two tables.
-        seconds: per phase.
-        report: the page that was written, if one was.
-    """
-    from adaptive_qs.evaluation.render import titled_findings
+    """Print an evaluation, the verdict first, and the page that was written, if one was."""
+    from adaptive_qs.evaluation.evaluation import titled_findings
 
     verdict = evaluation.verdict
     emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])
@@ -76,6 +67,8 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
 
 
 MODELS, ATTACK = "Models", "Membership attack"
+SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
+"""Options that `adaptive_qs.evaluate` takes as they are."""
 
 
 @dataclass(kw_only=True)
@@ -92,10 +85,6 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
-    by: Annotated[str | None, Option(
-        "Also report the error within each group of this column, compared with a fresh sample of "
-        "the same size. It shows whether small groups are less accurate.", "COLUMN"
-    )] = None  # fmt: skip
     weigh: Annotated[str | None, Option(
         "What counts alike: rows, or persons, of whom one true row each is compared.", "KIND",
         default="as in the release behind SYNTHETIC, or rows")] = None  # fmt: skip
@@ -172,23 +161,18 @@ def evaluate(
             described,
             spec,
             rules=options.rule or (),
-            by=options.by,
-            weigh=options.weigh,
-            target=options.target,
-            repeats=options.repeats,
             control=None if control is None else opened.enter_context(readable(control)),
             release=release,
-            seed=options.seed,
             workers=threads,
-            max_memory=options.max_memory,
             progress=clock,
+            **{name: getattr(options, name) for name in SAME_NAMES},
         )
         if released is not None:
             result = replace(result, notes=(*result.notes, released))
         clock.start("verdict")
         _ = result.verdict.overall
         if report is not None:
-            from adaptive_qs.evaluation.render import evaluation_page
+            from adaptive_qs.evaluation.evaluation import evaluation_page
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")

@@ -16,8 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
-from adaptive_qs.pages.notebook import PHASES
-from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.pages.words import PHASES, counted, first_of
 from adaptive_qs.pages.words import share as part_in_words
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
 
 def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
     """Print the facts and the tables of findings."""
-    from adaptive_qs.evaluation.render import text_parts
+    from adaptive_qs.evaluation.evaluation import text_parts
 
     for title, rows, tables in text_parts(findings):
         emit_rows(title, rows) if rows else emit(title)

@@ -515,7 +515,7 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
         options: of the command.
     """
     reject_options(
-        options, "sql", "database", "workload", "ways", "rule", "by", "weigh", "target", "control",
+        options, "sql", "database", "workload", "ways", "rule", "weigh", "target", "control",
         "release",
     )  # fmt: skip
     schema, described = _load(options.schema)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation.checks import (
     COLUMNS,
     FEW_NAMED,
@@ -29,8 +27,7 @@ from adaptive_qs.evaluation.checks import (
     number,
 )
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import JointCodes, Margins, in_batches
-from adaptive_qs.machine import StepProgress, njit
+from adaptive_qs.evaluation.tables import Margins, PairCounts, PairSums
 from adaptive_qs.pages.charts import Cell, HeatMap, diverging_cell, sequential_cell
 from adaptive_qs.pages.words import combination, counted, decimals, signed
 
@@ -47,131 +44,6 @@ LEAST_OFF, LEAST_OFF_PART = 10, 0.005
 must rest, however large its V."""
 MOST_LOST, WEAK_LOST = 0.25, 0.1
 """Parts of the strong, and of the weak associations, that can be lost."""
-
-# Every pair of attributes, counted once.
-
-
-class PairSums(NamedTuple):
-    """Sums over the occupied cells n_xy of one contingency table.
-
-    Attributes:
-        squares: Σ n_xy² / (n_x·n_y), which is χ²/N + 1.
-        occupied: cells that are.
-        influence: N times the variance of χ²/N over samples, in the limit of many rows.
-    """
-
-    squares: float
-    occupied: float
-    influence: float
-
-
-@dataclass(frozen=True, eq=False)
-class PairCounts:
-    """What was counted of all pairs of attributes, of the true and of the synthetic table.
-
-    Attributes:
-        joint: the tables.
-        margins, sums: counts of every attribute's codes, and sums of every pair, of both tables.
-        unseen: by pair, synthetic rows whose two values never occur together in the true table.
-        row_unseen: which synthetic rows have such a pair: shape (synthetic rows,).
-        row_unique: which true rows have two values that no other true row has together.
-    """
-
-    joint: JointCodes
-    margins: tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]
-    sums: tuple[dict[Clique, PairSums], dict[Clique, PairSums]]
-    unseen: dict[Clique, int]
-    row_unseen: NDArray[np.bool_]
-    row_unique: NDArray[np.bool_]
-
-
-def count_pairs(
-    joint: JointCodes, workers: int = 1, progress: StepProgress | None = None
-) -> PairCounts:
-    """Count all pairs of attributes of both tables in one pass over the rows each."""
-    split = joint.true_rows
-    parts = (joint.codes[:, :split], joint.codes[:, split:])
-    margins = tuple(tuple(np.bincount(codes, minlength=1) for codes in part) for part in parts)
-    pairs: tuple[Clique, ...] = tuple(combinations(range(len(joint.sizes)), 2))
-    row_unseen = np.zeros(joint.rows - split, dtype=np.bool_)
-    row_unique = np.zeros(split, dtype=np.bool_)
-    marked = (row_unique, np.zeros(0, dtype=np.bool_))  # of the synthetic rows, none
-
-    def count(batch: Sequence[Clique]) -> list[tuple[PairSums, PairSums, int]]:
-        scratch = np.zeros((2, 0), dtype=np.int64)
-        found = []
-        for i, j in batch:
-            cells, bound = joint.cells((i, j))
-            if bound > scratch.shape[1]:
-                scratch = np.zeros((2, bound), dtype=np.int64)
-            unseen = _count(cells, split, scratch, row_unseen)
-            tables = zip((cells[:split], cells[split:]), parts, margins, scratch, marked)
-            true, synthetic = (
-                PairSums(*_sum(own, codes[i], codes[j], of[i], of[j], counts, unique))
-                for own, codes, of, counts, unique in tables
-            )
-            found.append((true, synthetic, unseen))
-        return found
-
-    true, synthetic, unseen = (
-        dict(zip(pairs, column))
-        for column in list(zip(*in_batches(count, pairs, workers, progress))) or ((), (), ())
-    )
-    margins = (margins[0], margins[1])
-    return PairCounts(joint, margins, (true, synthetic), unseen, row_unseen, row_unique)
-
-
-def count_all_pairs(comparison: Comparison) -> PairCounts:
-    """Count all pairs of attributes of both tables."""
-    return count_pairs(comparison.joint, comparison.workers, comparison.steps("pairs"))
-
-
-@njit(cache=True, nogil=True)
-def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
-    """Fill both rows of counts; the number of synthetic rows in cells without a true one."""
-    for row in range(true_rows):
-        counts[0, cells[row]] += 1
-    unseen = 0
-    for row in range(true_rows, cells.size):
-        counts[1, cells[row]] += 1
-        if counts[0, cells[row]] == 0:
-            unseen += 1
-            row_unseen[row - true_rows] = True
-    return unseen
-
-
-@njit(cache=True, nogil=True)
-def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
-    """The sums over occupied cells, whose counts are 0 afterwards; marks the only rows in a cell.
-
-    By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
-    h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
-    """
-    squares, occupied = 0.0, 0
-    ratio_first, ratio_second = np.zeros(of_first.size), np.zeros(of_second.size)
-    found, times = np.empty(cells.size, np.int64), np.empty(cells.size)
-    for row in range(cells.size):
-        count = counts[cells[row]]
-        if count == 0:
-            continue
-        counts[cells[row]] = 0
-        expected = float(of_first[first[row]]) * float(of_second[second[row]])
-        square = float(count) * float(count) / expected
-        squares += square
-        ratio_first[first[row]] += square
-        ratio_second[second[row]] += square
-        found[occupied], times[occupied] = row, count
-        occupied += 1
-        if count == 1 and unique.size:
-            unique[row] = True
-    influence = 0.0
-    for k in range(occupied):
-        i, j = first[found[k]], second[found[k]]
-        ratio = times[k] / (float(of_first[i]) * float(of_second[j]))
-        moved = 2 * ratio - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
-        influence += times[k] * cells.size * moved * moved
-    return squares, occupied, influence
-
 
 # How strongly attributes depend on each other, in both tables.
 #
@@ -197,11 +69,6 @@ class Association:
     names: tuple[str, ...]
     cramers_v: tuple[Matrix, Matrix]
     influence: tuple[Matrix, Matrix]
-
-
-def associate_all(comparison: Comparison) -> Association:
-    """Return the association matrices of both tables."""
-    return associate(comparison.shared(count_all_pairs))
 
 
 def mean_and_largest(difference: Matrix) -> tuple[float, float]:
@@ -359,11 +226,9 @@ class AssociationChanges:
         weak: their number in the true table.
         weak_lost, weak_made_up: the same of weak ones.
         unconnected: attributes that are associated with others in the true table only.
-        rare: pairs that are left out because too few rows of the true table make them.
         difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
             make V in the table in which it is larger.
         largest: the pairs with the largest differences.
-        unlisted: pairs that differ by as much as can be named, but for too few rows.
         blind: whether a table has so few rows that chance may explain even a clear association,
             in most pairs.
     """
@@ -378,10 +243,8 @@ class AssociationChanges:
     weak_lost: Changes
     weak_made_up: Changes
     unconnected: tuple[str, ...]
-    rare: int
     difference: Matrix
     largest: Changes
-    unlisted: int
     blind: bool
 
 
@@ -412,15 +275,15 @@ def association_changes(
         )
 
     hidden = DEVIATIONS * np.maximum(ours.deviation(), theirs.deviation()) >= CLEAR_V**2
-    strong = np.triu((true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation()), 1)
-    clear = strong & ours.spread
+    strong = (true >= CLEAR_V) & (true**2 > DEVIATIONS * ours.deviation())
+    clear = np.triu(strong & ours.spread, 1)
     lost, new = half_gone(true, made), half_gone(made, true)
     kept = np.abs(made - true) <= KEPT_V
     present, showing = ours.present(true, theirs), theirs.present(made, ours)
     faint = np.triu(present & (true < CLEAR_V), 1)
     spread = np.where(true >= made, ours.spread, theirs.spread)
     difference = np.where(spread, made - true, 0.0)
-    size, unlisted = np.abs(difference), ~spread & (np.abs(made - true) >= LEAST_CHANGE)
+    size = np.abs(difference)
     others = ~np.eye(len(names), dtype=np.bool_)
     left = present & ~lost | showing
     cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
@@ -435,10 +298,8 @@ def association_changes(
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        rare=int((strong & ~clear).sum()),
         difference=difference,
         largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
-        unlisted=int(np.triu(unlisted, 1).sum()),
         blind=bool(others.any() and hidden[others].mean() > 0.5),
     )
 
@@ -455,39 +316,19 @@ class AssociationsCheck(Check):
     name, title, about = "association", "How columns depend on each other", "associations"
     uses = ("pairs of columns",)
     rules = (
-        Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear,
-             f"more than {MOST_LOST:.0%} of the strong ones are lost"),
+        Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear),
         Word("some lost", "fair",
-             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
-             f"a strong one is lost, all that some column had, or more than {WEAK_LOST:.0%} of the "
-             "weak ones"),
+             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak),
         Word("some new", "fair",
-             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
-             "a strong one is only in the synthetic table, or more weak ones are than "
-             f"{WEAK_LOST:.0%} of all of the true table"),
-        Word("too few rows", "plain", lambda a: a.blind,
-             "in most pairs chance can explain even a strong one in one of the tables: what looks "
-             "good then is not called suitable for pairs or single rows"),
+             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak)),
+        Word("too few rows", "plain", lambda a: a.blind),
         Word("kept", "good"),
     )  # fmt: skip
-    definitions = (
-        f"An association is strong from a Cramér's V of {CLEAR_V} in the true table, kept if V "
-        f"differs by at most {KEPT_V}, lost if less than {LOST_PART:.0%} of it is left, and only "
-        f"in the synthetic table if V is at least {CLEAR_V} there and less than {LOST_PART:.0%} of "
-        f"that in the true one; always by more than {DEVIATIONS} standard deviations. One that "
-        f"rests on fewer than {LEAST_OFF} rows, or {LEAST_OFF_PART:.1%} of them, off the most "
-        "frequent value of either column counts nowhere.",
-        f"An association is weak if V is below {CLEAR_V}, Cohen's w (V times the root of the "
-        f"smaller number of values less one) at least {LEAST_EFFECT}, and V so large that its loss "
-        "could be distinguished from chance.",
-    )
 
     def measure(self, comparison: Comparison) -> Association:
-        """Measure both tables."""
-        return comparison.shared(associate_all)
+        return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         found = association_changes(facts, evaluation.pair.margins)
         caps: dict[str, Grade] = {}
         if found.blind:
@@ -505,7 +346,6 @@ class AssociationsCheck(Check):
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         true, made = facts.cramers_v
         mean, largest = mean_and_largest(made - true)
         differences = {"mean_difference": mean, "max_difference": largest}
@@ -567,12 +407,7 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Tab
         return ()
     true, made = facts.cramers_v
     mean, largest = mean_and_largest(made - true)
-    lines = [("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most")]
-    if found.unlisted:
-        pairs = counted(found.unlisted, "pair")
-        lines.append(("not listed", f"{pairs} whose V differs, but rests on too few rows"))
-    if found.rare:
-        lines.append(("not counted", f"{counted(found.rare, 'strong pair')} with too few rows"))
+    lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
         ("Largest changes of Cramér's V", found.largest, "changes", MOST_CHANGES),
         ("Strong associations that are lost", found.lost, "lost", 0),
@@ -586,7 +421,7 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Tab
         names = [((name,),) for name in found.unconnected]
         tables.append(Table(caption, (COLUMNS,), names, "cut-off", 0))
     maps = Drawn("Association of every pair", partial(association_maps, facts, found))
-    return (Facts(tuple(lines)), *tables, maps)
+    return (Facts(lines), *tables, maps)
 
 
 def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> Table:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation.checks import (
     Check,
@@ -23,7 +22,6 @@ from adaptive_qs.evaluation.checks import (
     Word,
     number,
 )
-from adaptive_qs.evaluation.models import SEEDS, gradient_boosting, run_tasks
 from adaptive_qs.evaluation.promise import Promise, why_no_promise
 from adaptive_qs.evaluation.tables import (
     Overlap,
@@ -34,7 +32,6 @@ from adaptive_qs.evaluation.tables import (
     row_numbers,
 )
 from adaptive_qs.machine import StepProgress, njit
-from adaptive_qs.pages.charts import Line, Mark
 from adaptive_qs.pages.words import decimals, significant
 from adaptive_qs.privacy.accounting import delta_of
 from adaptive_qs.table.coded import CodedTable
@@ -265,29 +262,8 @@ class Stack:
         return ranked(keys)[0] if bound > MAX_KEYS else keys
 
 
-# Three attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
+# Two attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
 # the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
-
-CLASSIFIER_ROWS = 10_000
-"""Rows of either kind that the classifier learns from."""
-
-
-def classifier_scores(stack: Stack, attributes: tuple[Attribute, ...], seed: int) -> Array:
-    """How surely a boosted classifier takes each target for a synthetic row.
-
-    It learns from equally many synthetic and reference rows, so that its odds are the ratio.
-    """
-    synthetic, reference, targets = stack.part(np.column_stack(stack.columns).astype(np.float64))
-    rows = min(len(synthetic), len(reference), CLASSIFIER_ROWS)
-    features = np.concatenate([synthetic[:rows], reference[:rows]])
-
-    def learn() -> Array:
-        model = gradient_boosting(attributes, seed)
-        model.fit(features, np.repeat([1, 0], rows))
-        return np.asarray(model.decision_function(targets))
-
-    return run_tasks([learn], 1)[0]
-
 
 KEPT_PER_DIFFERENCE = 0.03
 """Weight of a row that differs in one more attribute, so that the closest rows decide."""
@@ -301,11 +277,6 @@ _BLOCK = 250
 def rows_compared(attributes: int) -> int:
     """Synthetic and reference rows each that targets are compared with at most."""
     return max(1, min(CLOSENESS_ROWS, MAX_CELLS // attributes))
-
-
-def density_steps(targets: int) -> int:
-    """Steps of the progress for so many targets."""
-    return 2 * math.ceil(targets / _BLOCK)
 
 
 def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | None = None) -> Array:
@@ -412,9 +383,8 @@ COARSE = 0.1
 """A resolution worse than this is pointed out."""
 
 MARGINALS = "likelihood ratio of 1-, 2- and 3-way marginals"
-CLASSIFIER = "classifier of synthetic against reference rows"
 CLOSENESS = "density of close rows, synthetic against reference"
-ATTACKS = (MARGINALS, CLASSIFIER, CLOSENESS)
+ATTACKS = (MARGINALS, CLOSENESS)
 
 
 def measure_membership(
@@ -441,19 +411,16 @@ def measure_membership(
         control: rows of the same population that were held out.
         promise: of the release; None if it is not known, or if its noise came from a seed, which
             voids it.
-        seed: of the draw of targets and reference rows, and of the classifier.
+        seed: of the draw of targets and reference rows.
         confidence: with which all intervals hold together.
         overlap: of :func:`check_control`, where that has been computed with the same seed.
 
     Raises:
         DataError: the domains differ, a table has too few rows, or the control rows were not held
             out.
-        InputError: the promise is no promise, the confidence not inside (0, 1), or the seed
-            negative or 2^32 or more.
+        InputError: the promise is no promise, or the confidence not inside (0, 1).
     """
     TablePair(true, synthetic)
-    if not 0 <= seed < SEEDS:
-        raise InputError(f"seed is {seed}: give 0 to {SEEDS - 1:,}")
     if not 0 < confidence < 1:
         raise InputError(f"confidence is {confidence!r}: give a number between 0 and 1")
     bound = None if promise is None else advantage_bound(promise)
@@ -472,14 +439,13 @@ def measure_membership(
         ]
     )
     marginals = len(attribute_sets(len(stack.columns), seed))
-    steps = marginals + density_steps(2 * targets)
+    steps = marginals + 2 * math.ceil(2 * targets / _BLOCK)
 
     def after(before: int) -> StepProgress | None:
         return None if progress is None else lambda done, _: progress(before + done, steps)
 
     found = (
         marginal_scores(stack, seed, workers, after(0)),
-        classifier_scores(stack, true.domain.attributes, seed),
         closeness_scores(stack, workers, after(marginals)),
     )
     judged = [
@@ -549,14 +515,12 @@ class AttackCheck(Check):
 
     name, title = "membership", "Membership attacks"
     rules = (
-        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound,
-             "one certainly gains more than the promise allows"),
-        Word("some gain", "fair", lambda found: found.lower > 0, "one certainly gains something"),
+        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound),
+        Word("some gain", "fair", lambda found: found.lower > 0),
         Word("no gain", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> Membership | None:
-        """Measure both tables."""
         if comparison.control is None:
             return None
         (control, overlap), pair = comparison.control, comparison.pair
@@ -565,7 +529,6 @@ class AttackCheck(Check):
         return measure_membership(pair.true, pair.synthetic, *game, steps, overlap=overlap)
 
     def judge(self, facts: Membership | None, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         promised = evaluation.comparison.promised
         if facts is None or not facts.scores:
             reason = why_no_promise(promised.statement)
@@ -606,33 +569,11 @@ def _figures(facts: Membership) -> tuple[Facts | Table, ...]:
     rows = f"{facts.members:,} of the true table, {facts.non_members:,} of the control table"
     columns = (
         Column("attack"), number("lower", decimals), number("upper", decimals),
-        number("area under the curve", decimals), number("advantage", decimals), Column("picture"),
+        number("area under the curve", decimals), number("advantage", decimals),
     )  # fmt: skip
     caption = (
         "Advantage: true positive rate minus false positive rate, 0 is a guess and 1 always right, "
         f"with {facts.confidence:.0%} intervals that hold together"
     )
-    lines = [
-        (s.attack, s.lower, s.upper, s.auc, s.advantage, line) for s, line in attack_lines(facts)
-    ]
+    lines = [(s.attack, s.lower, s.upper, s.auc, s.advantage) for s in facts.scores]
     return (Facts((("rows", rows), ("bound", bound))), Table(caption, columns, lines, "attacks"))
-
-
-def attack_lines(membership: Membership) -> list[tuple[AttackScore, Line]]:
-    """Return each attack's advantage with its interval, and the bound, on one axis."""
-    bound = membership.bound
-    values = [v for s in membership.scores for v in (s.lower, s.upper)] + [0.0]
-    low, high = min(values), max(*values, bound or 0.0) or 1.0
-    margin = 0.04 * (high - low)
-    lines = []
-    for score in membership.scores:
-        marks = [Mark("chance", 0.0), Mark("b", score.advantage, score.lower, score.upper)]
-        label = (
-            f"advantage {decimals(score.advantage)}, interval {decimals(score.lower)} to "
-            f"{decimals(score.upper)}"
-        )
-        if bound is not None:
-            marks.insert(1, Mark("limit", bound))
-            label += f", bound {significant(bound)}"
-        lines.append((score, Line(low - margin, high + margin, tuple(marks), label)))
-    return lines

@@ -2,7 +2,7 @@
 
 A check measures both tables and judges what it measured. It is one class, named in ``CHECKS``. Its
 finding holds a sentence with a grade, and figures: facts, tables and charts. The renderers of
-:mod:`adaptive_qs.evaluation.render` show findings and know no check.
+:mod:`adaptive_qs.evaluation.evaluation` show findings and know no check.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from adaptive_qs.arguments import Registry
-from adaptive_qs.evaluation.tables import JointCodes, Overlap, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, TablePair, count_pairs
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 # Grades and the rules that give them.
 
 Grade = Literal["good", "plain", "fair", "poor"]
-T = TypeVar("T")
 GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
 """From the best to the worst; "plain" is no grade."""
 
 
 class Word(NamedTuple):
-    """A word of the verdict, its grade, its condition, and the condition for readers ("" for the
-    rule that applies if no other does)."""
+    """A word of the verdict, its grade and its condition; docs/guides/evaluate.md explains it."""
 
     word: str
     grade: Grade
     holds: Callable[[Any], object] = lambda _: True
-    meaning: str = ""
 
 
 # Figures: typed values with the form in which people read them.
@@ -70,7 +67,7 @@ class Table:
     Attributes:
         caption: what the figures are.
         columns: their headings and forms.
-        rows: values, the most important row first; a ``Line`` is drawn on the page only.
+        rows: values, the most important row first.
         anchor: id of the table on the page; a table that sentences lead to is folded there.
         printed: maximum number of rows on a terminal, 0 for a table of the page only.
     """
@@ -100,7 +97,7 @@ class Drawn:
 
     Attributes:
         caption: what they show.
-        draw: returns charts, or tables, each with a title and a note.
+        draw: returns charts, each with a title and a note.
         legend: marks and their meanings.
     """
 
@@ -195,7 +192,6 @@ class Comparison:
         marginals: of the sets of columns of the workload.
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        by: the column within whose groups errors are requested.
         settings: of models and attacks (``ModelSettings``).
         control: rows that were held out, and their overlap with the true table.
         promised: what is known of the release behind the synthetic table (``Promised``).
@@ -210,11 +206,9 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    by: str | None = None
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
-    _shared: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return what counts the steps of a phase."""
@@ -230,12 +224,10 @@ class Comparison:
         """The codes of both tables."""
         return JointCodes(self.pair)
 
-    def shared(self, compute: Callable[[Comparison], T]) -> T:
-        """Return what a function computes from the comparison; it is called once for all checks."""
-        if compute not in self._shared:
-            self._shared[compute] = compute(self)
-        found: T = self._shared[compute]
-        return found
+    @cached_property
+    def pairs(self) -> PairCounts:
+        """The counts of all pairs of attributes of both tables."""
+        return count_pairs(self.joint, self.workers, self.steps("pairs"))
 
 
 class Check:
@@ -249,7 +241,6 @@ class Check:
         shown: when its sentence is among the few of a terminal: always, if it is not good ("bad"),
             or if it is the worst of those that are bad ("worst").
         rules: the words of its grade, in the order in which they are tried.
-        definitions: further sentences about these rules, for readers.
     """
 
     name: ClassVar[str]
@@ -258,7 +249,6 @@ class Check:
     uses: ClassVar[tuple[str, ...]] = ()
     shown: ClassVar[Literal["always", "bad", "worst"]] = "worst"
     rules: ClassVar[tuple[Word, ...]] = ()
-    definitions: ClassVar[tuple[str, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:
         """Return the facts, or None if there are none, such as of a column that nobody named."""
@@ -282,12 +272,6 @@ class Check:
         holding = (rule for rule in self.rules if rule.holds(found))
         return next(((rule.grade, rule.word) for rule in holding), ("plain", ""))
 
-    def definition(self) -> str:
-        """Return what the words of the grade mean, for readers."""
-        words = "; ".join(f"“{r.word}” if {r.meaning}" for r in self.rules if r.meaning)
-        last = self.rules[-1]
-        return f"{self.title}: {words}{'' if last.meaning else f'; else “{last.word}”'}."
-
 
 _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
@@ -297,7 +281,6 @@ CHECKS: Registry[type[Check]] = Registry(
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
         "group_means": f"{_HERE}.groups:GroupMeansCheck",
-        "by": f"{_HERE}.groups:GroupsCheck",
         "queries": f"{_HERE}.queries:QueriesCheck",
         "workload": f"{_HERE}.marginals:MarginalsCheck",
         "columns": f"{_HERE}.columns:ColumnsCheck",
@@ -383,13 +366,11 @@ class Verdict:
         parts = [
             (check.about, finding)
             for check, finding in self._found()
-            if check.about and finding.said and not (check.about == "queries" and self._ungraded)
+            if check.about
+            and finding.said
+            and not (check.name == "queries" and finding.grade == "plain")
         ]
         return overall_finding(parts, alarms)
-
-    @property
-    def _ungraded(self) -> bool:
-        return "queries" in self.findings and self.findings["queries"].grade == "plain"
 
     def _found(self) -> Iterator[tuple[Check, Finding]]:
         return ((c, self.findings[c.name]) for c in self.checks if c.name in self.findings)

@@ -1,13 +1,13 @@
-"""Comparing a synthetic table with the true one: what is known, and what it means."""
+"""Comparing a synthetic table with the true one; findings as text, as JSON and as one HTML page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,21 +16,29 @@ from adaptive_qs.evaluation.checks import (
     SERVES,
     Check,
     Comparison,
+    Drawn,
+    Facts,
+    Figure,
     Finding,
+    Table,
     Verdict,
     all_checks,
+    plain,
 )
-from adaptive_qs.evaluation.groups import check_by
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import find_promise
+from adaptive_qs.evaluation.promise import find_promise, why_no_promise
 from adaptive_qs.evaluation.queries import ComparedSource, check_queries, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, check_control, read_compared
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
+from adaptive_qs.pages.charts import BarChart, HeatMap
+from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
+from adaptive_qs.release.page import budget_parts
+from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 
@@ -108,7 +116,7 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """Return everything but the rows; numbers that are not finite are None."""
         distance, asked = self.workload, self.queries
-        measured = distance if asked is None else asked
+        measured = distance if asked is None else asked.whole
         cells = sum(clique.cells for clique in distance.per_clique)
         content: dict[str, Any] = {
             "notice": OWNER_ONLY,
@@ -120,7 +128,7 @@ class Evaluation:
                 "max_l1": distance.max_l1,
                 "rmse": measured.rmse,
                 "rmse_of": "cells" if asked is None else "queries",
-                "queries": cells if asked is None else asked.queries,
+                "queries": cells if asked is None else asked.whole.queries,
             },
         }
         for check in self.checks:
@@ -130,7 +138,9 @@ class Evaluation:
 
 def _plain(value: Any) -> Any:
     """Return values as JSON has them: None for numbers that are not finite."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if hasattr(value, "as_json"):
+        value = value.as_json()
+    elif is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
@@ -146,7 +156,6 @@ def evaluate(
     workload: ComparedSource = None,
     *,
     rules: str | Rule | Iterable[str | Rule] = (),
-    by: str | None = None,
     weigh: str | None = None,
     target: str | None = None,
     repeats: int = 5,
@@ -172,7 +181,6 @@ def evaluate(
             content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
             marginals.
         rules: that the owner knows to hold, such as "start <= end".
-        by: a column within whose groups errors are reported, each with its chance level.
         weigh: what counts alike, a name of ``adaptive_qs.privacy.unit.WEIGH``; by default as in
             the release behind the table, if its statement is known, and rows otherwise. With
             "persons" the true table has one row of each person, selected at random.
@@ -186,12 +194,12 @@ def evaluate(
         seed: of splits, models and attacks; it protects nothing.
         workers: threads, by default one for every core; results do not depend on it.
         max_memory: ceiling of the process's memory while a release is read.
-        progress: called with a phase ("read", "evaluate", "queries", "pairs", "groups",
-            "models", "attack", "verdict"), steps done and steps in all.
+        progress: called with a phase ("read", "evaluate", "queries", "pairs", "models", "attack",
+            "verdict"), steps done and steps in all.
 
     Raises:
-        InputError: a parameter, the schema, the workload, a rule, a table, the target or the
-            column of the groups is wrong, or the release was made with another schema.
+        InputError: a parameter, the schema, the workload, a rule, a table or the target is wrong,
+            or the release was made with another schema.
         DataError: the control rows were not held out, or are too few.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
@@ -208,8 +216,6 @@ def evaluate(
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     declared = declared_rules(described)
     declared += [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
-    if by is not None:
-        check_by(by, described)
     file = synthetic if isinstance(synthetic, str | Path) else None
     promised = find_promise(release, file, described, max_memory)
     if weigh is None:
@@ -226,22 +232,15 @@ def evaluate(
         rows = read_compared(control, described, "control", progress)
         held_out = rows, check_control(pair.true, rows, settings.seed)
     comparison = Comparison(
-        pair, described, marginals, promised, settings, queries, declared, by, held_out, threads,
+        pair, described, marginals, promised, settings, queries, declared, held_out, threads,
         progress,
     )  # fmt: skip
-    notes = (*table_notes(pair), *((OF_PERSONS,) if weigh != DEFAULT_WEIGH else ()))
-    return evaluate_comparison(comparison, notes)
-
-
-def evaluate_comparison(comparison: Comparison, notes: tuple[str, ...] = ()) -> Evaluation:
-    """Run all checks on two tables."""
+    notes = tuple(table_notes(pair))
+    if weigh != DEFAULT_WEIGH:
+        notes += ("persons have equal weights: one true row of each person was compared, selected "
+                  "at random",)  # fmt: skip
     facts = {check.name: check.measure(comparison) for check in all_checks()}
     return Evaluation(comparison, facts, notes)
-
-
-OF_PERSONS = (
-    "persons have equal weights: one true row of each person was compared, selected at random"
-)
 
 
 def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> Any:
@@ -278,3 +277,151 @@ def table_notes(pair: TablePair) -> Iterator[str]:
             "one table has more than twice the rows of the other: compare associations, repeated "
             "rows and maxima with care"
         )
+
+
+# Text for a terminal.
+
+
+class TextTable(NamedTuple):
+    """A table of a terminal: its headings and its cells."""
+
+    heads: list[str]
+    rows: list[list[str]]
+
+
+class TextPart(NamedTuple):
+    """A part of the output for a terminal: a title, names and values, and tables."""
+
+    title: str
+    rows: list[tuple[str, str]]
+    tables: list[TextTable]
+
+
+def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
+    """Yield the figures of findings for a terminal.
+
+    Args:
+        findings: each with the title of its check.
+    """
+    for title, finding in findings:
+        rows = [
+            (name, plain(text)) for f in finding.figures if isinstance(f, Facts)
+            for name, text in f.rows
+        ]  # fmt: skip
+        printed = [f for f in finding.figures if isinstance(f, Table) and f.printed and f.rows]
+        if rows or printed:
+            yield TextPart(title, rows, [_text_table(table) for table in printed])
+
+
+def _text_table(table: Table) -> TextTable:
+    shown = [
+        k for k, column in enumerate(table.columns)
+        if column.head or any(row[k] for row in table.rows)
+    ]  # fmt: skip
+    heads = [table.columns[k].head for k in shown]
+    rows = [[plain(cells[k]) for k in shown] for cells in table.texts(table.printed)]
+    return TextTable(heads, rows)
+
+
+def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
+    """Return the findings of an evaluation with the titles of their checks."""
+    found = evaluation.findings
+    return [(check.title, found[check.name]) for check in evaluation.checks if check.name in found]
+
+
+# The page.
+
+PAGE_ROWS, LONG_TABLE = 25, 200
+"""Rows of a table that the page shows, and those that it has folded away."""
+
+
+class Section(NamedTuple):
+    """A part of the page: its id, its heading, its figures and notes."""
+
+    anchor: str
+    title: str
+    figures: Sequence[Figure]
+    notes: Sequence[str] = ()
+
+
+def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:
+    """Return one HTML file for the owner of the data only; the same input gives the same text.
+
+    Args:
+        evaluation: of the tables.
+        names: of the true and of the synthetic table, as they are shown.
+        whole: name of the page about both tables, if this is one of two related ones.
+    """
+    true, made = evaluation.comparison.rows
+    columns = counted(len(evaluation.pair.domain), "column")
+    intro = f"{made:,} synthetic rows compared with {true:,} true rows of {short(names[0], 120)}, "
+    sections = [
+        Section(check.name.replace("_", "-"), check.title, found.figures, found.notes)
+        for check in evaluation.checks
+        if (found := evaluation.findings.get(check.name)) is not None and found.figures
+    ]
+    tiles = [tile for found in evaluation.findings.values() for tile in found.tiles]
+    return render_page(
+        names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
+        evaluation.comparison.promised.release, evaluation.notes,
+        links=((whole, "The verdict on both tables"),) if whole else (),
+    )  # fmt: skip
+
+
+def render_page(
+    name: str,
+    intro: str,
+    sentences: Sequence[Finding],
+    tiles: Sequence[tuple[str, str]],
+    sections: Sequence[Section],
+    release: Bundle | Statement | None,
+    notes: Sequence[str],
+    links: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return the page of findings.
+
+    Args:
+        name: of the synthetic table.
+        intro: what was compared.
+        sentences: of the verdict.
+        tiles: numbers for the top, with their meanings.
+        sections: the figures.
+        release: behind the table, or its statement, if known.
+        notes: what makes all measures uncertain.
+        links: names of other pages, and what they are.
+    """
+    bundle = release if isinstance(release, Bundle) else None
+    statement = release.manifest if isinstance(release, Bundle) else release
+    return render(
+        "report.html",
+        ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
+        name=name,
+        intro=intro,
+        sentences=sentences,
+        tiles=tiles,
+        sections=sections,
+        notes=notes,
+        links=links,
+        statement=statement,
+        budget=budget_parts(statement) if statement else None,
+        rounds=bundle.rounds if bundle else None,
+        unconnected=bundle.manifest.unconnected if bundle else (),
+        columns=len(bundle.workload.domain) if bundle else 0,
+        no_promise=why_no_promise(statement),
+        versions=versions(),
+        notice=OWNER_ONLY,
+        kind=figure_kind,
+        page_rows=PAGE_ROWS,
+        long_table=LONG_TABLE,
+    )
+
+
+KINDS: Mapping[type, str] = {
+    Facts: "facts", Table: "table", Drawn: "drawn", BarChart: "bars", HeatMap: "map",
+}  # fmt: skip
+"""Names of what the template draws."""
+
+
+def figure_kind(figure: Any) -> str:
+    """Return the name of the macro that draws a figure; "" for a plain cell."""
+    return KINDS.get(type(figure), "")

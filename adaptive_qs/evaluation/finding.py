@@ -6,13 +6,12 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator
 from itertools import chain, combinations, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.associations import PairCounts, count_pairs
 from adaptive_qs.evaluation.rules import (
     Determination,
     Predicate,
@@ -21,7 +20,7 @@ from adaptive_qs.evaluation.rules import (
     check_rules,
     parse_rule,
 )
-from adaptive_qs.evaluation.tables import DAY, JointCodes, TablePair
+from adaptive_qs.evaluation.tables import DAY, JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import NEAR, Values, values_of
 from adaptive_qs.table.encode import read_with_amounts
@@ -274,18 +273,6 @@ MOST_VALUES = 100
 """Codes of a column of which implications are looked for."""
 
 
-class Told(NamedTuple):
-    """What a group of rows has in common.
-
-    Attributes:
-        chances: rows that would break it if the columns were independent.
-        text: the rule.
-    """
-
-    chances: float
-    text: str
-
-
 def _implications(
     joint: JointCodes, schema: Schema, settled: Collection[frozenset[str]]
 ) -> list[str]:
@@ -298,16 +285,16 @@ def _implications(
     """
     least = max(LEAST_CHANCES, LEAST_BROKEN * joint.true_rows)
     few = [c for c in schema.columns if 1 < c.num_values <= MOST_VALUES][:MOST_NUMBERS]
-    told: list[Told] = []
+    told: list[tuple[float, str]] = []
     for pair in combinations(few, 2):
         if frozenset(column.name for column in pair) in settled:
             continue
         counts = _known_counts(joint.pair, *pair)
         ways = [_said_of(schema, left, right, table)
                 for left, right, table in ((*pair, counts), (*pair[::-1], counts.T))]  # fmt: skip
-        kept = [[each for each in way if each.chances >= least] for way in ways]
-        told += max(kept, key=lambda way: sum(each.chances for each in way))
-    texts = [each.text for each in sorted(told, key=lambda each: -each.chances)[:MOST_TRIED]]
+        kept = [[each for each in way if each[0] >= least] for way in ways]
+        told += max(kept, key=lambda way: sum(chances for chances, _ in way))
+    texts = [text for _, text in sorted(told, key=lambda each: -each[0])[:MOST_TRIED]]
     found = [found for text in texts if (found := _telling(joint, schema, text))]
     return [rule.text for _, rule in sorted(found, key=lambda entry: -entry[0])]
 
@@ -323,8 +310,12 @@ def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArr
 
 def _said_of(
     schema: Schema, left: ColumnBase, right: ColumnBase, counts: NDArray[np.int64]
-) -> Iterator[Told]:
-    """What values of the left column say of the labels of the right one."""
+) -> Iterator[tuple[float, str]]:
+    """What values of the left column say of the labels of the right one.
+
+    Yields:
+        Rows that would break a rule if the columns were independent, and its text.
+    """
     if right.kind in ("numbers", "moments") or left.kind == "moments" or not counts.sum():
         return
     shares = counts.sum(axis=0) / counts.sum()
@@ -334,13 +325,13 @@ def _said_of(
         name = written(right.name)
         if len(present) == 1:
             (only,) = present
-            yield Told(rows * (1 - shares[only]), f"{when} -> {name} = {labels[only]}")
+            yield rows * (1 - shares[only]), f"{when} -> {name} = {labels[only]}"
         else:
             absent = np.flatnonzero((group == 0) & (rows * shares >= LEAST_CHANCES))
             none = [labels[code] for code in absent]
             if none:
                 said = f"!= {none[0]}" if len(none) == 1 else f"not in ({', '.join(none)})"
-                yield Told(rows * shares[absent].sum(), f"{when} -> {name} {said}")
+                yield rows * shares[absent].sum(), f"{when} -> {name} {said}"
 
 
 def _groups(

@@ -1,20 +1,16 @@
-"""Rows by groups: the errors within the groups of one column, and means by groups."""
+"""Means of columns of numbers or dates by the groups of other columns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from adaptive_qs.domain import Clique
-from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.associations import associate_all
+from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import (
-    FEW_NAMED,
     Check,
     Column,
     Comparison,
@@ -25,239 +21,11 @@ from adaptive_qs.evaluation.checks import (
     number,
 )
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
-from adaptive_qs.evaluation.marginals import marginal_distances
-from adaptive_qs.evaluation.scale import (
-    CLOSE,
-    CLOSE_SINGLE,
-    DEVIATIONS,
-    DOUBTFUL,
-    STEP_ERROR,
-    USABLE,
-    chance_l1,
-    fresh_sample_l1,
-    sparse_share,
-)
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.pages.charts import Line, Mark
+from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
+from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.pages.words import count, counted, quoted, short, significant
-from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.workload import Workload
-
-# The error within the groups of one column, compared with a sample of each group's size.
-
-MOST_GROUPS = 50
-"""Codes of a column that can make the groups."""
-COMPARED, COMPARED_CELLS = 60, 2**20
-"""Marginals that are compared within every group, an even choice of the workload's, and cells of
-each."""
-UNEQUAL = 2
-"""Times the excess error of all rows from which that of a group is worse."""
-
-
-@dataclass(frozen=True)
-class GroupError:
-    """The error within one group; means over the marginals.
-
-    Attributes:
-        label: of the group.
-        rows: of the true and of the synthetic table.
-        error: L1 distance of the marginals of its true and of its synthetic rows; None where it has
-            no synthetic rows.
-        fresh: the same expected of a fresh sample with as many rows as it has synthetic ones.
-        doubt: how much further chance, and the estimate, may take a fresh sample.
-    """
-
-    label: str
-    rows: tuple[int, int]
-    error: float | None
-    fresh: float | None
-    doubt: float = 0.0
-
-    @property
-    def excess(self) -> float | None:
-        """How much further off it is than a fresh sample."""
-        return None if self.error is None or self.fresh is None else self.error - self.fresh
-
-
-@dataclass(frozen=True)
-class GroupErrors:
-    """The errors within the groups of one column; owner only.
-
-    Attributes:
-        by: name of the column.
-        marginals: number of marginals compared, of the other columns.
-        all: all rows together.
-        groups: that true rows have, in the order of the codes.
-    """
-
-    by: str
-    marginals: int
-    all: GroupError
-    groups: tuple[GroupError, ...]
-
-    @cached_property
-    def worse(self) -> list[GroupError]:
-        """Groups with larger errors than the whole table, the worst first."""
-        least = max(CLOSE_SINGLE, UNEQUAL * (self.all.excess or 0.0))
-        found = [
-            group
-            for group in self.groups
-            if group.excess is None or group.excess > max(least, group.doubt)
-        ]
-        return sorted(found, key=lambda g: -2.0 if g.excess is None else -g.excess)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values; the groups by their labels."""
-
-        def plain(group: GroupError) -> dict[str, Any]:
-            rows = dict(zip(("true", "synthetic"), group.rows))
-            errors = {"mean_l1": group.error, "fresh_sample": group.fresh}
-            return {"value": group.label, "rows": rows, **errors}
-
-        groups = [{**plain(group), "worse": group in self.worse} for group in self.groups]
-        content = {"attribute": self.by, "marginals": self.marginals, "all": plain(self.all)}
-        return {**content, "groups": groups}
-
-
-def check_by(by: str, schema: Schema) -> None:
-    """Refuse a column that cannot make groups.
-
-    Raises:
-        InputError: it is unknown, the only one, or has too many values.
-    """
-    if by not in schema.names:
-        raise InputError(f"by {by!r} is not in the schema: check the spelling")
-    if len(schema.names) == 1:
-        raise InputError(f"by {by!r} is the only column: nothing is left to compare in its groups")
-    if (size := schema.column(by).size) > MOST_GROUPS:
-        raise InputError(
-            f"by {by!r} has {size:,} codes, more than {MOST_GROUPS}: name a column with fewer"
-        )
-
-
-def group_errors(comparison: Comparison) -> GroupErrors | None:
-    """Return the errors within the groups of the requested column, if there is one."""
-    if (by := comparison.by) is None:
-        return None
-    pair, schema, workers = comparison.pair, comparison.schema, comparison.workers
-    progress, place = comparison.steps("groups"), schema.names.index(by)
-    cliques = without_column(comparison.marginals, place)
-    labels = schema.column(by).labels_of_codes()
-    codes = pair.true.columns[place], pair.synthetic.columns[place]
-    rows = [np.bincount(each, minlength=len(labels)) for each in codes]
-    present = np.flatnonzero(rows[0]).tolist()
-    groups = []
-    for done, code in enumerate(present, 1):
-        numbers = int(rows[0][code]), int(rows[1][code])
-        if numbers[1]:
-            true = _take_rows(pair.true, codes[0] == code)
-            made = _take_rows(pair.synthetic, codes[1] == code)
-            groups.append(group_error(labels[code], TablePair(true, made), cliques, workers))
-        else:
-            groups.append(GroupError(labels[code], numbers, None, None))
-        if progress is not None:
-            progress(done, len(present) + 1)
-    everything = group_error("all rows", pair, cliques, workers)
-    return GroupErrors(by, len(cliques), everything, tuple(groups))
-
-
-def without_column(workload: Workload, place: int) -> list[Clique]:
-    """The workload's marginals without one column, each once; single columns where none is left."""
-    domain = workload.domain
-    found = dict.fromkeys(tuple(i for i in clique if i != place) for clique in workload.cliques)
-    cliques = [c for c in found if c and domain.size(c) <= COMPARED_CELLS]
-    cliques = cliques or [(i,) for i in range(len(domain)) if i != place]
-    widest = max(map(len, cliques))
-    if len(wide := [c for c in cliques if len(c) == widest]) >= len(cliques) / 2:
-        cliques = wide  # what is left of those that held the column says less
-    step = -(-len(cliques) // COMPARED)
-    return cliques[::step]
-
-
-def _take_rows(table: CodedTable, chosen: np.ndarray) -> CodedTable:
-    return CodedTable(table.domain, tuple(column[chosen] for column in table.columns))
-
-
-def group_error(label: str, pair: TablePair, cliques: Sequence[Clique], workers: int) -> GroupError:
-    """The mean error of some marginals of two tables, beside that of a fresh sample."""
-    rows = pair.true.num_rows, pair.synthetic.num_rows
-    found = marginal_distances(JointCodes(pair), cliques, workers)
-    counter = MarginalCounter(pair.true, workers=workers)
-    counter.prepare(cliques)
-    counts = [counter.count(clique) for clique in cliques]
-    fresh = float(np.mean([fresh_sample_l1(each, rows[1]) for each in counts]))
-    sparse = float(np.mean([sparse_share(each) for each in counts]))
-    error = float(np.mean([found[clique].l1 for clique in cliques]))
-    doubt = chance_l1(*rows, sparse) + STEP_ERROR * fresh
-    return GroupError(label, rows, error, fresh, doubt)
-
-
-class GroupsCheck(Check):
-    """Whether some group of rows has larger errors than the whole table."""
-
-    name, title, about, shown = "by", "Groups", "groups", "always"
-    rules = (
-        Word("some less accurate", "fair", lambda found: found.worse,
-             "the marginals within some group are off beyond what chance explains, by "
-             f"{CLOSE_SINGLE} more than a fresh sample of the group's size at least, and by "
-             f"{UNEQUAL} times as much as those of all rows; or the group has no synthetic row"),
-        Word("alike", "good"),
-    )  # fmt: skip
-
-    def measure(self, comparison: Comparison) -> GroupErrors | None:
-        """Measure both tables."""
-        return group_errors(comparison)
-
-    def judge(self, facts: GroupErrors | None, evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
-        if facts is None:
-            return None
-        text = f"No group of {quoted(facts.by)} has larger errors than the whole table, compared "
-        text += "with fresh samples of the same size."
-        if facts.worse:
-            names = [
-                f"{quoted(g.label)} (no synthetic row)"
-                if g.error is None
-                else f"{quoted(g.label)} (error {significant(g.error)}; fresh sample of the same "
-                f"size {significant(g.fresh)})"
-                for g in facts.worse
-            ]
-            text = f"Groups of {quoted(facts.by)} with larger errors than the whole table: "
-            text += f"{named(names, 'groups', FEW_NAMED)}."
-        groups = (*facts.groups, facts.all)
-        top = max(v for g in groups for v in (g.error, g.fresh, 0.0) if v is not None) or 1.0
-        rows = [
-            (g.label, *g.rows, g.error, g.fresh, "larger" if g in facts.worse else "",
-             group_line(g, top))
-            for g in groups
-        ]  # fmt: skip
-        caption = f"Mean L1 error of {counted(facts.marginals, 'marginal')} of the other columns "
-        caption += f"within each group of {quoted(facts.by)}"
-        columns = (
-            Column(f"groups of {short(facts.by)}"),
-            number("true rows", count), number("synthetic rows", count),
-            number("error", significant), number("fresh sample", significant), Column(""),
-            Column("picture"),
-        )  # fmt: skip
-        figures = (Table(caption, columns, rows, "groups", len(rows)),)
-        return Finding(*self.word_for(facts), text, figures=figures)
-
-    def as_json(self, facts: GroupErrors | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
-        return {self.name: None if facts is None else facts.as_json()}
-
-
-def group_line(group: GroupError, top: float) -> Line | None:
-    """Return the error of a group and that of a fresh sample on one axis."""
-    if group.error is None or group.fresh is None:
-        return None
-    label = f"error {significant(group.error)}, fresh sample {significant(group.fresh)}"
-    return Line(0.0, top, (Mark("chance", group.fresh), Mark("b", group.error)), label)
-
-
-# Means of a column of numbers or dates by the groups of another column.
 
 LEAST_GROUP = 10
 """True rows of a group whose mean is compared."""
@@ -346,7 +114,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     amounts = [i for i, c in enumerate(schema.columns) if pair.amounts_of(c, 0) is not None
                and pair.amounts_of(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.shared(associate_all).cramers_v[0]
+    true_v = associate(comparison.pairs).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
     compared = (_means(pair, schema, *places) for places in pairs[:MOST_TRIED])
     found = sorted((m for m in compared if m is not None), key=lambda m: -m.explained)
@@ -438,21 +206,15 @@ class GroupMeansCheck(Check):
     name, title, about = "group_means", "Means by groups", "group means"
     uses, shown = ("group means",), "bad"
     rules = (
-        Word("far", "poor", lambda found: mean_off(found) > USABLE,
-             "the error of the means of columns by the groups of others is on average more than "
-             f"{USABLE:.0%} of the way from that of a fresh sample to that of equal means"),
-        Word("usable", "fair", lambda found: any(m.off > CLOSE or m.far for m in found),
-             f"one is more than {CLOSE:.0%} of that way, or the mean of some group is off by "
-             f"{FAR_MEAN:.0%} of itself or {FAR_SHIFT} standard deviations, and beyond chance"),
+        Word("far", "poor", lambda found: mean_off(found) > USABLE),
+        Word("usable", "fair", lambda found: any(m.off > CLOSE or m.far for m in found)),
         Word("close", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[GroupMeans, ...]:
-        """Measure both tables."""
         return group_means(comparison)
 
     def judge(self, facts: Sequence[GroupMeans], evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         if not facts:
             return None
         off = sorted((m for m in facts if m.off > CLOSE or m.far), key=lambda m: -m.off)
@@ -469,10 +231,6 @@ class GroupMeansCheck(Check):
             text += f"{words(true)} in the true table; in the synthetic one {now}."
         tables = tuple(_means_table(m, "group-means" if m is facts[0] else "") for m in facts)
         return Finding(*self.word_for(facts), text, figures=tables)
-
-    def as_json(self, facts: Sequence[GroupMeans] | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
-        return {self.name: [means.as_json() for means in facts or ()]}
 
 
 def mean_off(found: Sequence[GroupMeans]) -> float:

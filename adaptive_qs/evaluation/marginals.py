@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation.checks import (
     COLUMNS,
@@ -26,15 +26,9 @@ from adaptive_qs.evaluation.checks import (
     number,
 )
 from adaptive_qs.evaluation.scale import (
-    CLOSE_SINGLE,
     CLOSENESS,
     DEVIATIONS,
-    DOUBTFUL,
     FEW,
-    GONE,
-    SPARSE,
-    STEP_ERROR,
-    USABLE_SINGLE,
     Scale,
     WorkloadScale,
     chance_l1,
@@ -190,19 +184,10 @@ def workload_error(
     """
     threads = plan_workers(workers)
     pair = TablePair(true, synthetic)
-    check_domain(pair, workload.domain)
+    if pair.domain != workload.domain:
+        raise DataError("the tables have different attributes: encode both with one schema")
     found = marginal_distances(JointCodes(pair), workload.cliques, threads, progress)
     return workload_distance(workload, found)
-
-
-def check_domain(pair: TablePair, domain: Domain) -> None:
-    """Refuse tables over another domain than this one.
-
-    Raises:
-        DataError: they are.
-    """
-    if pair.domain != domain:
-        raise DataError("the tables have different attributes: encode both with one schema")
 
 
 def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
@@ -251,6 +236,20 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
 
 MARGINALS_SHOWN = 200
 """Maximum number of marginals on the page."""
+MARGINAL_COLUMNS = (
+    COLUMNS, number("cells", count), number("L1 error", significant),
+    number("fresh sample", significant), number("independent columns", significant),
+)  # fmt: skip
+"""Columns of a table of marginals."""
+
+
+def marginal_rows(errors: Iterable[CliqueError], scale: WorkloadScale) -> list[tuple[Any, ...]]:
+    """Return the rows of a table of marginals; errors to compare with are None if not known."""
+    beside = ((error, scale.per_clique.get(error.attributes)) for error in errors)
+    return [
+        (e.attributes, e.cells, e.l1, *((s.fresh, s.independent) if s else (None, None)))
+        for e, s in beside
+    ]
 
 
 class MarginalsCheck(Check):
@@ -259,35 +258,16 @@ class MarginalsCheck(Check):
     name, title, about = "workload", "Marginals of the workload", "marginals"
     uses, shown = ("the workload",), "always"
     rules = (
-        Word("no scale", "plain", lambda error: not error.known,
-             f"more than {SPARSE:.0%} of the true rows lie in cells with fewer than {FEW} of them, "
-             "so that chance decides most of every error, or a table has so few rows that chance "
-             "may take a fresh sample as far off as any table can be"),
+        Word("no scale", "plain", lambda error: not error.known),
         *CLOSENESS,
     )  # fmt: skip
-    definitions = (
-        "For marginals of single columns, and where independent columns hardly differ from a fresh "
-        f"sample, the limits are L1 errors of {CLOSE_SINGLE} and {USABLE_SINGLE} above a fresh "
-        "sample.",
-        "Limits of marginals and columns are never below what chance can add: three standard "
-        "deviations, which are between 1.8 and 3 times √(1/n + 1/m) for tables of n and m rows, "
-        f"and {STEP_ERROR:.0%} of the error of a fresh sample, which is an estimate. Those of "
-        f"queries are never below {DEVIATIONS} standard deviations of the squared error of a fresh "
-        "sample. Queries are no closer than independent columns if all together are as far off, by "
-        f"more than {DOUBTFUL} standard deviations.",
-        f"A marginal or a part of the queries is as far off as independent columns from {GONE:.0%} "
-        "of the way on, if these are further off than a fresh sample by what chance can add, here "
-        f"{DEVIATIONS} standard deviations; in marginals by {CLOSE_SINGLE} at least.",
-    )
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
-        """Measure both tables."""
         steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
         found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
         return workload_distance(comparison.marginals, found)
 
     def judge(self, facts: WorkloadDistance, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
         long, text = marginals_sentence(facts, scale, evaluation)
@@ -313,26 +293,17 @@ class MarginalsCheck(Check):
         rmse = f"{significant(facts.rmse)} of the rows, over all cells"
         known = (("mean", f"{facts.mean_l1:.4f}"), ("largest", f"{facts.max_l1:.4f}"))
         worst = sorted(facts.per_clique, key=lambda c: (-c.l1, c.attributes))[:MARGINALS_SHOWN]
-        rows = []
-        for c in worst:
-            beside = scale.per_clique.get(c.attributes)
-            fresh, independent = (beside.fresh, beside.independent) if beside else (None, None)
-            rows.append((c.attributes, c.cells, c.l1, fresh, independent, c.rmse))
+        rows = [(*row, c.rmse) for row, c in zip(marginal_rows(worst, scale), worst)]
         caption = "Marginals, the worst first: L1 error, 0 is equal and 2 has nothing in common"
         if len(worst) < len(facts.per_clique):
             caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
-        columns = (
-            COLUMNS, number("cells", count), number("L1 error", significant),
-            number("fresh sample", significant), number("independent columns", significant),
-            number("RMSE of a cell", share),
-        )  # fmt: skip
+        columns = (*MARGINAL_COLUMNS, number("RMSE of a cell", share))
         return (
             Facts((*known, ("RMSE", rmse))),
             Table(caption, columns, rows, "errors"),
         )
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"per_clique": facts.per_clique}
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation.checks import (
     Check,
-    Column,
     Comparison,
     Facts,
     Finding,
@@ -26,7 +25,6 @@ from adaptive_qs.evaluation.checks import (
 )
 from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
 from adaptive_qs.machine import StepProgress
-from adaptive_qs.pages.charts import Line, Mark
 from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
 
@@ -74,7 +72,6 @@ class ModelSettings:
         object.__setattr__(self, name, found)
 
 
-Measure = Literal["macro F1", "AUROC", "balanced accuracy"]
 LEAST_GAIN_KEPT = 0.01
 """If models of true rows gain no more over chance, there is nothing to keep."""
 
@@ -98,40 +95,16 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class ModelScores:
-    """One kind of model, judged on true rows that it has not seen.
-
-    Attributes:
-        model: its name.
-        real, synthetic: scores by measure, trained on true and on synthetic rows.
-        chance: of a guess that knows only the frequencies of the classes.
-    """
-
-    model: str
-    real: dict[Measure, Spread]
-    synthetic: dict[Measure, Spread]
-    chance: dict[Measure, Spread]
-
-    def kept_part(self, measure: Measure) -> float | None:
-        """Return the part of the gain over chance that synthetic rows keep; None without gain."""
-        real, made, chance = (
-            scores[measure].mean for scores in (self.real, self.synthetic, self.chance)
-        )
-        return (made - chance) / (real - chance) if real - chance > LEAST_GAIN_KEPT else None
-
-
-@dataclass(frozen=True)
 class Utility:
-    """What models learn; owner only.
+    """What boosted trees learn, by the area under the curve on true rows; owner only.
 
     Attributes:
         target: the predicted column.
         classes: number of its classes.
         train_rows: rows that each model was trained on: true and synthetic.
         test_rows: true rows that all were tested on.
-        models: their scores.
-        propensity: area under the curve of a classifier of true and synthetic rows, 0.5 if it
-            cannot distinguish them; spread over the folds.
+        real, synthetic: areas of models trained on true and on synthetic rows.
+        chance: area of a guess that knows only the frequencies of the classes.
         limitations: what a reader has to know, such as classes that were left out.
     """
 
@@ -139,20 +112,24 @@ class Utility:
     classes: int
     train_rows: tuple[int, int]
     test_rows: int
-    models: tuple[ModelScores, ...]
-    propensity: Spread
+    real: Spread
+    synthetic: Spread
+    chance: Spread
     limitations: tuple[str, ...]
+
+    @property
+    def kept(self) -> float | None:
+        """The part of the gain over chance that synthetic rows keep; None without gain."""
+        gain = self.real.mean - self.chance.mean
+        return (self.synthetic.mean - self.chance.mean) / gain if gain > LEAST_GAIN_KEPT else None
 
 
 # The protocol.
 
-FOLDS = 5
-"""Parts of the rows that a classifier is to distinguish."""
+LEAST_ROWS = 5
+"""Rows of a table that models are trained on."""
 TEST_SHARE = 0.3
 """Share of the true rows that are tested on, if no rows were held out."""
-BOOSTED = "gradient boosting"
-BELOW_CHANCE = 0.45
-"""A propensity below this comes from rows that both tables share."""
 
 
 def measure_utility(
@@ -185,7 +162,7 @@ def measure_utility(
     """
     for other in (synthetic, *(() if held_out is None else (held_out,))):
         TablePair(true, other)
-    if min(true.num_rows, synthetic.num_rows) < FOLDS:
+    if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = find_target(true, str(settings.target))
     attributes = [true.domain.attributes[i] for i in target.others(true)]
@@ -194,12 +171,9 @@ def measure_utility(
     tasks: list[Callable[[], Any]] = [
         partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
     ]
-    tasks += _propensity_tasks(true, synthetic, settings.max_rows, settings.seed)
-    found = run_tasks(tasks, workers, progress)
-    outcomes, areas = found[: settings.repeats], found[settings.repeats :]
-    real, made = (_spreads([outcome[k] for outcome in outcomes]) for k in (0, 1))
-    chance = _spreads([_guess(split, target.classes, seed) for split, seed in seeded])
-    propensity = Spread.from_values(areas)
+    outcomes = run_tasks(tasks, workers, progress)
+    real, made = map(Spread.from_values, zip(*outcomes))
+    chance = Spread.from_values([_guess(split, target.classes, seed) for split, seed in seeded])
     notes: list[str] = []
     if held_out is None:
         notes.append(
@@ -212,12 +186,10 @@ def measure_utility(
             "control rows that were tested on are rows of the true table, too: models trained on "
             "that can look better than they are"
         )
-    if propensity.mean < BELOW_CHANCE:
-        notes.append("the propensity is below 0.5 because both tables share rows: it says nothing")
     return Utility(
         true.domain.names[target.attribute], target.classes,
         (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
-        (ModelScores(BOOSTED, real, made, chance),), propensity, tuple(notes),
+        real, made, chance, tuple(notes),
     )  # fmt: skip
 
 
@@ -264,7 +236,8 @@ def _draw_splits(
     others = target.others(true)
 
     def sample(table: CodedTable, rows: Codes) -> Sample:
-        return Sample(feature_matrix(table, others, rows), target.labels(table)[rows])
+        features = np.column_stack([table.columns[i][rows] for i in others]).astype(np.float64)
+        return Sample(features, target.labels(table)[rows])
 
     rng = np.random.default_rng(settings.seed)
     shuffle = StratifiedShuffleSplit(
@@ -283,62 +256,31 @@ def _draw_splits(
 
 def _train_and_test(
     attributes: Sequence[Attribute], classes: int, split: Split, seed: int
-) -> list[dict[Measure, float]]:
-    """Return the scores of a model of true rows, and of one of synthetic rows."""
+) -> list[float]:
+    """Return the areas of a model of true rows, and of one of synthetic rows."""
     from sklearn.dummy import DummyClassifier
 
-    found = []
-    for sample in (split.real, split.synthetic):
-        single = len(np.unique(sample.labels)) == 1
-        model: Any = DummyClassifier() if single else gradient_boosting(attributes, seed)
-        model.fit(sample.features, sample.labels)
-        found.append(_scores_of(model, split.test, classes))
-    return found
+    return [
+        _area_of(
+            DummyClassifier() if len(np.unique(sample.labels)) == 1
+            else gradient_boosting(attributes, seed),
+            sample, split.test, classes,
+        )
+        for sample in (split.real, split.synthetic)
+    ]  # fmt: skip
 
 
-def _guess(split: Split, classes: int, seed: int) -> dict[Measure, float]:
-    """Return the scores of a guess drawn from the frequencies of the classes."""
+def _guess(split: Split, classes: int, seed: int) -> float:
+    """Return the area of a guess drawn from the frequencies of the classes."""
     from sklearn.dummy import DummyClassifier
 
     guess = DummyClassifier(strategy="stratified", random_state=seed)
-    guess.fit(split.real.features, split.real.labels)
-    return _scores_of(guess, split.test, classes)
+    return _area_of(guess, split.real, split.test, classes)
 
 
-def _scores_of(model: Any, test: Sample, classes: int) -> dict[Measure, float]:
-    return scores(class_probabilities(model, test.features, classes), test.labels)
-
-
-def _spreads(repeats: list[dict[Measure, float]]) -> dict[Measure, Spread]:
-    return {m: Spread.from_values([scores[m] for scores in repeats]) for m in repeats[0]}
-
-
-def _propensity_tasks(
-    true: CodedTable, synthetic: CodedTable, max_rows: int, seed: int
-) -> list[Callable[[], float]]:
-    """Return one task for each fold: the area under the curve of a classifier of both tables.
-
-    Each fold of equally many true and synthetic rows is judged by a model of the others. 0.5 means
-    indistinguishable. Rows that both tables share push it below 0.5, as the twin of a row is of the
-    other kind. Snoke et al. 2018, "General and specific utility measures for synthetic data".
-    """
-    from sklearn.metrics import roc_auc_score
-    from sklearn.model_selection import StratifiedKFold
-
-    rng = np.random.default_rng(seed)
-    rows = min(true.num_rows, synthetic.num_rows, max_rows)
-    drawn = [(table, rng.permutation(table.num_rows)[:rows]) for table in (true, synthetic)]
-    every = range(len(true.domain))
-    features = np.concatenate([feature_matrix(table, every, chosen) for table, chosen in drawn])
-    is_true = np.repeat([1, 0], rows)
-
-    def fold(train: Codes, test: Codes) -> float:
-        model = gradient_boosting(true.domain.attributes, seed)
-        model.fit(features[train], is_true[train])
-        return float(roc_auc_score(is_true[test], model.predict_proba(features[test])[:, 1]))
-
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
-    return [partial(fold, train, test) for train, test in folds.split(features, is_true)]
+def _area_of(model: Any, train: Sample, test: Sample, classes: int) -> float:
+    model.fit(train.features, train.labels)
+    return auroc(class_probabilities(model, test.features, classes), test.labels)
 
 
 def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
@@ -357,13 +299,6 @@ def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterat
 
 MAX_CATEGORIES = 255
 """Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
-
-
-def feature_matrix(
-    table: CodedTable, attributes: Sequence[int], rows: Codes | slice = slice(None)
-) -> Array:
-    """Return codes of these attributes, shape (rows, attributes)."""
-    return np.column_stack([table.columns[i][rows] for i in attributes]).astype(np.float64)
 
 
 def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
@@ -419,23 +354,6 @@ def class_probabilities(model: Any, features: Array, classes: int) -> Array:
     probabilities = np.zeros((len(features), classes))
     probabilities[:, model.classes_] = model.predict_proba(features)
     return probabilities
-
-
-def scores(probabilities: Array, labels: Codes) -> dict[Measure, float]:
-    """Return every measure, over the classes among the labels; the most probable class wins.
-
-    Args:
-        probabilities: shape (rows, classes).
-        labels: shape (rows,): true classes.
-    """
-    from sklearn.metrics import precision_recall_fscore_support
-
-    guess, present = probabilities.argmax(axis=1), np.unique(labels)
-    _, recall, f1, _ = precision_recall_fscore_support(
-        labels, guess, labels=present, average="macro", zero_division=0
-    )
-    area = auroc(probabilities, labels)
-    return {"macro F1": float(f1), "AUROC": area, "balanced accuracy": float(recall)}
 
 
 def auroc(probabilities: Array, labels: Codes) -> float:
@@ -552,8 +470,6 @@ def _quantile_classes(counts: Codes) -> Codes:
 
 SMALL_LOSS, LARGE_LOSS = 0.1, 0.3
 """Parts of a model's gain over chance."""
-TELLTALE = 0.75
-"""Area under the curve from which a classifier easily distinguishes the tables."""
 
 
 class ModelsCheck(Check):
@@ -561,17 +477,13 @@ class ModelsCheck(Check):
 
     name, title, uses = "utility", "Models", ("models",)
     rules = (
-        Word("no gain", "plain", lambda loss: loss is None, "true rows teach them nothing"),
-        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS,
-             f"training on synthetic rows takes away more than {LARGE_LOSS:.0%} of the gain over "
-             "chance"),
-        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS,
-             f"it takes away more than {SMALL_LOSS:.0%}"),
+        Word("no gain", "plain", lambda loss: loss is None),
+        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS),
+        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS),
         Word("small loss", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> Utility | None:
-        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")
@@ -579,31 +491,22 @@ class ModelsCheck(Check):
         return measure_utility(pair.true, pair.synthetic, *game)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
-        """Judge the part of the gain over chance that is lost."""
         if facts is None:
             text = "No model was trained, so its loss is not known."
             advice = ("Name a target column to train models.",)
             return Finding("plain", "not requested", text, advice=advice)
-        parts, losses = [], []
-        for model in facts.models:
-            kept = model.kept_part("AUROC")
-            made, real = (significant(s["AUROC"].mean) for s in (model.synthetic, model.real))
-            parts.append(f"{model.model} reaches AUROC {made} instead of {real}")
-            if kept is not None:
-                losses.append(1 - kept)
-                parts[-1] += f" ({share(max(kept, 0.0), 2)} of its gain over chance)"
-        text = f"Trained on synthetic rows to predict {quoted(facts.target)}, {'; '.join(parts)}."
-        area = significant(facts.propensity.mean)
-        if facts.propensity.mean >= TELLTALE:
-            text += " A classifier easily distinguishes synthetic rows from true ones (area under "
-            text += f"the curve {area})."
-        if not losses:
-            text += " There was nothing to learn from the true rows."
-        tile = "area under the curve of a classifier that distinguishes the tables; 0.5 if it fails"
+        made, real = (significant(each.mean) for each in (facts.synthetic, facts.real))
+        kept = facts.kept
+        text = f"Trained on synthetic rows to predict {quoted(facts.target)}, gradient boosting "
+        text += f"reaches AUROC {made} instead of {real}"
+        if kept is None:
+            text += ". There was nothing to learn from the true rows."
+        else:
+            text += f" ({share(max(kept, 0.0), 2)} of its gain over chance)."
         return Finding(
-            *self.word_for(max(losses, default=None)), text,
+            *self.word_for(None if kept is None else 1 - kept), text,
             figures=_figures(facts, evaluation.comparison.control is not None),
-            notes=facts.limitations, tiles=((area, tile),),
+            notes=facts.limitations,
         )  # fmt: skip
 
 
@@ -614,30 +517,12 @@ def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
         ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
-        ("propensity", f"area under the curve {facts.propensity} of a classifier of true and "
-         "synthetic rows; 0.5 if it cannot distinguish them"),
     )  # fmt: skip
-    rows = [
-        (model.model, measure, real, model.synthetic[measure], model.chance[measure].mean,
-         model.kept_part(measure), _score_line(model, measure))
-        for model in facts.models for measure, real in model.real.items()
-    ]  # fmt: skip
+    row = (facts.real, facts.synthetic, facts.chance.mean, facts.kept)
     columns = (
-        Column("model"), Column("measure"), number("trained on true"), number("on synthetic"),
-        number("chance", decimals), number("kept", partial(share, digits=2)), Column("picture"),
+        number("trained on true"), number("on synthetic"),
+        number("chance", decimals), number("kept", partial(share, digits=2)),
     )  # fmt: skip
-    caption = "Scores on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
-    caption += "over chance"
-    return (Facts(lines), Table(caption, columns, rows, "scores", len(rows)))
-
-
-def _score_line(model: ModelScores, measure: Measure) -> Line:
-    """Return the scores of a model, trained on either table, and of a guess on one axis."""
-    real, made, chance = model.real[measure], model.synthetic[measure], model.chance[measure]
-    marks = [
-        Mark(kind, found.mean, found.mean - found.std, found.mean + found.std)
-        for kind, found in (("a", real), ("b", made))
-    ]
-    label = f"{measure} of {model.model}: true {significant(real.mean)}, synthetic "
-    label += f"{significant(made.mean)}, chance {significant(chance.mean)}"
-    return Line(0.0, 1.0, (Mark("chance", chance.mean), *marks), label)
+    caption = "AUROC of gradient boosting on true rows: mean ± standard deviation over repeats. "
+    caption += "Kept: part of the gain over chance"
+    return (Facts(lines), Table(caption, columns, [row], "scores"))

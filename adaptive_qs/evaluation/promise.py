@@ -100,8 +100,10 @@ def find_promise(
     if isinstance(content.get("sampling"), dict):
         sampling = content["sampling"]
     if release is not None:
+        from adaptive_qs.release.release import Release  # slow to import
+
         given = isinstance(release, Bundle)
-        known = release if isinstance(release, Bundle) else _load(release, max_memory)
+        known = release if isinstance(release, Bundle) else Release.load(release, max_memory)
         source = "the release" if given else Path(str(release)).name
         statement: Statement = known.manifest
         if statement.schema_fingerprint != schema.fingerprint:
@@ -133,12 +135,6 @@ def find_promise(
     rho = None if statement.delta_spent else statement.rho_spent
     promise = Promise(rho, statement.epsilon, statement.delta, source)
     return Promised(known, promise, None, sampling)
-
-
-def _load(path: str | Path, max_memory: int | str | None) -> Bundle:
-    from adaptive_qs.release.release import Release  # slow to import
-
-    return Release.load(path, max_memory)
 
 
 def _read_statement(path: Path | None, max_memory: int | str | None) -> dict[str, Any]:
@@ -182,20 +178,15 @@ class ReleaseCheck(Check):
 
     name, title, about, shown = "release", "Agreement with the release", "release", "always"
     rules = (
-        Word("contradicted", "poor", lambda part: part >= FAR_OFF,
-             "a cell differs from what was measured by more than chance allows, and by "
-             f"{FAR_OFF:.0%} of the rows"),
-        Word("contradicted", "fair", lambda part: part > 0,
-             "a cell differs from what was measured by more than chance allows"),
+        Word("contradicted", "poor", lambda part: part >= FAR_OFF),
+        Word("contradicted", "fair", lambda part: part > 0),
         Word("agrees", "good"),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> tuple[Contradiction, ...] | None:
-        """Measure both tables."""
         return find_contradictions(comparison)
 
     def judge(self, facts: tuple[Contradiction, ...] | None, evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         unconnected = evaluation.comparison.promised.unconnected
         advice: tuple[str, ...] = ()
         if unconnected:
@@ -229,7 +220,6 @@ class ReleaseCheck(Check):
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"contradictions": facts}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice
 from typing import Any
 
@@ -72,6 +72,11 @@ class PartError:
     independent: float
     deviation: float = 0.0
 
+    @property
+    def joint(self) -> bool:
+        """Whether queries are of several columns, so that independence says something."""
+        return self.ways > 1
+
     def chance(self, deviations: float) -> float:
         """How much further than ``fresh`` so many standard deviations take a fresh sample."""
         return math.sqrt(self.fresh**2 + deviations * self.deviation) - self.fresh
@@ -93,44 +98,22 @@ class QueryError:
 
     parts: tuple[PartError, ...]
 
-    @property
-    def queries(self) -> int:
-        """Queries of all parts."""
-        return sum(part.queries for part in self.parts)
+    @cached_property
+    def whole(self) -> PartError:
+        """All parts together: they may err together, so their deviations add up."""
+        parts, queries = self.parts, sum(part.queries for part in self.parts)
 
-    @property
-    def weighted(self) -> bool:
-        """Whether some query counts more or less than once."""
-        return any(part.weighted for part in self.parts)
+        def mean(values: Iterable[float]) -> float:
+            return math.fsum(p.queries * value for p, value in zip(parts, values)) / queries
 
-    @property
-    def joint(self) -> bool:
-        """Whether some query is of several columns, so that independence says something."""
-        return any(part.ways > 1 for part in self.parts)
+        def root(name: str) -> float:
+            return math.sqrt(mean(getattr(part, name) ** 2 for part in parts))
 
-    @property
-    def rmse(self) -> float:
-        """Of all queries."""
-        return math.sqrt(self._mean(part.rmse**2 for part in self.parts))
-
-    @property
-    def fresh(self) -> float:
-        """The same expected of a fresh sample."""
-        return math.sqrt(self._mean(part.fresh**2 for part in self.parts))
-
-    @property
-    def independent(self) -> float:
-        """The same expected of independent columns."""
-        return math.sqrt(self._mean(part.independent**2 for part in self.parts))
-
-    def chance(self, deviations: float) -> float:
-        """As of a part: parts may err together, so their deviations add up."""
-        deviation = self._mean(part.deviation for part in self.parts)
-        return math.sqrt(self.fresh**2 + deviations * deviation) - self.fresh
-
-    def _mean(self, values: Iterable[float]) -> float:
-        weighted = (part.queries * value for part, value in zip(self.parts, values))
-        return math.fsum(weighted) / self.queries
+        return PartError(
+            ("all",), max(p.ways for p in parts), sum(p.sets for p in parts), queries,
+            any(p.weighted for p in parts), root("rmse"), root("fresh"), root("independent"),
+            mean(p.deviation for p in parts),
+        )  # fmt: skip
 
 
 # Sums of squared answers of queries of any family, without listing the answers.
@@ -373,23 +356,24 @@ def gone_parts(asked: QueryError) -> list[PartError]:
 
     def is_gone(part: PartError) -> bool:
         doubt = max(LEAST_ROOM * part.fresh, part.chance(DEVIATIONS))
-        return part.ways > 1 and like_independent(part.rmse, part.fresh, part.independent, doubt)
+        return part.joint and like_independent(part.rmse, part.fresh, part.independent, doubt)
 
     return [part for part in asked.parts if is_gone(part)]
 
 
-def place_queries(asked: QueryError) -> RelativeError:
+def place_queries(found: QueryError) -> RelativeError:
     """Where the error of all queries together stands.
 
     What is no closer than independent columns is far where these are clearly further off than a
     fresh sample, and usable at best where they hardly are. Without a scale between the two, any
     error is close.
     """
+    asked = found.whole
     room, excess = asked.independent - asked.fresh, asked.rmse - asked.fresh
     chance, least = asked.chance(DEVIATIONS), LEAST_ROOM * asked.fresh
     deviations = DOUBTFUL if room > STEP_ERROR * asked.fresh else DEVIATIONS
     worse = asked.joint and excess >= room and excess > max(asked.chance(deviations), least)
-    doubtful = worse or bool(gone_parts(asked))
+    doubtful = worse or bool(gone_parts(found))
     if not worse and room > max(least, 2 * chance):
         return RelativeError(
             asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful
@@ -407,65 +391,58 @@ class QueriesCheck(Check):
     name, title, about = "queries", "Queries of the workload", "queries"
     uses, shown = ("the workload",), "always"
     rules = (
-        Word("queries", "plain", lambda error: not error.known,
-             "all of them are of single columns"),
+        Word("queries", "plain", lambda error: not error.known),
         *CLOSENESS,
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> QueryError | None:
-        """Measure both tables."""
         if comparison.queries is None:
             return None
         steps = comparison.steps("queries")
         return query_error(comparison.joint, comparison.queries, comparison.workers, steps)
 
     def judge(self, facts: QueryError | None, evaluation: Any) -> Finding | None:
-        """Judge what was measured."""
         if facts is None:
             return None
-        rows, place = evaluation.pair.true.num_rows, place_queries(facts)
-        amount = leading(counted(facts.queries, "query", "queries"), "queries")
+        rows, place, whole = evaluation.pair.true.num_rows, place_queries(facts), facts.whole
+        amount = counted(whole.queries, "query", "queries")
         text = (
-            f"The workload's {amount} {'is' if facts.queries == 1 else 'are'} off by "
-            f"{share(facts.rmse)} of the rows ({significant(facts.rmse * rows)} of {rows:,}; root "
-            f"mean square{', weighted' if facts.weighted else ''}), a fresh sample by about "
-            f"{share(facts.fresh)}"
+            f"The workload's {leading(amount, 'queries')} {'is' if whole.queries == 1 else 'are'} "
+            f"off by {share(whole.rmse)} of the rows ({significant(whole.rmse * rows)} of "
+            f"{rows:,}; root mean square{', weighted' * whole.weighted}), a fresh sample by about "
+            f"{share(whole.fresh)}"
         )
-        if facts.joint:
-            text += f", independent columns by {share(facts.independent)}"
+        if whole.joint:
+            text += f", independent columns by {share(whole.independent)}"
         text += str(place)
         if gone := [part.title for part in gone_parts(facts)]:
             text += f" As far off as independent columns: {named(gone, 'queries')}."
-        tile = (
-            f"of the rows: root mean squared error of {counted(facts.queries, 'query', 'queries')}"
-        )
+        tile = f"of the rows: root mean squared error of {amount}; a fresh sample about "
+        tile += share(whole.fresh)
         return Finding(
             *self.word_for(place), text, figures=_figures(facts, rows),
-            tiles=((share(facts.rmse), f"{tile}; a fresh sample about {share(facts.fresh)}"),),
+            tiles=((share(whole.rmse), tile),),
         )  # fmt: skip
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"query_parts": [] if facts is None else facts.parts}
 
 
 def _figures(facts: QueryError, rows: int) -> tuple[Facts, Table]:
-    parts: list[tuple[str, int, PartError | QueryError, bool]]
-    parts = [(part.title, part.sets, part, part.ways > 1) for part in facts.parts]
-    if len(parts) > 1:
-        parts.append(("all", sum(part.sets for part in facts.parts), facts, facts.joint))
+    whole, parts = facts.whole, facts.parts
     lines = [
-        (name, e.queries, sets, e.rmse, e.rmse * rows, e.fresh, e.independent if joint else None)
-        for name, sets, e, joint in parts
-    ]
+        (e.title if e is not whole else "all", e.queries, e.sets, e.rmse, e.rmse * rows, e.fresh,
+         e.independent if e.joint else None)
+        for e in (*parts, *([whole] if len(parts) > 1 else ()))
+    ]  # fmt: skip
     caption = "Root mean squared error of the workload's queries"
-    caption += f"{', weighted as the workload is,' if facts.weighted else ''} in shares of the rows"
+    caption += f"{', weighted as the workload is,' if whole.weighted else ''} in shares of the rows"
     columns = (
         Column("queries"), number("number", count), number("sets", count), number("RMSE", share),
         number("in rows", significant), number("fresh sample", share),
         number("independent columns", share),
     )  # fmt: skip
-    weighted = ", weighted" if facts.weighted else ""
-    rmse = f"{share(facts.rmse)} of the rows, over the "
-    rmse += f"{counted(facts.queries, 'query', 'queries')} of the workload{weighted}"
+    rmse = f"{share(whole.rmse)} of the rows, over the "
+    rmse += f"{counted(whole.queries, 'query', 'queries')} of the workload"
+    rmse += ", weighted" * whole.weighted
     return Facts((("RMSE", rmse),)), Table(caption, columns, lines, "queries", len(lines))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from adaptive_qs.evaluation.checks import (
-    COLUMNS,
     Column,
     Drawn,
     Facts,
@@ -23,10 +22,20 @@ from adaptive_qs.evaluation.checks import (
     overall_finding,
 )
 from adaptive_qs.evaluation.columns import BARS, ColumnsCheck, column_charts
-from adaptive_qs.evaluation.evaluation import Evaluation, evaluate
-from adaptive_qs.evaluation.marginals import CliqueError, MarginalsCheck
+from adaptive_qs.evaluation.evaluation import (
+    Evaluation,
+    Section,
+    evaluate,
+    evaluation_page,
+    render_page,
+)
+from adaptive_qs.evaluation.marginals import (
+    MARGINAL_COLUMNS,
+    CliqueError,
+    MarginalsCheck,
+    marginal_rows,
+)
 from adaptive_qs.evaluation.promise import find_promise
-from adaptive_qs.evaluation.render import Section, evaluation_page, render_page
 from adaptive_qs.evaluation.scale import WorkloadScale, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress
@@ -176,17 +185,11 @@ class RelatedEvaluation:
         if scale.gone:
             names = [combination(attributes) for attributes in scale.gone]
             text += f" As far off as independent columns: {named(names, 'across')}."
-        rows = []
-        for error in errors:
-            beside = scale.per_clique.get(error.attributes)
-            known = (beside.fresh, beside.independent) if beside else (None, None)
-            note = "like independent columns" if error.attributes in scale.gone else ""
-            rows.append((error.attributes, error.cells, error.l1, *known, note))
-        columns = (
-            COLUMNS, number("cells", count), number("L1 error", significant),
-            number("fresh sample", significant), number("independent columns", significant),
-            Column(""),
-        )  # fmt: skip
+        rows = [
+            (*row, "like independent columns" if row[0] in scale.gone else "")
+            for row in marginal_rows(errors, scale)
+        ]
+        columns = (*MARGINAL_COLUMNS, Column(""))
         caption = "Pairs of a column of parents and one of children, the worst first"
         tile = f"mean L1 error of {counted(len(errors), 'pair')} across both tables"
         return Finding(
@@ -199,13 +202,10 @@ class RelatedEvaluation:
         """Return everything but the rows, with the verdicts in a few sentences."""
         true, synthetic = self.numbers
 
-        def compared(error: CliqueError) -> dict[str, Any]:
-            scale = self.scale.per_clique.get(error.attributes)
-            known: dict[str, float | None] = {"fresh": None, "independent": None}
-            if scale is not None:
-                known = {"fresh": scale.fresh, "independent": scale.independent}
-            return {"attributes": error.attributes, "l1": error.l1, **known}
-
+        pairs = [
+            {"attributes": attributes, "l1": l1, "fresh": fresh, "independent": independent}
+            for attributes, _, l1, fresh, independent in marginal_rows(self.across, self.scale)
+        ]
         return {
             "notice": OWNER_ONLY,
             "verdict": [sentence.plain for sentence in self.sentences],
@@ -214,10 +214,7 @@ class RelatedEvaluation:
                 "mean": {"true": true.mean, "synthetic": synthetic.mean},
                 "shares": {"true": true.shares, "synthetic": synthetic.shares},
             },
-            "across": {
-                "mean_l1": self.mean_l1_across,
-                "per_pair": [compared(error) for error in self.across],
-            },
+            "across": {"mean_l1": self.mean_l1_across, "per_pair": pairs},
             **{name: part.as_json() for name, part in self.by_table.items()},
         }
 

@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.associations import PairCounts, count_all_pairs
 from adaptive_qs.evaluation.checks import (
     COLUMNS,
     FEW_NAMED,
     Check,
     Column,
     Comparison,
-    Drawn,
     Facts,
     Finding,
     Table,
@@ -36,9 +34,8 @@ from adaptive_qs.evaluation.rules import (
     impossible_rows,
 )
 from adaptive_qs.evaluation.scale import DEVIATIONS
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
-from adaptive_qs.pages.words import combination, counted, quoted, share, short
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.evaluation.tables import JointCodes, PairCounts
+from adaptive_qs.pages.words import combination, quoted, share, short
 
 UNSEEN = 0.05
 """Synthetic rows with two values that no true row has together, beyond those of new true rows."""
@@ -189,18 +186,14 @@ class RowsCheck(Check):
 
     name, title = "rows", "Whole rows"
     rules = (
-        Word("the same rows", "poor", lambda rows: rows.same, "they are those of the true table"),
-        Word("copies", "poor", lambda r: r.unique_matches >= COPY_FACTOR * r.expected + COPIED,
-             "the share of synthetic rows that equal a true row which occurs once exceeds "
-             f"{COPY_FACTOR} times what is expected by {COPIED:.0%} of the rows"),
+        Word("the same rows", "poor", lambda rows: rows.same),
+        Word("copies", "poor", lambda r: r.unique_matches >= COPY_FACTOR * r.expected + COPIED),
     )  # fmt: skip
 
     def measure(self, comparison: Comparison) -> RowChecks:
-        """Measure both tables."""
         return row_checks(comparison.joint)
 
     def judge(self, facts: RowChecks, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         grade, word = self.word_for(facts)
         alarm = ""
         notes: tuple[str, ...] = ()
@@ -233,42 +226,8 @@ class RowsCheck(Check):
             ("repeated", f"{share(facts.repeated)} of the synthetic rows, "
              f"{share(facts.true_repeated)} of the true rows"),
         )  # fmt: skip
-        samples = Drawn("Random rows of both tables. Rows on the same line are not related",
-                        partial(sample_rows, evaluation.comparison))  # fmt: skip
-        figures = (Facts(lines), samples)
+        figures = (Facts(lines),)
         return Finding(grade, word, headline=alarm, figures=figures, notes=notes, advice=advice)
-
-
-ROWS_SAMPLED, COLUMNS_SAMPLED = 8, 12
-
-
-def sample_rows(comparison: Comparison) -> list[tuple[str, str, Table]]:
-    """Return random rows of both tables: values if the cells are known, else labels of codes."""
-    pair, columns = comparison.pair, comparison.schema.columns[:COLUMNS_SAMPLED]
-    hidden, tables = len(comparison.schema.columns) - len(columns), []
-    for table, (name, coded) in enumerate((("True", pair.true), ("Synthetic", pair.synthetic))):
-        rng = np.random.default_rng(0)
-        amount = min(ROWS_SAMPLED, coded.num_rows)
-        rows = np.sort(rng.choice(coded.num_rows, amount, replace=False))
-        texts = [_texts(pair, table, place, column, rows) for place, column in enumerate(columns)]
-        caption = f"{name} rows" + (f"; {counted(hidden, 'column')} not shown" if hidden else "")
-        heads = tuple(
-            Column(short(column.name, 40), partial(short, longest=40)) for column in columns
-        )
-        tables.append(("", "", Table(caption, heads, list(zip(*texts)), printed=0)))
-    return tables
-
-
-def _texts(
-    pair: TablePair, table: int, place: int, column: ColumnBase, rows: NDArray[np.int64]
-) -> list[str]:
-    coded = (pair.true, pair.synthetic)[table]
-    labels = column.labels_of_codes()
-    texts = [labels[code] for code in coded.columns[place][rows]]
-    if (amounts := pair.amounts[table].get(column.name)) is None:
-        return texts
-    known = amounts[rows]
-    return [t if np.isnan(v) else column.amount_text(v, whole=True) for t, v in zip(texts, known)]
 
 
 # The check of rules.
@@ -303,29 +262,18 @@ class RulesCheck(Check):
     name, title, about = "rules", "Rows that break rules", "rows"
     uses, shown = ("single rows",), "always"
     rules = (
-        Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE,
-             f"at least {IMPOSSIBLE:.0%} more of the synthetic rows than of the true ones break a "
-             "rule that holds in the true table, of all rows or of those that one rule can judge"),
+        Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
         Word("unseen pairs", "poor",
-             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation),
-             "those with two values that occur together in no true row are more than among new "
-             f"true rows by {IMPOSSIBLE:.0%} of the rows and by {DEVIATIONS} standard deviations"),
-        Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN,
-             f"at least {BROKEN:.0%} more of them break such a rule"),
+             lambda rows: rows.beyond >= max(IMPOSSIBLE, DEVIATIONS * rows.deviation)),
+        Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
         Word("unseen pairs", "fair",
-             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation),
-             f"such pairs are more by {UNSEEN:.0%} of the rows"),
+             lambda rows: rows.beyond >= max(UNSEEN, DEVIATIONS * rows.deviation)),
         Word("kept", "good"),
     )  # fmt: skip
-    definitions = (
-        f"Rules are named if at least {BROKEN:.0%} more of the synthetic rows that they can judge "
-        "break them. Rows that lack a value neither keep nor break a rule.",
-    )
 
     def measure(self, comparison: Comparison) -> RuleFacts:
-        """Measure both tables."""
         joint, declared = comparison.joint, comparison.rules
-        counts = comparison.shared(count_all_pairs)
+        counts = comparison.pairs
         checked = list(zip(declared, check_rules(joint, declared, "declared")))
         texts = [rule.text for rule in declared]
         checked += found_rules(counts, comparison.schema, texts)
@@ -334,7 +282,6 @@ class RulesCheck(Check):
         return RuleFacts(checks, impossible_rows(joint, checked), unseen)
 
     def judge(self, facts: RuleFacts, evaluation: Any) -> Finding:
-        """Judge what was measured."""
         found = judge_rows(facts, evaluation.comparison.rows)
         grade, word = self.word_for(found)
         broken = broken_rules(facts.checks)
@@ -346,7 +293,6 @@ class RulesCheck(Check):
         return Finding(grade, word, text, figures=_rule_figures(facts), advice=advice)
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
-        """Return the fields of JSON."""
         return {"rules": facts.checks, "impossible": facts.impossible, "unseen": facts.unseen}
 
 

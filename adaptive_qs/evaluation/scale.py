@@ -98,13 +98,8 @@ class RelativeError:
 
 # fmt: off
 CLOSENESS = (
-    Word("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed),
-         f"the error is more than {USABLE:.0%} of the way from that of a fresh sample to that of "
-         "independent columns, or no closer than these and further than chance takes a fresh "
-         "sample"),
-    Word("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed),
-         f"it is more than {CLOSE:.0%} of that way, or as far off as independent columns in some "
-         "part"),
+    Word("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed)),
+    Word("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed)),
     Word("close", "good"),
 )
 """The words for a relative error."""

@@ -290,7 +290,7 @@ def a_parent_less():
         (nothing, ["evaluate", "h.csv", "h.csv", "--related", "p.csv", "--schema", "both.json"],
          "no --related-synthetic was given"),
         (nothing, ["evaluate", "h.csv", "h.csv", "--related", "p.csv", "--related-synthetic",
-                   "p.csv", "--schema", "both.json", "--by", "age"], "--by is not for related"),
+                   "p.csv", "--schema", "both.json", "--rule", "x"], "--rule is not for related"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_in_one_line_before_anything_is_spent(

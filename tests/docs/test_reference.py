@@ -62,7 +62,7 @@ RUNS = {
     "evaluate": [
         COMPARED,
         [*COMPARED, *MODELS],
-        [*COMPARED, "--workload", "ranges.json", "--by", "insured"],
+        [*COMPARED, "--workload", "ranges.json"],
     ],
     "ledger show": [["ledger", "show", "--ledger", name, "--json"] for name in LEDGERS],
     "ledger verify": [

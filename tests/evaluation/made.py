@@ -10,17 +10,16 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
-from adaptive_qs.evaluation.evaluation import Evaluation
+from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page
 from adaptive_qs.evaluation.marginals import (
     CliqueError,
     MarginalsCheck,
     WorkloadDistance,
     marginals_sentence,
 )
-from adaptive_qs.evaluation.models import ModelScores, ModelSettings, Spread, Utility
+from adaptive_qs.evaluation.models import ModelSettings, Spread, Utility
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.render import evaluation_page
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.tables import TablePair
@@ -57,13 +56,9 @@ def matrix(size, value):
     return filled
 
 
-def utility(target="income", real=0.9, synthetic=0.8, propensity=0.625):
-    model = ModelScores(
-        "gradient boosting",
-        *({"AUROC": Spread(mean, 0.01, 5)} for mean in (real, synthetic, 0.5)),
-    )
-    spread = Spread(propensity, 0.01, 5)
-    return Utility(target, 2, (700, 1_000), 300, (model,), spread, ("models saw 700 rows only",))
+def utility(target="income", real=0.9, synthetic=0.8):
+    spreads = (Spread(mean, 0.01, 5) for mean in (real, synthetic, 0.5))
+    return Utility(target, 2, (700, 1_000), 300, *spreads, ("models saw 700 rows only",))
 
 
 def membership(lower=-0.01, upper=0.05, bound=0.4621):

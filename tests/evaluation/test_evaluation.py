@@ -125,7 +125,7 @@ def test_workloads_of_queries_are_taken_as_files_content_and_values(tmp_path):
     path.write_text(json.dumps(RANGES))
     asked = adaptive_qs.plan(SCHEMA, RANGES).workload
     assert isinstance(asked, QueryWorkload)
-    errors = {evaluated(workload).queries.rmse for workload in (path, RANGES, asked)}
+    errors = {evaluated(workload).queries.whole.rmse for workload in (path, RANGES, asked)}
     assert len(errors) == 1
     assert errors.pop() > 0
 

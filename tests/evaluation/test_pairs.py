@@ -10,9 +10,9 @@ from scipy.stats.contingency import association as scipy_association
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.evaluation import tables
-from adaptive_qs.evaluation.associations import PairSums, associate, count_pairs, cramers_v
+from adaptive_qs.evaluation.associations import associate, cramers_v
 from adaptive_qs.evaluation.rows import unseen_pairs
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, PairSums, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 
 from .tables import joint, rows_of, table

@@ -86,8 +86,8 @@ def test_the_error_is_that_of_every_query_weighted(workers, tmp_path):
             number += len(errors)
     steps = []
     found = query_error(JointCodes(PAIR), queries, workers, lambda *step: steps.append(step))
-    assert found.rmse == pytest.approx(math.sqrt(total / number), rel=1e-9)
-    assert (found.queries, found.weighted) == (number, True)
+    assert found.whole.rmse == pytest.approx(math.sqrt(total / number), rel=1e-9)
+    assert (found.whole.queries, found.whole.weighted) == (number, True)
     assert steps[-1] == (queries.num_sets, queries.num_sets)
     assert workload.weights[DOMAIN.clique(("a", "b"))] == 6.0
     assert set(workload.cliques) == {
@@ -140,19 +140,19 @@ def test_parts_are_named_and_add_up(tmp_path):
     ]  # fmt: skip
     assert [part.sets for part in found.parts] == [4, 2, 1, 1, 1, 1]
     squares = sum(part.queries * part.rmse**2 for part in found.parts)
-    assert found.rmse == pytest.approx(math.sqrt(squares / found.queries), rel=1e-12)
+    assert found.whole.rmse == pytest.approx(math.sqrt(squares / found.whole.queries), rel=1e-12)
 
 
 def test_of_marginals_it_is_the_error_of_the_cells():
     found = query_error(JointCodes(PAIR), all_ways_queries(DOMAIN, (1, 2)))
     cells = workload_error(TRUE, MADE, Workload.all_ways(DOMAIN, (1, 2)))
-    assert found.rmse == pytest.approx(cells.rmse, rel=1e-12)
-    assert not found.weighted
+    assert found.whole.rmse == pytest.approx(cells.rmse, rel=1e-12)
+    assert not found.whole.weighted
 
 
 def test_equal_tables_answer_alike(tmp_path):
     queries = loaded(tmp_path, PARTS)[1]
-    assert query_error(JointCodes(TablePair(TRUE, TRUE)), queries).rmse == 0
+    assert query_error(JointCodes(TablePair(TRUE, TRUE)), queries).whole.rmse == 0
 
 
 def test_a_file_of_marginals_asks_for_no_queries(tmp_path):
@@ -170,7 +170,7 @@ def test_sets_that_take_too_much_memory_are_refused_before_anything_is_counted(t
     values = 5 * 4 * 6
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MAX_DENSE_CELLS", values)
-        assert query_error(JointCodes(PAIR), queries).queries == 10 * 6 * 15
+        assert query_error(JointCodes(PAIR), queries).whole.queries == 10 * 6 * 15
         patch.setattr(module, "MAX_DENSE_CELLS", values - 1)
         with pytest.raises(ResourceExceeded, match="on a x b x c take 120 values") as caught:
             query_error(JointCodes(PAIR), queries)

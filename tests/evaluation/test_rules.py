@@ -14,7 +14,6 @@ import pytest
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError
-from adaptive_qs.evaluation.associations import count_pairs
 from adaptive_qs.evaluation.finding import found_rules, proposed_rules
 from adaptive_qs.evaluation.rows import row_checks
 from adaptive_qs.evaluation.rules import (
@@ -22,7 +21,7 @@ from adaptive_qs.evaluation.rules import (
     impossible_rows,
     parse_rule,
 )
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import values_of
 from adaptive_qs.table.encode import read_table

@@ -19,7 +19,6 @@ from adaptive_qs.evaluation.associations import (
     associate,
     association_changes,
     chi_square_variance,
-    count_pairs,
     dependence_sentence,
 )
 from adaptive_qs.evaluation.checks import Finding
@@ -33,7 +32,7 @@ from adaptive_qs.evaluation.scale import (
     independent_l1,
     sparse_share,
 )
-from adaptive_qs.evaluation.tables import JointCodes, TablePair
+from adaptive_qs.evaluation.tables import JointCodes, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
 
 from .made import made_evaluation, made_schema, marginals_finding
@@ -360,9 +359,7 @@ def test_a_handful_of_rows_makes_no_clear_association(rows, together, clear):
         lost, new = (clear, 0) if first is true else (0, clear)
         assert (len(changes.lost), len(changes.made_up)) == (lost, new)
         assert changes.clear == lost
-        assert changes.rare == (first is true) - lost
         assert len(changes.largest) == clear
-        assert changes.unlisted == 1 - clear
 
 
 def changes_of(true, made, sizes):
@@ -455,6 +452,6 @@ def test_the_changes_of_clear_associations_add_up(synthetic):
 def made_changes(**changes):
     nothing = np.zeros((2, 2))
     parts = {"clear": 0, "kept": 0, "weaker": 0, "stronger": 0, "lost": (), "made_up": (),
-             "weak": 0, "weak_lost": (), "weak_made_up": (), "unconnected": (), "rare": 0,
-             "difference": nothing, "largest": (), "unlisted": 0, "blind": False}  # fmt: skip
+             "weak": 0, "weak_lost": (), "weak_made_up": (), "unconnected": (),
+             "difference": nothing, "largest": (), "blind": False}  # fmt: skip
     return AssociationChanges(**{**parts, **changes})

@@ -12,8 +12,6 @@ from adaptive_qs.pages.charts import (
     HEIGHT,
     Bar,
     BarChart,
-    Line,
-    Mark,
     diverging_cell,
     sequential_cell,
 )
@@ -97,11 +95,6 @@ def test_missing_values_are_drawn_beside_the_scale(page):
 def test_ticks_are_the_ends_and_the_middle():
     bars = tuple(Bar(f"{k} to {k + 1}", (1.0,), ends=(f"{k}", f"{k + 1}")) for k in range(5))
     assert BarChart(bars, True).ticks == ("0", "2", "5")
-
-
-def test_marks_on_a_line():
-    line = Line(-1.0, 3.0, (Mark("a", 0.0),), "zero")
-    assert (line.place(0.0), line.place(9.0), line.length(0.0, 1.0)) == ("25.0", "100.0", "25.0")
 
 
 def test_an_undefined_name_is_an_error():

@@ -12,7 +12,7 @@ import pytest
 from nbclient import NotebookClient
 
 import adaptive_qs
-from adaptive_qs.pages.notebook import PHASES, ProgressBar
+from adaptive_qs.pages.words import PHASES, ProgressBar
 
 NASTY = "<b>a&b</b>"
 SCHEMA = {"version": 1, "columns": [
