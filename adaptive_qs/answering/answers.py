@@ -155,7 +155,6 @@ class _Passing:
 
 
 def _joined(factors: list[pa.Array | _Passing]) -> Texts:
-    """Texts of a product, row-major: those of the last factor vary fastest."""
     shape = tuple(map(len, factors))
 
     def text(start: int, stop: int) -> pa.Array:
@@ -502,7 +501,6 @@ class Answers:
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches with intervals of 95 % confidence."""
         return self.batches()
 
     def batches(self, confidence: float = 0.95, formulas: str = "keep") -> Iterator[pa.RecordBatch]:

@@ -200,7 +200,6 @@ def answer_sets(
 def _runs(
     mechanism: Mechanism, part: int, index: int, kept: dict[int, Array]
 ) -> Iterator[tuple[Array, Array]]:
-    """Answers and variances of a set, at once or in runs."""
     if mechanism.streams(part, index):
         yield from mechanism.answer_runs(part, index, kept)
     else:

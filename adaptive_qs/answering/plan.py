@@ -100,7 +100,6 @@ def forecast(mechanism: Mechanism) -> Forecast:
 
 
 def _held_at_once(mechanism: Mechanism, part: int, index: int, count: int) -> int:
-    """Answers of a set that are in memory together: a few runs of very many."""
     if not mechanism.streams(part, index):
         return count
     return RUNS_HELD * MOST_AT_ONCE

@@ -160,7 +160,6 @@ def _tell_size(plan: BatchPlan) -> None:
 
 
 def _unproven(plan: BatchPlan) -> str:
-    """How many subworkloads have no strategy that is proven optimal, of how many."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
 
@@ -244,7 +243,6 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
 
 
 def _file_words(plan: BatchPlan) -> str:
-    """How large the file of very many answers will be."""
     from adaptive_qs.answering.answers import file_bytes
 
     if plan.queries < MANY_ANSWERS:

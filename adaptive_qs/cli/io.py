@@ -263,7 +263,6 @@ def unconnected_warnings(release: Release) -> list[str]:
 
 
 def _share_of_columns(release: Release) -> str:
-    """Such as "2 of 15 columns" are unconnected."""
     some, all_columns = len(release.manifest.unconnected), len(release.schema.columns)
     return f"{some:,} of {counted(all_columns, 'column')}"
 
@@ -332,7 +331,6 @@ def _printable(text: str) -> str:
 
 
 def _line(prefix: str, text: str, style: str) -> None:
-    """One line without control characters: it may quote names of files and columns."""
     text = _printable(" ".join(text.split()))
     if not sys.stderr.isatty():
         with suppress(OSError):  # a full disk under a log is no reason to stop
@@ -346,7 +344,6 @@ def _line(prefix: str, text: str, style: str) -> None:
 
 
 def _console(error: bool, file: StringIO | None = None) -> Any:
-    """A console for a stream, or for text that will go there."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout

@@ -180,7 +180,6 @@ def parsed(command: Callable[..., int | None]) -> Callable[..., Callable[[], int
 
 
 def _parameter(field: Field) -> inspect.Parameter:
-    """Return an option as a parameter of Typer: a flag, or a text that is read later."""
     is_flag, is_list = field.kinds[0] is bool, get_origin(field.kinds[0]) is list
     default: Any = False if is_flag else None
     if field.default is MISSING:

@@ -148,7 +148,6 @@ def _forecast_tables(
     left_out: LeftOut | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    """Return what a synthetic table of the workload would be like, for people and for scripts."""
     tables = tables_of(schema, spec, looked, options) if options.budgeted else None
     scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
     lines = [] if tables is None else table_lines(looked, tables)

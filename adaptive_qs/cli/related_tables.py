@@ -108,7 +108,6 @@ def holds_both(out: Path, release: Path) -> bool:
 
 
 def _names_table(path: Path) -> bool:
-    """Whether a path is that of a table, rather than of a folder for two."""
     return not isdir(path) and path.name.lower().endswith(tuple(FORMATS))
 
 
@@ -341,7 +340,6 @@ def _drawn(
     workers: int,
     clock: PhaseClock,
 ) -> tuple[tuple[int, int], Found]:
-    """Draw and write both tables; return their numbers of rows and their contradictions."""
     from adaptive_qs.release.drawing import warn_of_contradictions
 
     clock.start("fit")
@@ -356,7 +354,6 @@ def _drawn(
 
 
 def _warn_of(job: RelatedJob, schema: Path) -> None:
-    """Say what there is to say about a run before anything is spent."""
     io.warn_of(job.parents, schema)
     for doubt in job.doubts:
         if doubt not in job.parents.doubts:
@@ -364,7 +361,6 @@ def _warn_of(job: RelatedJob, schema: Path) -> None:
 
 
 def _tell_of(job: RelatedJob) -> None:
-    """Forecast what the budget will not show of each table, once nothing stands against the run."""
     if job.parents.options.resume:
         return
     told = {"children": job.children.work.forecast.note("plan --related-rows N")}
@@ -571,7 +567,6 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
 
 
 def _pages_of(report: Path) -> dict[TableName, Path]:
-    """The pages about each table, beside the one about both."""
     return {
         "parents": report.with_name(f"{report.stem}-parents{report.suffix}"),
         "children": report.with_name(f"{report.stem}-children{report.suffix}"),
@@ -583,7 +578,6 @@ def _both(
     children: tuple[Path | None, Path | None],
     schema: RelatedSchema,
 ) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
-    """The true tables and the synthetic ones, of which each two may be in one folder."""
     pairs = []
     names = ("TRUE", "--related"), ("SYNTHETIC", "--related-synthetic")
     for table, child, (name, option_name) in zip(parents, children, names):

@@ -197,7 +197,6 @@ def _write_counts(
     sampling: Mapping[str, Any],
     replacing: bool,
 ) -> None:
-    """Write a marginal with the stamp and the statement of its release."""
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches

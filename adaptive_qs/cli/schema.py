@@ -128,7 +128,6 @@ def check(
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
-    """Say that a schema is valid, with what its owner should know and has left to review."""
     from adaptive_qs.table.schema import check_schema, left_as_proposed
 
     for advice in check_schema(schema):
@@ -225,7 +224,6 @@ def _kind(column: ColumnBase) -> str:
 
 
 def _taken(column: ColumnBase) -> str:
-    """The values or the range, the bins, and the missing markers of a column."""
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 

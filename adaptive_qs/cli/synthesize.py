@@ -162,7 +162,6 @@ class Outcome:
         return rows
 
     def _measured(self) -> str:
-        """How much of the workload was measured as a whole, by the rule of the release's page."""
         asked = self.release.workload.cliques
         inside = len(self._measured_of(asked))
         whole = counted(len(asked), "marginal")
@@ -174,7 +173,6 @@ class Outcome:
         return f"{inside:,} of {whole}{grouped}, in {rounds}"
 
     def _measured_of(self, cliques: Sequence[Clique]) -> list[Clique]:
-        """Those that were measured as a whole."""
         from adaptive_qs.residual import is_measured
 
         release = self.release
@@ -322,7 +320,6 @@ def _check_outputs(
 
 
 def _check_job(schema: Path, options: Options) -> Job[Tables]:
-    """Check everything that can be checked without rows, and print the warnings."""
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.tables import check_sample_rows, tables_job
     from adaptive_qs.table.schema import Schema
@@ -346,7 +343,6 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
 
 
 def _note_forecasts(work: Tables, options: Options) -> None:
-    """Say how long scoring takes, and which columns the budget will leave independent."""
     scoring = work.scoring(options.counted_rows)
     if scoring.seconds >= LONG_PASS or work.left_out is not None:
         io.note(str(scoring))

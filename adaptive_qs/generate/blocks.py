@@ -91,7 +91,6 @@ class Component:
 
 
 def _first(classes: Integers) -> NDArray[np.intp]:
-    """Return one value of each class."""
     return np.unique(classes, return_index=True)[1]
 
 
@@ -166,7 +165,6 @@ def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
 def _number_modes(
     patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
 ) -> Integers:
-    """Number the sets of patterns that moves of these sets of attributes connect."""
     links = []
     for change in moved:
         kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
@@ -219,7 +217,6 @@ class SharedSteps:
 
 
 def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:
-    """Sum the values of each side of one axis."""
     if axis == total.ndim - 1:
         return total @ belongs.T
     return np.moveaxis(np.moveaxis(total, axis, -1) @ belongs.T, -1, axis)
@@ -300,8 +297,6 @@ class BlockTrees(NamedTuple):
 
 
 def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
-    """Write nodes one after the other into arrays."""
-
     def integers(parts: Sequence[Any]) -> Integers:
         return np.array(parts, dtype=np.int64)
 
@@ -366,7 +361,6 @@ class _Planner:
         self.parts.append(max(round(SWEEPS * share / WORK), 1))
 
     def _span(self, members: set[int]) -> Forest:
-        """Return the strongest forest of some attributes: tied pairs, then mutual information."""
         weights = {}
         for pair, (_, joint) in self._joints.items():
             if members.issuperset(pair):
@@ -378,12 +372,10 @@ class _Planner:
         return len({j for zero in self._zeros if i in zero.clique for j in zero.clique})
 
     def _joint(self, above: int, i: int) -> Array:
-        """Return the counts of a pair of attributes, those of ``above`` along the first axis."""
         joint = self._joints[min(above, i), max(above, i)][1]
         return joint if above < i else joint.T
 
     def _add_node(self, i: int, above: int | None, members: set[int]) -> None:
-        """Add an attribute below another one, with the tables that contain it."""
         before = {node.attribute: number for number, node in enumerate(self.nodes)}
         size, place = self._model.domain.sizes[i], 0
         if self.nodes:
@@ -490,7 +482,6 @@ class BlockMoves:
         over_rows(self._workers, len(rows), move)
 
     def _hopes(self) -> Array:
-        """Return the hope of each value of each root; 1 for all other values."""
         hopes = np.zeros(self._trees.length)
         for loop in self._loops:
             weights = self._model.factors.packed[loop.cells].astype(np.float64)

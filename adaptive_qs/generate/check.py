@@ -202,7 +202,6 @@ class Check:
         return gaps, measured, drawn, nearest
 
     def _cells(self, rows: Rows, clique: Clique) -> NDArray[np.int64]:
-        """Return the cell of each row in a marginal at any levels, counted in natural order."""
         cells: Any = np.zeros(len(rows), np.int64)
         for position, size in zip(clique, self.domain.shape(clique)):
             (column,) = self.domain.columns((position,))

@@ -320,7 +320,6 @@ def fit_exactly(
 
 
 def _fit_order(dual: _Dual, clock: _Clock) -> tuple[Array, float]:
-    """θ and the κ that agrees with it."""
     theta, kappa = dual.start(), 1.0
     for _ in range(PRIOR_ROUNDS):
         theta = dual.minimised(theta, kappa, ROUGH, ROUGH_STEPS, clock)

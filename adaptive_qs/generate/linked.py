@@ -153,7 +153,6 @@ def _fit(
     progress: StepProgress | None,
     zeros: Zeros,
 ) -> _Linked:
-    """The model of the noisy marginals, given codes like those of ``rows``."""
     domain, rng = residuals.domain, np.random.default_rng(seed)
     given = tuple(range(rows.shape[1]))
     cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
@@ -191,7 +190,6 @@ def _fit(
 
 
 def _is_wanted(clique: Clique, given: Clique, domain: Domain) -> bool:
-    """Whether a clique tells of several attributes, one of which is not given."""
     columns = domain.columns(clique)
     return len(columns) > 1 and not set(given).issuperset(columns)
 

@@ -476,7 +476,6 @@ class LogLinearModel:
             position = stop
 
     def _spread_weights(self, carrier: Clique) -> list[NDArray[np.float32]]:
-        """Return the weights of all cliques of a carrier, each over the codes of the carrier."""
         found = []
         for clique, weights in self._weights.get(carrier, {}).items():
             columns = self.domain.columns(clique)

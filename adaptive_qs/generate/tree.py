@@ -205,7 +205,6 @@ def conditionals(node: Node, single: Array, mix: float) -> Array:
 
 
 def _invert(parent: NDArray[np.int32], conditional: Array, uniforms: Array) -> NDArray[np.int32]:
-    """One value per row by inversion of its parent's conditional."""
     child = np.empty(parent.size, dtype=np.int32)
     order = np.argsort(parent, kind="stable")
     bounds = np.searchsorted(parent[order], np.arange(conditional.shape[0] + 1))

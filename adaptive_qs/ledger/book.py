@@ -501,7 +501,6 @@ class LedgerBook(Store):
             )
 
     def _close_idle(self, number: int) -> None:
-        """Close an open run on which nobody works; inside a transaction."""
         lock = self._idle(number, "stop what holds it first")
         try:
             self.end_run(number, finished=False)
@@ -509,7 +508,6 @@ class LedgerBook(Store):
             lock.release()
 
     def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
-        """Refuse to pay again for what an interrupted run has paid for."""
         for run in self.asked_for(inputs, request):
             lock = self._lock(run)
             if lock.held:  # so nobody works on it
@@ -521,7 +519,6 @@ class LedgerBook(Store):
                 )
 
     def _idle(self, number: int, otherwise: str) -> RunLock:
-        """The lock of a run on which nobody works."""
         lock = self._lock(number)
         if not lock.held:
             raise LedgerError(f"{self.path}: run {number} is being worked on: {otherwise}")

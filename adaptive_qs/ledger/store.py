@@ -480,7 +480,6 @@ def _name(error: sqlite3.Error) -> str:
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> LedgerError:
-    """An error of the database in one line that says what to do."""
     name = _name(error)
     unknown = f"the ledger cannot be used ({name or 'unknown reason'}): {RESTORE}"
     words = (words for prefix, words in _REASONS.items() if name.startswith(prefix))

@@ -171,7 +171,6 @@ def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | N
 def _query(
     domain: Domain, residual: Clique, strategies: Strategies
 ) -> tuple[LinearQuery, Fraction | int]:
-    """Return the query of a residual, and the variance of its answers by that of the cells."""
     names, strategy = domain.clique_names(residual), _strategy_of(residual, strategies)
     if not residual:
         return LinearQuery(Purpose.ROWS, names), 1
@@ -193,7 +192,6 @@ def _query(
 def _estimate(
     domain: Domain, residual: Clique, answers: Array, strategy: ColumnStrategy | None
 ) -> Array:
-    """Return the residual in centered form from noisy answers."""
     if strategy is not None:
         return strategy.estimate(answers)
     scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1

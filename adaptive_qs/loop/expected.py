@@ -316,7 +316,6 @@ class ProjectedEstimates:
 def _projected(
     model: ReferenceModel, cliques: Sequence[Clique], total: float, stds: Array
 ) -> tuple[Array, Array]:
-    """Thresholds of cliques, and their expected errors by ascending noise."""
     cells, ends = form_cells(model, cliques)
     kinds = 2 * (math.ceil(math.log2(total)) + 1 - SMALLEST) + 2
     thresholds, errors = np.empty(len(cliques)), np.empty((len(cliques), stds.size))

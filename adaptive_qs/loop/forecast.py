@@ -87,7 +87,6 @@ class Foreseen(NamedTuple):
     codes: tuple[int, ...]
 
     def __str__(self) -> str:
-        """Such as "age in 8 groups × city"."""
         return at_resolution(self.columns, self.groups, self.codes)
 
 
@@ -203,7 +202,6 @@ class LoopForecast:
         return {}
 
     def _start(self, rows: int) -> _Start:
-        """Return what all loops over a table of this many rows begin with."""
         domain = self.workload.domain
         first, initial = _initial_precisions(self.workload, self.rho, rows)
         left = self.rho * (1 - initial)
@@ -220,7 +218,6 @@ class LoopForecast:
         return _Start(rows, self._known_choices[leveled], first, left)
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
-        """Attributes that most of so many loops leave unconnected."""
         if opened := self._opening(rows).precisions:
             return self._asked.difference(*opened)
         start = self._start(rows)
@@ -228,7 +225,6 @@ class LoopForecast:
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
-        """What is measured together before the first choice."""
         domain = self.workload.domain
         first, initial = _initial_precisions(self.workload, self.rho, rows)
         estimates = {
@@ -240,7 +236,6 @@ class LoopForecast:
         return plan_opening(Estimates(model), self.workload, left, self.settings)
 
     def _connected(self, start: _Start, seed: int) -> set[int]:
-        """Attributes that one loop measures in some combination."""
         domain, connected = start.choices.domain, set[int]()
         for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())

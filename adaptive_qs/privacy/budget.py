@@ -137,7 +137,6 @@ class Ledger(ABC):
         """
 
     def _check(self, events: Sequence[Event], cost: Cost) -> None:
-        """Refuse events that do not fit, with their cost in zCDP."""
         check_process(self._process)
         check_fits(events, cost, self.limit - self._spent)
         if self.filtered:

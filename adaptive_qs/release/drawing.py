@@ -194,7 +194,6 @@ class SampleRequest:
 def _is_possible(
     box: Chances, ruled: Sequence[tuple[tuple[str, ...], Mask]], schema: Schema
 ) -> bool:
-    """Whether rows of a box can meet the rules."""
     if not ruled:
         return True
     from adaptive_qs.table.rules import Cells, find_row

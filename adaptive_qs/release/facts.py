@@ -204,7 +204,6 @@ _KINDS: dict[Purpose, Kind] = {
 
 
 def _kind(event: Event) -> Kind:
-    """The kind of fact that a charge belongs to."""
     single = event.purpose is Purpose.RESIDUAL and len(event.columns) == 1
     return "single columns" if single else _KINDS[event.purpose]
 

@@ -282,5 +282,4 @@ def _without_rows(schema: Schema) -> pa.Table:
 def _with_key(
     table: pa.Table, name: str, keys: NDArray[np.int64], stamp: Mapping[bytes, str]
 ) -> pa.Table:
-    """A table with its key as the first column."""
     return table.add_column(0, name, pa.array(keys, pa.int64())).replace_schema_metadata(stamp)

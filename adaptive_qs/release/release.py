@@ -99,7 +99,6 @@ class Marginal:
 
 
 def _apart(name: str, taken: Container[str]) -> str:
-    """A name that no column has."""
     while name in taken:
         name = f"({name})"
     return name
@@ -202,7 +201,6 @@ class Release(Bundle):
 
     @property
     def _total(self) -> tuple[float, float]:
-        """The noisy number of rows and its standard deviation."""
         estimate = self.estimates[()]
         return float(estimate.values), estimate.precision**-0.5
 
@@ -367,7 +365,6 @@ class Release(Bundle):
         asked: Sequence[Clique] = (),
         kept: Iterable[int] = (),
     ) -> Fitted:
-        """The model that tables follow."""
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
@@ -445,7 +442,6 @@ class Release(Bundle):
     def _parts(
         self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
     ) -> Iterator[Rows]:
-        """What the generator makes."""
         yield from synthesize_rows(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress, self.zeros,
@@ -477,7 +473,6 @@ def chosen_seed(seed: int | None) -> int:
 
 
 def _round_record(past: Round, domain: Domain, unit: Unit) -> RoundRecord:
-    """A round, at what it costs the unit, in rows of what is published."""
     charged, copies = unit.group**2, unit.copies
     return RoundRecord(
         clique=domain.clique_names(past.clique),

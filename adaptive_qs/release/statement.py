@@ -343,7 +343,6 @@ class Resolution(BaseModel):
     """All codes of each column: as many as groups where they were told apart."""
 
     def __str__(self) -> str:
-        """Such as "age in 8 groups × city"."""
         return at_resolution(self.columns, self.groups, self.codes)
 
 

@@ -218,7 +218,6 @@ class PrivacyTarget:
         return left * (1 - SLACK) if self.gaussian else left
 
     def _with_epsilon(self, asked: float | None) -> Self:
-        """The same with the ε asked for, or the one that ρ implies."""
         if asked is None and self.gaussian:
             return replace(self, epsilon=gaussian_epsilon_of(mu_of(self.rho), self._converting))
         implied = epsilon_of(self.rho, self._converting) if asked is None else float(asked)

@@ -32,7 +32,6 @@ Array = NDArray[np.float64]
 
 
 def _inverse_square_sine(turns: Array) -> Array:
-    """1/sin²(π · turns)."""
     return 1 / np.sin(np.pi * turns) ** 2
 
 

@@ -324,7 +324,6 @@ def _evaluate(
 
 
 def _normalise(x: Array, sizes: Array, cells: float) -> Array:
-    """y = e^x scaled to total 1 over all cells, and not below the floor."""
     y = np.exp(x - x.max())
     y /= sizes @ y
     y = np.maximum(y, _SMALLEST / cells)

@@ -436,7 +436,6 @@ def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
 
 
 def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
-    """The attributes that these sets mention, as bits."""
     used = (workload.kinds[list(sets)] > 0).any(axis=0)
     return sum(1 << i for i in np.flatnonzero(used).tolist())
 

@@ -385,7 +385,6 @@ def _with_gaps(
 
 
 def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
-    """A subworkload that is no product of others."""
     if all(_is_marginal(term) for term in subworkload.terms):
         return solve_residual_planner(subworkload)
     if all(_is_circulant(term) for term in subworkload.terms):
@@ -416,7 +415,6 @@ def _is_circulant(term: Term) -> bool:
 
 
 def _judged_again(found: Solution, gap: float) -> Solution:
-    """OPTIMAL where the gap asked for is reached."""
     reached = found.objective <= found.lower_bound * (1 + gap)
     return replace(found, status=Status.OPTIMAL) if reached else found
 

@@ -191,7 +191,6 @@ class ResidualMechanism:
         self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
         axis: int,
     ) -> Array:  # fmt: skip
-        """Variances on one axis of the queries of a run, under unit noise."""
         asked = queries[axis]
         if axis not in kept:
             lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None

@@ -308,7 +308,6 @@ def _sets_on_cells(
 
 
 def _sum_of_sets(workload: QueryWorkload) -> float:
-    """The least error of all queries is at least the sum of the least errors of each set."""
     sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
     known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
     return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
