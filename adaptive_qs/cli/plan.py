@@ -37,8 +37,8 @@ from adaptive_qs.run.options import (
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
-    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.loop.estimates import Strategies
+    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.related import RelatedJob
     from adaptive_qs.table.related import RelatedSchema
     from adaptive_qs.table.schema import Schema
@@ -230,8 +230,8 @@ def tables_of(
         ``strategies``, the columns that it will measure by other queries than their cells, each
         with the number of them and the noise that its cells get, relative to that of counting them.
     """
-    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.loop.estimates import CELLS_ALONE
+    from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.budget import PrivacyTarget
     from adaptive_qs.run.job import budget_of
     from adaptive_qs.run.tables import QueryStrategies

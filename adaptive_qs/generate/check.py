@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import Rows, make_target, outermost_cliques
+from adaptive_qs.generate.loglinear import Array, Rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
 from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
@@ -45,7 +45,6 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 # nearest end of their intervals (raking), rows are left out or repeated. All that is known of the
 # other attributes given these marginals stays as it is.
 
-Array = NDArray[np.float64]
 
 CHANCE = 1e-3
 """Chance that any cell of a table that follows what was measured is found."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.loglinear import Array, project_to_simplex
 from adaptive_qs.machine import njit
 
 # Two estimates of non-negative counts are averaged; both see released values only.
@@ -22,7 +21,6 @@ from adaptive_qs.machine import njit
 # column a cell keeps the level of its neighbour but for a jump, whose probability is learnt as well
 # (Barry and Hartigan 1992), so that runs of like cells are pooled.
 
-Array = NDArray[np.float64]
 
 CLEAR = 8.0
 """Standard deviations above which a cell is left as it is: the noise is small beside it."""

@@ -6,13 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.generate.denoise import denoised_counts
-from adaptive_qs.generate.loglinear import Target, make_target
+from adaptive_qs.generate.loglinear import Array, Target, make_target
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
-
-Array = NDArray[np.float64]
 
 LEAST_ROWS = 0.5
 """Rows of a code in the distribution of its column, which is strictly positive."""

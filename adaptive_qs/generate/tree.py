@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
+    Array,
     CarriedAttributes,
     LogLinearModel,
     Rows,
@@ -26,8 +27,6 @@ from adaptive_qs.machine import njit
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
 # spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can
 # be sampled exactly: rows start from it, and whole branches are proposed from it later.
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     Adjacency,
+    Array,
     LogLinearModel,
     Rows,
     Target,
@@ -31,7 +32,6 @@ from adaptive_qs.residual import (
 )
 
 Mask = NDArray[np.bool_]
-Array = NDArray[np.float64]
 
 SCALINGS = 20
 """Rounds in which a masked table is brought to its margins."""

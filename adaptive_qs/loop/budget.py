@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import one_of
-from adaptive_qs.cliques import downward_closure
+from adaptive_qs.cliques import Array, downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop import LEVELS
@@ -36,7 +36,6 @@ from adaptive_qs.privacy.filter import choice_cost
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 SAFETY = 1e-6

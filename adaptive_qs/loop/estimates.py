@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import project_to_simplex
 from adaptive_qs.generate.targets import positive_shares, single_targets
@@ -21,8 +21,6 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
 from adaptive_qs.strategy.columns import ColumnStrategy, noise_of
-
-Array = NDArray[np.float64]
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.budget import (
@@ -34,8 +35,6 @@ from adaptive_qs.loop.planner import Errors
 from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
-
-Array = NDArray[np.float64]
 
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
 # run without a table. Every noise level, every share of the budget and every rule is that of

@@ -6,7 +6,6 @@ import math
 from functools import lru_cache, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.strategy.bounds import (
     judged,
@@ -15,6 +14,7 @@ from adaptive_qs.strategy.bounds import (
     total_variance,
 )
 from adaptive_qs.strategy.solution import (
+    Array,
     CenteringFactor,
     Factor,
     FourierFactor,
@@ -26,8 +26,6 @@ from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
-
-Array = NDArray[np.float64]
 
 # ResidualPlanner: a fixed basis for each attribute, no solver.
 #

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import (
+    Array,
+    DenseFactor,
+    Solution,
+    SolverSettings,
+    Status,
+    Strategy,
+)
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
 #
@@ -23,7 +30,6 @@ from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings,
 # (a group ℤ₂ᵏ), so M = Y^½ G Y^½ splits exactly into one block per character of the group, each
 # with at most one coordinate per orbit of cells. Every involution halves the eigenproblems.
 
-Array = NDArray[np.float64]
 Permutation = NDArray[np.int64]
 
 SYMMETRY_TOLERANCE = 1e-12

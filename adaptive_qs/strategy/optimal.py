@@ -11,7 +11,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import (
@@ -22,6 +21,7 @@ from adaptive_qs.strategy.bounds import (
 from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner, solve_waves
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
+    Array,
     DenseFactor,
     Factor,
     Solution,
@@ -32,8 +32,6 @@ from adaptive_qs.strategy.solution import (
 )
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
-
-Array = NDArray[np.float64]
 
 # Products: the optimum of a Kronecker product is the product of the optima.
 #

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
@@ -31,6 +30,7 @@ from adaptive_qs.strategy.mechanism import (
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
+    Array,
     CenteringFactor,
     Factor,
     Solution,
@@ -43,8 +43,6 @@ from adaptive_qs.workload.families import answer_product, count_queries
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
-
-Array = NDArray[np.float64]
 
 # A mechanism that measures every residual on its own, whatever solver chose the strategies.
 #

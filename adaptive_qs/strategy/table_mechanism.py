@@ -45,7 +45,7 @@ from adaptive_qs.strategy.mechanism import (
     largest_bias,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
-from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
+from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
@@ -59,7 +59,6 @@ from adaptive_qs.workload.workload import QueryWorkload
 # estimate of the table B⁺z answers every query, with covariance ⊗V_k⁺. OPT_+ measures several such
 # tables, each for its own attribute sets.
 
-Array = NDArray[np.float64]
 
 CACHE_BYTES = 2**27
 
