@@ -175,15 +175,12 @@ def emit_columns(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
     for k, name in enumerate(names):
-        numbers = figures and k > 0 and all(_is_number(row[k]) for row in rows)
+        numbers = figures and k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
         right = numbers or k + 1 == len(names)
         table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row))
     _emit_rich(table)
-
-
-emit_figures = partial(emit_columns, figures=True)
 
 
 NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
@@ -196,7 +193,7 @@ def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
     for title, rows, tables in text_parts(findings):
         emit_rows(title, rows) if rows else emit(title)
         for heads, cells in tables:
-            emit_figures(heads, cells)
+            emit_columns(heads, cells, figures=True)
 
 
 def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
@@ -204,10 +201,6 @@ def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
     for part in parts:
         console.print(part, soft_wrap=soft_wrap)
     emit(console.file.getvalue())
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("+-")[:1].isdigit()
 
 
 def taken_rows(seconds: Mapping[str, float]) -> list[Row]:

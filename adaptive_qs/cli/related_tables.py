@@ -51,8 +51,6 @@ ParentsShare = Annotated[
            "0.25"),
 ]  # fmt: skip
 
-PAIRS_SHOWN = 10
-
 
 def _refuse(why: str, **options: Any) -> None:
     for name, value in options.items():

@@ -228,11 +228,6 @@ LANES = 8
 """Values that are summed at once: conditionals are filled up to a multiple of it."""
 
 
-def filled_up(size: int) -> int:
-    """The next multiple of ``LANES``."""
-    return -(-size // LANES) * LANES
-
-
 @njit(cache=True, nogil=True, inline="always")
 def uniform(key, row, step):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1) as a function of (key, row, step): splitmix64 of their combination."""
@@ -393,7 +388,7 @@ class LogLinearModel:
         self._position = dict(zip(joint, self.adjacency.position.tolist()))
         sizes = np.array(domain.sizes)
         self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
-        start = np.cumsum([0, *map(filled_up, domain.sizes)])
+        start = np.cumsum([0, *(-(-size // LANES) * LANES for size in sizes)])
         self.factors = Factors(
             sizes=sizes,
             singles=np.zeros(start[-1]),

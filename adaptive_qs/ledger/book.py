@@ -116,12 +116,6 @@ NAMED = 5
 """Open runs that a refusal names."""
 
 
-def remaining_of(limit: Cost, held: Cost) -> Cost:
-    """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
-    left = limit - held
-    return Cost(max(left.rho_units, 0), max(left.delta_units, 0))
-
-
 def digits_below(value: float) -> str:
     """At most the value (0 or more), in six digits that can be typed."""
     if not value:
@@ -210,7 +204,8 @@ class LedgerBook(Store):
     def left_beside(self, held: Cost, newest: Cost) -> Cost:
         """What a ledger with these costs allows, given what its newest run reserved."""
         alone = held != Cost() and not newest.fits(self.limit)
-        return Cost() if alone else remaining_of(self.limit, held)
+        left = self.limit - held  # less than nothing where a lost ledger had counted more
+        return Cost() if alone else Cost(max(left.rho_units, 0), max(left.delta_units, 0))
 
     def exceeds(self, runs: Sequence[RunState]) -> bool:
         """Whether more was released than the total."""

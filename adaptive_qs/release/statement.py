@@ -429,7 +429,7 @@ def _template() -> Any:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "about": _about,
+        "about": lambda fact: ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact)))),
         "named": _named,
         "listed": _listed,
         "pairs": _pairs,
@@ -440,10 +440,6 @@ def _template() -> Any:
 
 def _pairs(content: dict[str, Any]) -> str:
     return ", ".join(f"{_plain(key)} {_plain(str(value))}" for key, value in content.items())
-
-
-def _about(fact: Fact) -> str:
-    return ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact))))
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -155,11 +155,13 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     """
     terms, shape = subworkload.terms, subworkload.shape
     parts = [term.factors[0] for term in terms]
-    if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(map(_has_waves, parts)):
+    families = {type(part.queries) for part in parts}
+    if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(part.is_axis for part in parts):
+        return None
+    if not families <= {Marginal, Prefix, Range, Circular}:
         return None
     found = solve_fourier(subworkload)
     asked = [part.queries for part in parts]
-    families = set(map(type, asked))
     if Prefix not in families or Circular in families:
         return found
     (n,) = shape
@@ -175,10 +177,6 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
 
 MEAN = 0.1
 """Eigenvalue of the mean beside that of the longest wave: it is not measured, but may not be 0."""
-
-
-def _has_waves(part: CenteredQueries) -> bool:
-    return part.is_axis and type(part.queries) in {Marginal, Prefix, Range, Circular}
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:

@@ -71,7 +71,11 @@ def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
     if not all(is_product(term, len(shape)) for term in terms):
         scale, piece = _piece(axes, shape, [(t.scale, t.factors) for t in terms])
         return scale, (piece,)
-    products = _merged([_product_of(term) for term in terms])
+    products: list[_Product] = []
+    for term in terms:
+        scales, queries = zip(*map(_canonical, term.factors))
+        products.append((math.prod([term.scale, *scales]), tuple({each: 1.0} for each in queries)))
+    products = _merged(products)
     _, first = products[0]
     common = [k for k in axes if all(_key(sums[k]) == _key(first[k]) for _, sums in products)]
     pieces = [_piece((k,), shape, _expanded(1.0, (first[k],)))[1] for k in common]
@@ -107,12 +111,6 @@ def _piece(
     total = sum(scales.values())
     kept = tuple(Term(scale / total, factors) for factors, scale in scales.items())
     return total, Piece(axes, Subworkload(tuple(shape[k] for k in axes), kept))
-
-
-def _product_of(term: Term) -> _Product:
-    parts = [_canonical(factor) for factor in term.factors]
-    scale = math.prod([term.scale, *(scale for scale, _ in parts)])
-    return scale, tuple({queries: 1.0} for _, queries in parts)
 
 
 def _merged(products: list[_Product]) -> list[_Product]:
@@ -254,11 +252,6 @@ def dense_fits(cells: int, settings: SolverSettings) -> bool:
     return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
-def is_joint(subworkload: Subworkload) -> bool:
-    """Whether some queries ask about several attributes at once."""
-    return any(len(term.factors) < len(subworkload.shape) for term in subworkload.terms)
-
-
 def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
     """Refuse (ResourceExceeded) queries too large to find the error of any strategy from."""
     parts = (part for term in subworkload.terms for part in term.factors)
@@ -389,7 +382,8 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
         return solve_fourier(subworkload)
     waves = solve_waves(subworkload)
     if waves is not None:
-        return _judged_again(waves, settings.gap)
+        reached = waves.objective <= waves.lower_bound * (1 + settings.gap)
+        return replace(waves, status=Status.OPTIMAL) if reached else waves
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
@@ -410,11 +404,6 @@ def _is_marginal(term: Term) -> bool:
 def _is_circulant(term: Term) -> bool:
     circulant = getattr(term.factors[0], "circulant", None)
     return len(term.factors) == 1 and circulant is not None and circulant() is not None
-
-
-def _judged_again(found: Solution, gap: float) -> Solution:
-    reached = found.objective <= found.lower_bound * (1 + gap)
-    return replace(found, status=Status.OPTIMAL) if reached else found
 
 
 def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:

@@ -13,7 +13,7 @@ import numpy as np
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import total_variance
+from adaptive_qs.strategy.bounds import is_product, total_variance
 from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
     solve_fourier_product,
@@ -86,11 +86,6 @@ class ResidualMechanism:
         """Shape (residuals,): L_τ, weighted squared error of a residual's queries at cost 1."""
         return self._spread([solution.objective for solution in self.solutions])
 
-    @cached_property
-    def lower_bounds(self) -> Array:
-        """Shape (residuals,): no strategy in the residual space has a smaller L_τ."""
-        return self._spread([solution.lower_bound for solution in self.solutions])
-
     @property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
@@ -99,7 +94,8 @@ class ResidualMechanism:
     @property
     def lower_bound(self) -> float:
         """No mechanism of independent residual measurements has a smaller total error."""
-        return max(float(np.sqrt(self.lower_bounds).sum() ** 2), self.any_bound)
+        bounds = self._spread([solution.lower_bound for solution in self.solutions])
+        return max(float(np.sqrt(bounds).sum() ** 2), self.any_bound)
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -384,7 +380,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
     if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
-    if not optimal.is_joint(subworkload):
+    if all(is_product(term, len(subworkload.shape)) for term in subworkload.terms):
         try:
             factors = tuple(
                 _axis_optimum(subworkload, axis, settings, cache)
