@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.generate.denoise import single_target
 from adaptive_qs.generate.loglinear import Array, Rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
-from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
 from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.chains import Array, Chains, fit_weights
 from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.denoise import denoised_model, single_targets
 from adaptive_qs.generate.loglinear import Rows, count_rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
@@ -37,7 +38,6 @@ from adaptive_qs.generate.rows import (
     sharpen,
     watch_list,
 )
-from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel

@@ -31,8 +31,8 @@ from adaptive_qs.loop.candidates import (
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.privacy.filter import choice_cost
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 

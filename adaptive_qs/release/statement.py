@@ -17,10 +17,9 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
 from adaptive_qs.pages.words import at_resolution
-from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of
+from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of, left_after
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
-from adaptive_qs.privacy.filter import left_after
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp

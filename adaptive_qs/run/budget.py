@@ -92,7 +92,7 @@ class PrivacyTarget:
         discovery_share: part of δ for discovering values; the rest converts ρ to ε.
         gaussian: whether (ε, δ) is that of exact Gaussian DP; of zCDP otherwise.
         filtered: whether steps are chosen one after the other, so that the exact Gaussian DP is
-            that of the filter of :mod:`adaptive_qs.privacy.filter`.
+            that of the filter of :mod:`adaptive_qs.privacy.accounting`.
         kept: part of the whole budget that ``rho`` is: what learning leaves, and of that what may
             be spent on single rows.
         unit: whom it protects.
