@@ -264,11 +264,7 @@ def interval_factor(confidence: Any) -> float:
 
 
 def _check_finite(name: str, answers: SetAnswers) -> None:
-    """Refuse answers that are not numbers: they would be written as NaN.
-
-    Raises:
-        InputError: there is one.
-    """
+    """Refuse answers that are not numbers: they would be written as NaN."""
     variances = answers.variances
     sound = np.isfinite(answers.estimates).all() and np.isfinite(variances).all()
     if not (sound and (variances >= 0).all()):

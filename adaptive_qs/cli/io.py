@@ -101,15 +101,20 @@ def emit(text: str) -> None:
     """A result, as it is; :class:`PipeClosed` where nobody reads it."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
-    try:
+    with _writing("output files are complete"):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+@contextmanager
+def _writing(otherwise: str) -> Iterator[None]:
+    """Flush what the block writes to stdout; its errors say what is to be done ``otherwise``."""
+    try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise PipeClosed from None
     except OSError as error:
-        raise AdaptiveQsError(
-            f"stdout cannot be written ({error.strerror}): output files are complete"
-        ) from None
+        raise AdaptiveQsError(f"stdout cannot be written ({error.strerror}): {otherwise}") from None
 
 
 class Stdout:
@@ -123,18 +128,11 @@ class Stdout:
 
     def write(self, block: bytes) -> int:
         """All of the block."""
-        try:
+        with _writing("give --out a file"):
             if hasattr(sys.stdout, "buffer"):
                 sys.stdout.buffer.write(block)
             else:  # a caller's stream of text; blocks are whole lines
                 sys.stdout.write(block.decode())
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise PipeClosed from None
-        except OSError as error:
-            raise AdaptiveQsError(
-                f"stdout cannot be written ({error.strerror}): give --out a file"
-            ) from None
         return len(block)
 
 

@@ -358,13 +358,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 
 
 def _plan_related(schema: Path, workload: Any, options: Options) -> None:
-    """State what `synthesize` would know of both tables, and what a child more that counts costs.
-
-    Args:
-        schema: of both.
-        workload: the marginals that matter.
-        options: of the command; without a budget, figures are for a privacy cost of 1.
-    """
+    """State what `synthesize` would know of both tables, and what one more child costs."""
     from adaptive_qs.loop.forecast import total_std
     from adaptive_qs.privacy.budget import refusable
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob

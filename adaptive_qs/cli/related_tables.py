@@ -118,11 +118,7 @@ def _load(schema: Path | None, max_memory: int | str | None = None) -> tuple[Pat
 
 
 def _inside(folder: Path, schema: RelatedSchema, flag: str) -> tuple[Path, Path]:
-    """Parents and children in a folder, by the names that the schema gives them.
-
-    Raises:
-        InputError: it gives none; the message names the option for the children otherwise.
-    """
+    """Parents and children in a folder, by the names that the schema has to give them."""
     parents, children = schema.files.values()
     if parents is None or children is None:
         raise InputError(
@@ -178,7 +174,6 @@ class Outputs:
         parents, children, release: files; None for what is not wanted.
         force: whether files are replaced.
         formulas: of CSV.
-        write_stamped: writes a table with its stamp and statement.
         folder: of both tables, where it was given instead of their files.
     """
 
@@ -187,17 +182,13 @@ class Outputs:
     release: Path | None
     force: bool
     formulas: Formulas
-    write_stamped: Callable[..., None]
     folder: Path | None = None
 
     @classmethod
-    def of(cls, options: Any, schema: Path | None, write_stamped: Callable[..., None]) -> Self:
+    def of(cls, options: Any, schema: Path | None) -> Self:
         """Return those that the options of a command name."""
-        kind, release = (
-            chosen_formulas(options.formulas, schema),
-            getattr(options, "release", None),
-        )
-        return cls(options.out, options.related_out, release, options.force, kind, write_stamped)
+        kind, release = chosen_formulas(options.formulas, schema), getattr(options, "release", None)
+        return cls(options.out, options.related_out, release, options.force, kind)
 
     def named(self, schema: RelatedSchema) -> Self:
         """The same with the names that the schema gives to files, where one folder was given."""
@@ -253,6 +244,8 @@ class Outputs:
         self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any], found: Found
     ) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
+        from adaptive_qs.cli.synthesize import write_stamped
+
         parents, seed = len(pair.parents), sampling["seed"]
         if self.folder is not None:
             try:
@@ -263,23 +256,20 @@ class Outputs:
         for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
             asked = {**sampling, "parents": parents, "contradictions": found[name] or None}
             written = release.schema.written(name, parents)
-            self.write_stamped(
+            write_stamped(
                 iter([table]), len(table), path, part, seed, self.formulas, self.force, asked,
                 written,
             )  # fmt: skip
 
 
-def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., None]) -> None:
+def synthesize(data: Path | None, options: Any) -> None:
     """Turn two private tables into synthetic ones; the release is saved as soon as it is paid for.
 
-    Args:
-        data: the table of parents, or the folder with both.
-        options: of the command.
-        write_stamped: writes a table with its stamp and statement.
+    ``data`` is the table of parents, or the folder with both.
     """
     reject_options(options, "sql", "database", "demo")
     inputs = Inputs.of(data, options.related, options.schema, options.max_memory)
-    outputs = Outputs.of(options, options.schema, write_stamped)
+    outputs = Outputs.of(options, options.schema)
     workload = workload_spec(options.workload, options.ways)
     outputs = outputs.named(inputs.schema)
     files = [inputs.parents, inputs.children, inputs.path, options.about]
@@ -299,7 +289,10 @@ def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., Non
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     share = DEFAULT_PARENTS_SHARE if options.parents_share is None else options.parents_share
     job = RelatedJob.of(described, replace(options, workload=workload), share)
-    _warn_of(job, inputs.path)
+    io.warn_of(job.parents, inputs.path)
+    for doubt in job.doubts:
+        if doubt not in job.parents.doubts:
+            io.warn(doubt)
     job = replace(job, parents=replace(job.parents, before=lambda: _tell_of(job)))
     workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
@@ -351,13 +344,6 @@ def _drawn(
     return (len(pair.parents), len(pair.children)), listed
 
 
-def _warn_of(job: RelatedJob, schema: Path) -> None:
-    io.warn_of(job.parents, schema)
-    for doubt in job.doubts:
-        if doubt not in job.parents.doubts:
-            io.warn(doubt)
-
-
 def _tell_of(job: RelatedJob) -> None:
     if job.parents.options.resume:
         return
@@ -371,16 +357,7 @@ def _tell_of(job: RelatedJob) -> None:
 
 @dataclass(frozen=True)
 class _Done:
-    """A finished run, or a finished sampling.
-
-    Attributes:
-        release: what was released.
-        outputs: files.
-        numbers: rows of the synthetic parents and children; None where none were made.
-        seconds: per phase.
-        closed: the run in its ledger, where there is one.
-        contradictions: of both tables, by name.
-    """
+    """A finished run, or a finished sampling, with the numbers of rows of the tables made."""
 
     release: RelatedRelease
     outputs: Outputs
@@ -458,15 +435,9 @@ class _Done:
         return [(name, f"{path} ({counted(rows, 'row')})") for name, path, rows in sizes]
 
 
-def sample(bundle: Path, options: Any, write_stamped: Callable[..., None]) -> None:
-    """Draw another pair of tables from a release, at no cost.
-
-    Args:
-        bundle: the release.
-        options: of the command.
-        write_stamped: writes a table with its stamp and statement.
-    """
-    outputs = Outputs.of(options, bundle, write_stamped)
+def sample(bundle: Path, options: Any) -> None:
+    """Draw another pair of tables from a release, at no cost."""
+    outputs = Outputs.of(options, bundle)
     rows, steered = options.rows, {"where": options.where, "balance": options.balance}
     if outputs.children is not None:
         outputs.check([bundle])
@@ -504,9 +475,7 @@ def sample(bundle: Path, options: Any, write_stamped: Callable[..., None]) -> No
 def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     """Compare two synthetic tables with the true ones; the result is for the owner only.
 
-    Args:
-        true, synthetic: the tables of parents, or folders with both.
-        options: of the command.
+    ``true`` and ``synthetic`` are the tables of parents, or folders with both.
     """
     reject_options(
         options, "sql", "database", "workload", "ways", "rule", "by", "weigh", "target", "control",
@@ -516,7 +485,10 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     children = options.related, options.related_synthetic
     first, second = _both((true, synthetic), children, described)
     report, force = options.report, options.force
-    pages = {} if report is None else _pages_of(report)
+    pages: dict[TableName, Path] = {}
+    if report is not None:
+        names: tuple[TableName, ...] = ("parents", "children")
+        pages = {n: report.with_name(f"{report.stem}-{n}{report.suffix}") for n in names}
     check_distinct(
         [*pages.values(), report],
         [schema, *first, *(file for table in second for file in with_sidecar(table))],
@@ -540,9 +512,9 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
-            names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
+            inputs = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
             files = {name: path.name for name, path in pages.items()}
-            for name, page in result.pages(names, files, report.name).items():
+            for name, page in result.pages(inputs, files, report.name).items():
                 with atomic_writer(report.with_name(name), force) as file:
                     file.write(page.encode())
         seconds = clock.stop()
@@ -562,13 +534,6 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
         [] if report is None else [("report", ", ".join(map(str, (report, *pages.values()))))]
     )
     io.emit_rows("Done.", [*closing, *io.taken_rows(seconds)])
-
-
-def _pages_of(report: Path) -> dict[TableName, Path]:
-    return {
-        "parents": report.with_name(f"{report.stem}-parents{report.suffix}"),
-        "children": report.with_name(f"{report.stem}-children{report.suffix}"),
-    }
 
 
 def _both(

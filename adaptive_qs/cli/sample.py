@@ -51,7 +51,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     """
     out, where, balance = options.out, options.where, options.balance
     if options.related_out is not None or related_tables.holds_both(out, release):
-        related_tables.sample(release, options, write_stamped)
+        related_tables.sample(release, options)
         return
     kind = chosen_formulas(options.formulas, release)
     check_distinct(with_sidecar(out), [release])

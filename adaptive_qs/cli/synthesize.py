@@ -247,7 +247,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     it is fitted.
     """
     if options.related is not None or related_tables.describes_both(data, options.schema):
-        related_tables.synthesize(data, options, write_stamped)
+        related_tables.synthesize(data, options)
         return
     related_tables.refuse_alone(
         related_out=options.related_out, parents_share=options.parents_share

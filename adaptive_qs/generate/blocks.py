@@ -327,13 +327,8 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
 
 
 class _Planner:
-    """Builds the trees of blocks.
-
-    Args:
-        model: the tables.
-        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-    """
+    """Builds the trees of blocks; ``joints`` are those of
+    :func:`~adaptive_qs.generate.tree.pair_marginals`."""
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros

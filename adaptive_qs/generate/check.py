@@ -163,10 +163,7 @@ class Check:
     ) -> tuple[Array, Array, Array, Array]:
         """Return gaps, measured and drawn counts, and the nearest ones that chance allows.
 
-        Args:
-            rows: drawn.
-            clique: of a measured marginal.
-            copies: weights of the rows; 1 each without.
+        ``copies`` are the weights of the rows.
         """
         model, domain, columns = self._model, self.domain, self.domain.columns(clique)
         allowed = allowed_cells(self._zeros, domain, columns)

@@ -92,18 +92,8 @@ def linked_rows(
 
 @dataclass(frozen=True)
 class _Linked:
-    """A model of some attributes given the first ones.
-
-    Attributes:
-        domain: the attributes.
-        given: the first ones.
-        chains: rows that follow it.
-        singles: the counts of every attribute over the codes of the chains.
-        means: marginals wanted of the rows, by clique; each has an attribute that is not given.
-        zeros: cells that no row lies in.
-        passes: proposals for each value of a page.
-        workers: threads.
-    """
+    """A model of some attributes given the first ones; ``means`` are the marginals wanted of rows,
+    of cliques with an attribute that is not given."""
 
     domain: Domain
     given: Clique

@@ -488,7 +488,6 @@ class LedgerBook(Store):
         return [body.digests for body in self.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
-        """Refuse to work on a copy of which nobody has said what it lacks."""
         if self.locked:
             raise LedgerError(
                 f"{self.path}: is a copy that was put back, and nobody has said what was released "

@@ -385,7 +385,6 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors of the database in one line that says what to do."""
         try:
             yield
         except sqlite3.Error as error:

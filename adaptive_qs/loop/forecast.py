@@ -243,7 +243,6 @@ class LoopForecast:
         return connected
 
     def _measured(self, start: _Start, seed: int) -> Iterator[Clique]:
-        """Yield what one loop without a table measures, round by round."""
         budget = LoopBudget(self.rho, self.settings)
         budget.left = start.left
         rounds = choose_rounds(_AssumedWorld(start, seed), start.choices.every, budget)
@@ -289,12 +288,7 @@ class _AssumedWorld:
 class _Choices:
     """What a loop chooses from, whatever the budget and the number of rows.
 
-    Args:
-        workload: what matters.
-        domain: its domain, with the levels on offer.
-
-    Attributes:
-        every: the candidates.
+    ``domain`` is that of the workload, with the levels on offer.
     """
 
     def __init__(self, workload: Workload, domain: Domain) -> None:
@@ -346,14 +340,8 @@ class _Choices:
 
 
 class _Start(NamedTuple):
-    """What all loops over a table of ``rows`` begin with.
-
-    Attributes:
-        rows: of the table.
-        choices: what the loops choose from.
-        first: precision (1 / rows²) of the residuals measured first.
-        left: rho after them.
-    """
+    """What all loops over a table of ``rows`` begin with: the precision (1 / rows²) of what was
+    measured first, and the rho left after that."""
 
     rows: int
     choices: _Choices

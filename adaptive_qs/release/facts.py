@@ -287,7 +287,6 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
 
 
 def _learnt(column: ColumnBase) -> tuple[str, ...]:
-    """What was learnt of the column's values from private rows, with noise."""
     return getattr(column, "learnt", None) or ()
 
 

@@ -274,7 +274,6 @@ class RelatedRelease:
 
 
 def _without_rows(schema: Schema) -> pa.Table:
-    """The columns of a schema with the types that they have in tables."""
     codes = CodedTable.from_parts(schema.domain(), [], 0)
     return decode(codes, schema, np.random.default_rng(0))
 

@@ -174,7 +174,6 @@ def _axis_strategy(
 
 
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    """Groups of several sets each, which a split by residuals does not have; none of zeros."""
     asked, number = products.only_asked(), products.asked.tolist()
     start = nested(asked)
     return sorted(

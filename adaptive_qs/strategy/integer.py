@@ -333,7 +333,6 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
 
 
 def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
-    """The factor in integers that determine what it does."""
     if factor.is_matrix_free:
         return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape

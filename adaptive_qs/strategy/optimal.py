@@ -114,7 +114,6 @@ def _piece(
 
 
 def _merged(products: list[_Product]) -> list[_Product]:
-    """Add up what can be added until nothing can."""
     k = 0
     while k < len(products):
         for j in range(k):

@@ -399,7 +399,6 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
     if size <= LARGE_AXIS:
         if not settings.can_measure(size):

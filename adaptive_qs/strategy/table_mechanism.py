@@ -205,7 +205,6 @@ class TableMechanism:
     def _set(
         self, part: int, index: int
     ) -> tuple[StrategyMeasurement, list[int], tuple[Queries, ...]]:
-        """What measures a set, the attributes of the set, and its queries."""
         queries = self.workload.parts[part]
         table = self.measurements[int(self.group_of[part][index])]
         return table, queries.cliques[index].tolist(), queries.queries(index)
@@ -248,7 +247,6 @@ class TableMechanism:
 
 
 def _prefixes(queries: Queries) -> Queries:
-    """Prefixes of the cells that queries are about."""
     match queries:
         case FirstCells(size, inner):
             return FirstCells(size, Prefix(inner.size))
