@@ -250,11 +250,9 @@ class Store:
         with self._explained():
             yield from map(Row._make, self._connection.execute(query, given))
 
-    def bodies(
-        self, kind: type[OfKind], run: int | None = None, position: int | None = None
-    ) -> Iterator[OfKind]:
-        """What the entries of a kind say, of one run and position where these are given."""
-        for row in self.rows(kind.model_fields["kind"].default, run, position):
+    def bodies(self, kind: type[OfKind], run: int | None = None) -> Iterator[OfKind]:
+        """What the entries of a kind say, of one run where it is given."""
+        for row in self.rows(kind.model_fields["kind"].default, run):
             body = parse_body(row.body)
             assert isinstance(body, kind)
             yield body

@@ -386,7 +386,7 @@ def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
-        return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
+        return solve_rows(rows, subworkload.shape, settings)
     check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
     if cells > DENSE_CELLS:

@@ -363,8 +363,7 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
-        rows = _weighted_rows(workload, clique)
-        solution = solve_rows(rows, np.ones(len(rows)), shape, settings)
+        solution = solve_rows(_weighted_rows(workload, clique), shape, settings)
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)
