@@ -21,7 +21,15 @@ import scipy
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import Array, LogLinearModel, Rows, Target, over_rows, uniform
+from adaptive_qs.generate.loglinear import (
+    Array,
+    Integers,
+    LogLinearModel,
+    Rows,
+    Target,
+    over_rows,
+    uniform,
+)
 from adaptive_qs.generate.tree import (
     Forest,
     find_trees,
@@ -31,8 +39,6 @@ from adaptive_qs.generate.tree import (
 )
 from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
-
-Integers = NDArray[np.int64]
 
 MOST_PATTERNS = 2**14
 """Maximum number of patterns of a component. A component with more counts as a block unseen."""

@@ -24,6 +24,7 @@ from adaptive_qs.loop.candidates import (
     FALL,
     MOST_FALLS,
     Candidates,
+    Flags,
     Gains,
     measurable_cliques,
     with_levels,
@@ -35,8 +36,6 @@ from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
-
-Flags = NDArray[np.bool_]
 
 SAFETY = 1e-6
 """Part of a budget left unspent so that rounding costs up, and what exact accounting adds to those

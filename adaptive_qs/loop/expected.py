@@ -17,13 +17,19 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import BATCH_CELLS, BATCH_CLIQUES, MOST_FORMED, Array, batches, form_cells
+from adaptive_qs.cliques import (
+    BATCH_CELLS,
+    BATCH_CLIQUES,
+    MOST_FORMED,
+    Array,
+    Integers,
+    batches,
+    form_cells,
+)
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import project_to_simplex
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
-
-Integers = NDArray[np.int64]
 
 # The estimate p of a marginal stands for the truth: with noise of standard deviation s in each cell
 # it would be measured as p + sz and become (p + sz − τ)⁺, where τ makes Σ E(p + sz − τ)⁺ = Σ p.

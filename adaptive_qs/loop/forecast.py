@@ -17,6 +17,7 @@ from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.budget import (
+    TABULATED_ROWS,
     TOTAL_SHARE,
     LoopBudget,
     LoopSettings,
@@ -47,9 +48,6 @@ from adaptive_qs.workload.workload import Workload
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
-CURVE_ROWS = 2.0**20
-"""Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
-error is k times as large."""
 RUNS, FEWER_RUNS = 5, 3
 """Loops for one number of rows that is given, and for each of many that are tried."""
 MOST_CANDIDATES = 10_000
@@ -300,7 +298,7 @@ class _Choices:
             self._same.setdefault(domain.columns(clique), []).append(row)
 
     def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
-        """Errors expected of the candidates in a table of ``CURVE_ROWS`` with such columns."""
+        """Errors expected of the candidates in a table of ``TABULATED_ROWS`` with such columns."""
         sizes: dict[tuple[float, ...], CellSizeHistogram] = {}
         alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
         kinds = []
@@ -311,15 +309,15 @@ class _Choices:
             sizes.setdefault(kinds[-1], CellSizeHistogram.of(held))
         for row, clique in enumerate(self.every.cliques):
             alike.setdefault(tuple(sorted(kinds[i] for i in clique)), []).append(row)
-        curves = ErrorCurves(len(self.every.cliques), CURVE_ROWS)
+        curves = ErrorCurves(len(self.every.cliques), TABULATED_ROWS)
         for kind, same in alike.items():
             found = reduce(CellSizeHistogram.times, (sizes[k] for k in kind))
-            curves.take(np.array(same), found.errors(CURVE_ROWS, curves.stds))
+            curves.take(np.array(same), found.errors(TABULATED_ROWS, curves.stds))
         return curves
 
     def errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
         """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
-        scale = CURVE_ROWS / max(rows, 1)
+        scale = TABULATED_ROWS / max(rows, 1)
         return self._curves.at(stds * scale, which) / scale
 
     def first_errors(self, rows: int, precision: Array) -> Array:

@@ -172,7 +172,7 @@ class RelatedRelease:
         def drawn(number: int | None, *steered: str | None) -> tuple[Drawing, pa.Table, Rows, Rows]:
             """Parents, the numbers of their children, and the codes that these have of them."""
             drawing = self.parents.draw(number, seed, workers, progress, *steered)
-            table = pa.concat_tables(drawing.pages())
+            table = drawing.table()
             codes = np.stack(read_table(table, schema.counted).columns, axis=1).astype(np.int32)
             children = table[schema.count].to_numpy()
             return drawing, table, children, np.repeat(codes, children, axis=0)

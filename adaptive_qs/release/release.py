@@ -226,22 +226,6 @@ class Release(Bundle):
         """A synthetic table, in codes; see :meth:`draw`."""
         return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
-    def sample_table(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-        where: str | None = None,
-        balance: str | None = None,
-    ) -> pa.Table:
-        """A synthetic table with values of the declared types; see :meth:`draw`.
-
-        Its metadata carries the manifest's stamp.
-        """
-        pages = self.draw(num_rows, seed, workers, progress, where, balance).pages()
-        return pa.concat_tables(pages)
-
     def draw(
         self,
         num_rows: int | None = None,
