@@ -23,7 +23,6 @@ from adaptive_qs.cli.options import (
     naming_queries,
     private_inputs,
     resumes,
-    with_demo,
     with_sidecar,
     workload_spec,
 )
@@ -278,9 +277,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     one person if the schema names the person column (--rows-per-person). Everything is checked
     before any budget is spent. The file appears with the last answer.
     """
-    source, schema = private_inputs(data, options)
-    replacing = options.force or (options.demo and options.out is None)
-    options = with_demo(options, DEMO_OUT)
+    source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     out, confidence = options.out, options.confidence
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")

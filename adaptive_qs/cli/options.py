@@ -319,28 +319,26 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
         seen.add(os.path.realpath(path))
 
 
-def private_inputs(data: Path | None, options: Any) -> tuple[Path | Query, Path]:
-    """Return the private table and its schema, as given or as shipped."""
+def private_inputs(
+    data: Path | None, options: Any, demo_out: Path
+) -> tuple[Path | Query, Path, Any, bool]:
+    """Return the private table and its schema, as given or as shipped, the options, and whether
+    files are replaced. With --demo, epsilon is 1 and the output ``demo_out`` by default."""
     schema, sql, database = options.schema, options.sql, options.database
     if options.demo:
         if data is not None or schema is not None or sql is not None or database is not None:
             raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
-        return demo_files()
+        epsilon = options.epsilon if options.budgeted else 1.0
+        renewing = options.force or options.out is None
+        options = replace(options, out=options.out or demo_out, epsilon=epsilon)
+        return *demo_files(), options, renewing
     if (table := table_of(data, sql, database)) is None:
         raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
     if schema is None:
         raise InputError(
             "no --schema was given: write one, or start from adaptive-qs schema init DATA"
         )
-    return table, schema
-
-
-def with_demo(options: Any, out: Path) -> Any:
-    """Return the options of --demo, if it was given: epsilon 1 and this output by default."""
-    if not options.demo:
-        return options
-    epsilon = options.epsilon if options.budgeted else 1.0
-    return replace(options, out=options.out or out, epsilon=epsilon)
+    return table, schema, options, options.force
 
 
 def table_of(

@@ -24,7 +24,6 @@ from adaptive_qs.cli.options import (
     file_of,
     private_inputs,
     resumes,
-    with_demo,
     with_sidecar,
     workload_spec,
 )
@@ -252,9 +251,7 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     related_tables.refuse_alone(
         related_out=options.related_out, parents_share=options.parents_share
     )
-    source, schema = private_inputs(data, options)
-    replacing = options.force or (options.demo and options.out is None)
-    options = with_demo(options, DEMO_OUT)
+    source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     replacing, renewing = _check_outputs(source, schema, options, replacing)
     kind = chosen_formulas(options.formulas, schema)
 

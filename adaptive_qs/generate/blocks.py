@@ -11,7 +11,6 @@ is known, so it is accepted with the ratio of model to proposal (Metropolis-Hast
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from adaptive_qs.generate.loglinear import (
     Array,
     Integers,
     LogLinearModel,
+    ModelMoves,
     Rows,
     Target,
     over_rows,
@@ -428,7 +428,7 @@ class _Planner:
             self.loops.append(Loop(cells, slice(top, top + classes.size), classes, shares))
 
 
-class BlockMoves:
+class BlockMoves(ModelMoves):
     """Redraws of all attributes of a block together.
 
     The tables that a tree leaves out can multiply the weight of a whole mode. So each value of the
@@ -458,12 +458,6 @@ class BlockMoves:
         self._trees = _flatten(planner.parts, planner.start, planner.nodes)
         self._loops = planner.loops
         self._workers = workers
-
-    def towards(self, model: LogLinearModel) -> BlockMoves:
-        """Return the same moves for another model of these attributes."""
-        found = copy(self)
-        found._model = model
-        return found
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
         """Propose new blocks, in place: every block of every row if ``thorough``.

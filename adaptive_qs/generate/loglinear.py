@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -557,6 +557,18 @@ class LogLinearModel:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))
 
         over_rows(self._workers, len(rows), block)
+
+
+class ModelMoves:
+    """Moves of rows that follow a model."""
+
+    _model: LogLinearModel
+
+    def towards(self, model: LogLinearModel) -> Self:
+        """Return the same moves for another model of these attributes."""
+        found = copy(self)
+        found._model = model
+        return found
 
 
 _ROWS_AT_ONCE = 128

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -16,6 +15,7 @@ from adaptive_qs.generate.loglinear import (
     Array,
     CarriedAttributes,
     LogLinearModel,
+    ModelMoves,
     Rows,
     Target,
     invert_at,
@@ -224,7 +224,7 @@ MIX = 0.02
 """Weight of each attribute's own distribution in the proposals, so that they reach everything."""
 
 
-class TreeMoves:
+class TreeMoves(ModelMoves):
     """Proposals from a tree for a model.
 
     Args:
@@ -256,12 +256,6 @@ class TreeMoves:
             np.concatenate([t.ravel() for t in tables]),
             np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables]),
         )
-
-    def towards(self, model: LogLinearModel) -> TreeMoves:
-        """The same proposals for another model of these attributes."""
-        found = copy(self)
-        found._model = model
-        return found
 
     def __call__(self, rows: Rows, key: int) -> None:
         """Propose one branch for every row, in place; randomness is a function of ``key``."""
