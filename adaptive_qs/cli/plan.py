@@ -89,9 +89,10 @@ def plan(*, options: Options) -> None:
         related_tables.reject_options(options, "queries", "mechanism", "gap")
         _plan_related(schema, spec, options)
         return
-    related_tables.refuse_for_one(
-        parents_share=options.parents_share, related_rows=options.related_rows
-    )
+    related_tables.refuse(
+        "is for two related tables, and the schema describes one: leave it out",
+        parents_share=options.parents_share, related_rows=options.related_rows,
+    )  # fmt: skip
 
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.run.tables import looked_at

@@ -52,27 +52,18 @@ ParentsShare = Annotated[
 ]  # fmt: skip
 
 
-def _refuse(why: str, **options: Any) -> None:
+def refuse(why: str, **options: Any) -> None:
+    """Refuse options that were given."""
     for name, value in options.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
-refuse_alone = partial(_refuse, "was given without --related, the table of children")
-"""Refuse options of related tables if there is one table."""
-refuse_for_one = partial(
-    _refuse, "is for two related tables, and the schema describes one: leave it out"
-)
-"""Refuse options of related tables if the schema describes one table."""
-_refuse_others = partial(_refuse, "is not for related tables: leave it out")
-
-
 def reject_options(options: Any, *names: str) -> None:
     """Refuse options that related tables do not have, if they differ from their defaults."""
     defaults = {each.name: each.default for each in read_options(type(options))}
-    _refuse_others(
-        **{n: v for n in names if (v := getattr(options, n)) is not None and v != defaults[n]}
-    )
+    given = {n: v for n in names if (v := getattr(options, n)) is not None and v != defaults[n]}
+    refuse("is not for related tables: leave it out", **given)
 
 
 def describes_both(folder: Path | None, schema: Path | None) -> bool:

@@ -248,9 +248,10 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     if options.related is not None or related_tables.describes_both(data, options.schema):
         related_tables.synthesize(data, options)
         return
-    related_tables.refuse_alone(
-        related_out=options.related_out, parents_share=options.parents_share
-    )
+    related_tables.refuse(
+        "was given without --related, the table of children",
+        related_out=options.related_out, parents_share=options.parents_share,
+    )  # fmt: skip
     source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     replacing, renewing = _check_outputs(source, schema, options, replacing)
     kind = chosen_formulas(options.formulas, schema)
