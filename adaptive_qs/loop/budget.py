@@ -172,11 +172,6 @@ class RoundBudget:
     selecting: float
     measuring: float
 
-    @property
-    def total(self) -> float:
-        """ρ of the whole round."""
-        return self.selecting + self.measuring
-
 
 def selection_rho(
     price: float, typical: float, left: float, allowance: float, share: float
