@@ -23,6 +23,7 @@ from adaptive_qs.cli.options import (
     resumes,
     with_sidecar,
     workload_spec,
+    write_stamped,
 )
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
@@ -235,8 +236,6 @@ class Outputs:
         self, release: RelatedRelease, pair: Pair, sampling: Mapping[str, Any], found: Found
     ) -> None:
         """Write both tables, each with its statement and what it takes to draw it again."""
-        from adaptive_qs.cli.synthesize import write_stamped
-
         parents, seed = len(pair.parents), sampling["seed"]
         if self.folder is not None:
             try:

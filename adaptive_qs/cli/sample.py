@@ -16,9 +16,11 @@ from adaptive_qs.cli.options import (
     check_distinct,
     check_table,
     chosen_formulas,
+    timed,
     with_sidecar,
+    write_stamped,
 )
-from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, timed, write_stamped
+from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 from adaptive_qs.table.files import FORMATS
