@@ -13,7 +13,6 @@ from typing import Annotated, Any, BinaryIO, Literal, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from scipy.special import ndtri
 
@@ -37,6 +36,7 @@ from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
 from adaptive_qs.run.budget import FinishedRun, PrivacyTarget
 from adaptive_qs.run.job import Job, OpenBudget
+from adaptive_qs.strategy.solution import Array
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
@@ -155,7 +155,6 @@ class _Passing:
 
 
 def _joined(factors: list[pa.Array | _Passing]) -> Texts:
-    """Texts of a product, row-major: those of the last factor vary fastest."""
     shape = tuple(map(len, factors))
 
     def text(start: int, stop: int) -> pa.Array:
@@ -172,7 +171,6 @@ def _joined(factors: list[pa.Array | _Passing]) -> Texts:
 #
 # Rows come in one order: by part of the workload, attribute set, and query.
 
-Array = NDArray[np.float64]
 
 BATCH_ROWS = 2**16
 """Rows of a batch: small attribute sets are gathered, large ones divided."""
@@ -266,11 +264,7 @@ def interval_factor(confidence: Any) -> float:
 
 
 def _check_finite(name: str, answers: SetAnswers) -> None:
-    """Refuse answers that are not numbers: they would be written as NaN.
-
-    Raises:
-        InputError: there is one.
-    """
+    """Refuse answers that are not numbers: they would be written as NaN."""
     variances = answers.variances
     sound = np.isfinite(answers.estimates).all() and np.isfinite(variances).all()
     if not (sound and (variances >= 0).all()):
@@ -502,7 +496,6 @@ class Answers:
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches with intervals of 95 % confidence."""
         return self.batches()
 
     def batches(self, confidence: float = 0.95, formulas: str = "keep") -> Iterator[pa.RecordBatch]:

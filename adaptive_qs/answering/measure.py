@@ -10,9 +10,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
@@ -22,6 +19,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import IntegerMap, LinearQuery
 from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
+from adaptive_qs.strategy.solution import Array
 from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -34,7 +32,6 @@ from adaptive_qs.workload.matrices import Queries
 #
 # Proof: docs/proofs.md, section 4.
 
-Array = NDArray[np.float64]
 
 MAX_ROWS = 2**31
 """Most rows of a table that is measured. With so many and ``MAX_COST``, values that are multiplied
@@ -200,7 +197,6 @@ def answer_sets(
 def _runs(
     mechanism: Mechanism, part: int, index: int, kept: dict[int, Array]
 ) -> Iterator[tuple[Array, Array]]:
-    """Answers and variances of a set, at once or in runs."""
     if mechanism.streams(part, index):
         yield from mechanism.answer_runs(part, index, kept)
     else:

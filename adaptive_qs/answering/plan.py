@@ -89,7 +89,8 @@ def forecast(mechanism: Mechanism) -> Forecast:
         for queries, index in first.items():
             count = count_queries(queries)
             largest_set = max(largest_set, count)
-            held = max(held, _held_at_once(mechanism, number, index, count))
+            streams = mechanism.streams(number, index)
+            held = max(held, RUNS_HELD * MOST_AT_ONCE if streams else count)
     matrices = 8 * HELD_MATRICES * sum(strategies.values())
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
     cells = kept * KEPT_BYTES + largest * CELL_BYTES + held * ANSWER_BYTES
@@ -97,13 +98,6 @@ def forecast(mechanism: Mechanism) -> Forecast:
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE
     return Forecast(memory, matrices, seconds, draws, largest_set)
-
-
-def _held_at_once(mechanism: Mechanism, part: int, index: int, count: int) -> int:
-    """Answers of a set that are in memory together: a few runs of very many."""
-    if not mechanism.streams(part, index):
-        return count
-    return RUNS_HELD * MOST_AT_ONCE
 
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -179,7 +179,7 @@ class Synthesis:
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
         if sampled:
-            artefacts["sampled table"] = table_bytes(release.sample_table(seed=1))
+            artefacts["sampled table"] = table_bytes(release.draw(seed=1).table())
         return artefacts
 
 

@@ -23,7 +23,6 @@ from adaptive_qs.cli.options import (
     naming_queries,
     private_inputs,
     resumes,
-    with_demo,
     with_sidecar,
     workload_spec,
 )
@@ -160,7 +159,6 @@ def _tell_size(plan: BatchPlan) -> None:
 
 
 def _unproven(plan: BatchPlan) -> str:
-    """How many subworkloads have no strategy that is proven optimal, of how many."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
 
@@ -244,7 +242,6 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
 
 
 def _file_words(plan: BatchPlan) -> str:
-    """How large the file of very many answers will be."""
     from adaptive_qs.answering.answers import file_bytes
 
     if plan.queries < MANY_ANSWERS:
@@ -280,9 +277,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     one person if the schema names the person column (--rows-per-person). Everything is checked
     before any budget is spent. The file appears with the last answer.
     """
-    source, schema = private_inputs(data, options)
-    replacing = options.force or (options.demo and options.out is None)
-    options = with_demo(options, DEMO_OUT)
+    source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     out, confidence = options.out, options.confidence
     if out is None:
         raise InputError("no --out was given: name the file for the answers, such as a.parquet")

@@ -98,15 +98,20 @@ def emit(text: str) -> None:
     """A result, as it is; :class:`PipeClosed` where nobody reads it."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
-    try:
+    with _writing("output files are complete"):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+@contextmanager
+def _writing(otherwise: str) -> Iterator[None]:
+    """Flush what the block writes to stdout; its errors say what is to be done ``otherwise``."""
+    try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise PipeClosed from None
     except OSError as error:
-        raise AdaptiveQsError(
-            f"stdout cannot be written ({error.strerror}): output files are complete"
-        ) from None
+        raise AdaptiveQsError(f"stdout cannot be written ({error.strerror}): {otherwise}") from None
 
 
 class Stdout:
@@ -120,18 +125,11 @@ class Stdout:
 
     def write(self, block: bytes) -> int:
         """All of the block."""
-        try:
+        with _writing("give --out a file"):
             if hasattr(sys.stdout, "buffer"):
                 sys.stdout.buffer.write(block)
             else:  # a caller's stream of text; blocks are whole lines
                 sys.stdout.write(block.decode())
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise PipeClosed from None
-        except OSError as error:
-            raise AdaptiveQsError(
-                f"stdout cannot be written ({error.strerror}): give --out a file"
-            ) from None
         return len(block)
 
 
@@ -172,15 +170,12 @@ def emit_columns(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=True)
     for k, name in enumerate(names):
-        numbers = figures and k > 0 and all(_is_number(row[k]) for row in rows)
+        numbers = figures and k > 0 and all(row[k].lstrip("+-")[:1].isdigit() for row in rows)
         right = numbers or k + 1 == len(names)
         table.add_column(Text(name), overflow="fold", justify="right" if right else "left")
     for row in rows:
         table.add_row(*(Text(_printable(cell)) for cell in row))
     _emit_rich(table)
-
-
-emit_figures = partial(emit_columns, figures=True)
 
 
 NOT_PUBLIC = ("publish", "no (computed from private rows without noise)")
@@ -193,7 +188,7 @@ def show_figures(findings: Iterable[tuple[str, Finding]]) -> None:
     for title, rows, tables in text_parts(findings):
         emit_rows(title, rows) if rows else emit(title)
         for heads, cells in tables:
-            emit_figures(heads, cells)
+            emit_columns(heads, cells, figures=True)
 
 
 def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
@@ -201,10 +196,6 @@ def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
     for part in parts:
         console.print(part, soft_wrap=soft_wrap)
     emit(console.file.getvalue())
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("+-")[:1].isdigit()
 
 
 def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
@@ -260,7 +251,6 @@ def unconnected_warnings(release: Release) -> list[str]:
 
 
 def _share_of_columns(release: Release) -> str:
-    """Such as "2 of 15 columns" are unconnected."""
     some, all_columns = len(release.manifest.unconnected), len(release.schema.columns)
     return f"{some:,} of {counted(all_columns, 'column')}"
 
@@ -329,7 +319,6 @@ def _printable(text: str) -> str:
 
 
 def _line(prefix: str, text: str, style: str) -> None:
-    """One line without control characters: it may quote names of files and columns."""
     text = _printable(" ".join(text.split()))
     if not sys.stderr.isatty():
         with suppress(OSError):  # a full disk under a log is no reason to stop
@@ -343,7 +332,6 @@ def _line(prefix: str, text: str, style: str) -> None:
 
 
 def _console(error: bool, file: StringIO | None = None) -> Any:
-    """A console for a stream, or for text that will go there."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout

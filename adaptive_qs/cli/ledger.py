@@ -46,7 +46,6 @@ HELP = "Count the budget of a data set over all runs: set its total, show, verif
 
 
 def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
-    """Total, what is counted against it and what is left."""
     lines = [
         ("total", _cost_words(book, book.limit)),
         ("counted", _cost_words(book, book.held, promise=_single_promise(book, runs))),
@@ -67,7 +66,6 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
 
 
 def _restored_words(book: LedgerBook, entry: Restored) -> str:
-    """What was counted when a copy was put back."""
     if not entry.confirmed:
         return "a copy was put back; nobody had said what was released since"
     found = [counted(len(entry.releases), "lost release")]
@@ -99,7 +97,6 @@ def _cost_words(
 
 
 def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
-    """All of it, with the ε of every cost at the ledger's δ, and μ of batches of answers."""
     return {
         "ledger": book.identity,
         "declared": dict(book.declared),

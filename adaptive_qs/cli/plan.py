@@ -89,9 +89,10 @@ def plan(*, options: Options) -> None:
         related_tables.reject_options(options, "queries", "mechanism", "gap")
         _plan_related(schema, spec, options)
         return
-    related_tables.refuse_for_one(
-        parents_share=options.parents_share, related_rows=options.related_rows
-    )
+    related_tables.refuse(
+        "is for two related tables, and the schema describes one: leave it out",
+        parents_share=options.parents_share, related_rows=options.related_rows,
+    )  # fmt: skip
 
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.run.tables import looked_at
@@ -148,7 +149,6 @@ def _forecast_tables(
     left_out: LeftOut | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    """Return what a synthetic table of the workload would be like, for people and for scripts."""
     tables = tables_of(schema, spec, looked, options) if options.budgeted else None
     scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
     lines = [] if tables is None else table_lines(looked, tables)
@@ -359,13 +359,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 
 
 def _plan_related(schema: Path, workload: Any, options: Options) -> None:
-    """State what `synthesize` would know of both tables, and what a child more that counts costs.
-
-    Args:
-        schema: of both.
-        workload: the marginals that matter.
-        options: of the command; without a budget, figures are for a privacy cost of 1.
-    """
+    """State what `synthesize` would know of both tables, and what one more child costs."""
     from adaptive_qs.loop.forecast import total_std
     from adaptive_qs.privacy.budget import refusable
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob

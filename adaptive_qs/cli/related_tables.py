@@ -23,6 +23,7 @@ from adaptive_qs.cli.options import (
     resumes,
     with_sidecar,
     workload_spec,
+    write_stamped,
 )
 from adaptive_qs.errors import InputError, reason
 from adaptive_qs.pages.words import counted
@@ -51,30 +52,19 @@ ParentsShare = Annotated[
            "0.25"),
 ]  # fmt: skip
 
-PAIRS_SHOWN = 10
 
-
-def _refuse(why: str, **options: Any) -> None:
+def refuse(why: str, **options: Any) -> None:
+    """Refuse options that were given."""
     for name, value in options.items():
         if value is not None:
             raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
-refuse_alone = partial(_refuse, "was given without --related, the table of children")
-"""Refuse options of related tables if there is one table."""
-refuse_for_one = partial(
-    _refuse, "is for two related tables, and the schema describes one: leave it out"
-)
-"""Refuse options of related tables if the schema describes one table."""
-_refuse_others = partial(_refuse, "is not for related tables: leave it out")
-
-
 def reject_options(options: Any, *names: str) -> None:
     """Refuse options that related tables do not have, if they differ from their defaults."""
     defaults = {each.name: each.default for each in read_options(type(options))}
-    _refuse_others(
-        **{n: v for n in names if (v := getattr(options, n)) is not None and v != defaults[n]}
-    )
+    given = {n: v for n in names if (v := getattr(options, n)) is not None and v != defaults[n]}
+    refuse("is not for related tables: leave it out", **given)
 
 
 def describes_both(folder: Path | None, schema: Path | None) -> bool:
@@ -108,7 +98,6 @@ def holds_both(out: Path, release: Path) -> bool:
 
 
 def _names_table(path: Path) -> bool:
-    """Whether a path is that of a table, rather than of a folder for two."""
     return not isdir(path) and path.name.lower().endswith(tuple(FORMATS))
 
 
@@ -121,11 +110,7 @@ def _load(schema: Path | None, max_memory: int | str | None = None) -> tuple[Pat
 
 
 def _inside(folder: Path, schema: RelatedSchema, flag: str) -> tuple[Path, Path]:
-    """Parents and children in a folder, by the names that the schema gives them.
-
-    Raises:
-        InputError: it gives none; the message names the option for the children otherwise.
-    """
+    """Parents and children in a folder, by the names that the schema has to give them."""
     parents, children = schema.files.values()
     if parents is None or children is None:
         raise InputError(
@@ -181,7 +166,6 @@ class Outputs:
         parents, children, release: files; None for what is not wanted.
         force: whether files are replaced.
         formulas: of CSV.
-        write_stamped: writes a table with its stamp and statement.
         folder: of both tables, where it was given instead of their files.
     """
 
@@ -190,17 +174,13 @@ class Outputs:
     release: Path | None
     force: bool
     formulas: Formulas
-    write_stamped: Callable[..., None]
     folder: Path | None = None
 
     @classmethod
-    def of(cls, options: Any, schema: Path | None, write_stamped: Callable[..., None]) -> Self:
+    def of(cls, options: Any, schema: Path | None) -> Self:
         """Return those that the options of a command name."""
-        kind, release = (
-            chosen_formulas(options.formulas, schema),
-            getattr(options, "release", None),
-        )
-        return cls(options.out, options.related_out, release, options.force, kind, write_stamped)
+        kind, release = chosen_formulas(options.formulas, schema), getattr(options, "release", None)
+        return cls(options.out, options.related_out, release, options.force, kind)
 
     def named(self, schema: RelatedSchema) -> Self:
         """The same with the names that the schema gives to files, where one folder was given."""
@@ -266,23 +246,20 @@ class Outputs:
         for path, table, (name, part) in zip(self.tables, pair, release.by_table.items()):
             asked = {**sampling, "parents": parents, "contradictions": found[name] or None}
             written = release.schema.written(name, parents)
-            self.write_stamped(
+            write_stamped(
                 iter([table]), len(table), path, part, seed, self.formulas, self.force, asked,
                 written,
             )  # fmt: skip
 
 
-def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., None]) -> None:
+def synthesize(data: Path | None, options: Any) -> None:
     """Turn two private tables into synthetic ones; the release is saved as soon as it is paid for.
 
-    Args:
-        data: the table of parents, or the folder with both.
-        options: of the command.
-        write_stamped: writes a table with its stamp and statement.
+    ``data`` is the table of parents, or the folder with both.
     """
     reject_options(options, "sql", "database", "demo")
     inputs = Inputs.of(data, options.related, options.schema, options.max_memory)
-    outputs = Outputs.of(options, options.schema, write_stamped)
+    outputs = Outputs.of(options, options.schema)
     workload = workload_spec(options.workload, options.ways)
     outputs = outputs.named(inputs.schema)
     files = [inputs.parents, inputs.children, inputs.path, options.about]
@@ -302,7 +279,10 @@ def synthesize(data: Path | None, options: Any, write_stamped: Callable[..., Non
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     share = DEFAULT_PARENTS_SHARE if options.parents_share is None else options.parents_share
     job = RelatedJob.of(described, replace(options, workload=workload), share)
-    _warn_of(job, inputs.path)
+    io.warn_of(job.parents, inputs.path)
+    for doubt in job.doubts:
+        if doubt not in job.parents.doubts:
+            io.warn(doubt)
     job = replace(job, parents=replace(job.parents, before=lambda: _tell_of(job)))
     workers = job.parents.work.limits.workers
     with io.progress_bars() as bars:
@@ -341,7 +321,6 @@ def _drawn(
     workers: int,
     clock: PhaseClock,
 ) -> tuple[tuple[int, int], Found]:
-    """Draw and write both tables; return their numbers of rows and their contradictions."""
     from adaptive_qs.release.drawing import warn_of_contradictions
 
     clock.start("fit")
@@ -355,16 +334,7 @@ def _drawn(
     return (len(pair.parents), len(pair.children)), listed
 
 
-def _warn_of(job: RelatedJob, schema: Path) -> None:
-    """Say what there is to say about a run before anything is spent."""
-    io.warn_of(job.parents, schema)
-    for doubt in job.doubts:
-        if doubt not in job.parents.doubts:
-            io.warn(doubt)
-
-
 def _tell_of(job: RelatedJob) -> None:
-    """Forecast what the budget will not show of each table, once nothing stands against the run."""
     if job.parents.options.resume:
         return
     told = {"children": job.children.work.forecast.note("plan --related-rows N")}
@@ -377,16 +347,7 @@ def _tell_of(job: RelatedJob) -> None:
 
 @dataclass(frozen=True)
 class _Done:
-    """A finished run, or a finished sampling.
-
-    Attributes:
-        release: what was released.
-        outputs: files.
-        numbers: rows of the synthetic parents and children; None where none were made.
-        seconds: per phase.
-        closed: the run in its ledger, where there is one.
-        contradictions: of both tables, by name.
-    """
+    """A finished run, or a finished sampling, with the numbers of rows of the tables made."""
 
     release: RelatedRelease
     outputs: Outputs
@@ -464,15 +425,9 @@ class _Done:
         return [(name, f"{path} ({counted(rows, 'row')})") for name, path, rows in sizes]
 
 
-def sample(bundle: Path, options: Any, write_stamped: Callable[..., None]) -> None:
-    """Draw another pair of tables from a release, at no cost.
-
-    Args:
-        bundle: the release.
-        options: of the command.
-        write_stamped: writes a table with its stamp and statement.
-    """
-    outputs = Outputs.of(options, bundle, write_stamped)
+def sample(bundle: Path, options: Any) -> None:
+    """Draw another pair of tables from a release, at no cost."""
+    outputs = Outputs.of(options, bundle)
     rows, steered = options.rows, {"where": options.where, "balance": options.balance}
     if outputs.children is not None:
         outputs.check([bundle])
@@ -510,9 +465,7 @@ def sample(bundle: Path, options: Any, write_stamped: Callable[..., None]) -> No
 def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     """Compare two synthetic tables with the true ones; the result is for the owner only.
 
-    Args:
-        true, synthetic: the tables of parents, or folders with both.
-        options: of the command.
+    ``true`` and ``synthetic`` are the tables of parents, or folders with both.
     """
     reject_options(
         options, "sql", "database", "workload", "ways", "rule", "weigh", "target", "control",
@@ -522,7 +475,10 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     children = options.related, options.related_synthetic
     first, second = _both((true, synthetic), children, described)
     report, force = options.report, options.force
-    pages = {} if report is None else _pages_of(report)
+    pages: dict[TableName, Path] = {}
+    if report is not None:
+        names: tuple[TableName, ...] = ("parents", "children")
+        pages = {n: report.with_name(f"{report.stem}-{n}{report.suffix}") for n in names}
     check_distinct(
         [*pages.values(), report],
         [schema, *first, *(file for table in second for file in with_sidecar(table))],
@@ -546,9 +502,9 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
-            names = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
+            inputs = {n: (a.name, b.name) for n, a, b in zip(pages, first, second)}
             files = {name: path.name for name, path in pages.items()}
-            for name, page in result.pages(names, files, report.name).items():
+            for name, page in result.pages(inputs, files, report.name).items():
                 with atomic_writer(report.with_name(name), force) as file:
                     file.write(page.encode())
         seconds = clock.stop()
@@ -570,20 +526,11 @@ def evaluate(true: Path | None, synthetic: Path | None, options: Any) -> None:
     io.emit_rows("Done.", [*closing, *io.taken_rows(seconds)])
 
 
-def _pages_of(report: Path) -> dict[TableName, Path]:
-    """The pages about each table, beside the one about both."""
-    return {
-        "parents": report.with_name(f"{report.stem}-parents{report.suffix}"),
-        "children": report.with_name(f"{report.stem}-children{report.suffix}"),
-    }
-
-
 def _both(
     parents: tuple[Path | None, Path | None],
     children: tuple[Path | None, Path | None],
     schema: RelatedSchema,
 ) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
-    """The true tables and the synthetic ones, of which each two may be in one folder."""
     pairs = []
     names = ("TRUE", "--related"), ("SYNTHETIC", "--related-synthetic")
     for table, child, (name, option_name) in zip(parents, children, names):

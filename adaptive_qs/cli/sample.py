@@ -16,9 +16,11 @@ from adaptive_qs.cli.options import (
     check_distinct,
     check_table,
     chosen_formulas,
+    timed,
     with_sidecar,
+    write_stamped,
 )
-from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, timed, write_stamped
+from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 from adaptive_qs.table.files import FORMATS
@@ -51,7 +53,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     """
     out, where, balance = options.out, options.where, options.balance
     if options.related_out is not None or related_tables.holds_both(out, release):
-        related_tables.sample(release, options, write_stamped)
+        related_tables.sample(release, options)
         return
     kind = chosen_formulas(options.formulas, release)
     check_distinct(with_sidecar(out), [release])
@@ -197,7 +199,6 @@ def _write_counts(
     sampling: Mapping[str, Any],
     replacing: bool,
 ) -> None:
-    """Write a marginal with the stamp and the statement of its release."""
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches

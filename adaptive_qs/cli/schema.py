@@ -32,15 +32,10 @@ HELP = "Describe a table in public: propose, check and convert schemas."
 
 
 @dataclass(kw_only=True)
-class WriteOptions(ForceOptions):
-    """Where a schema is written."""
+class InitOptions(ForceOptions, QueryOptions):
+    """The options of `schema init`."""
 
     out: Annotated[Path | None, Option("Where to write.", "FILE", OUTPUT, "print")] = None
-
-
-@dataclass(kw_only=True)
-class InitOptions(WriteOptions, QueryOptions):
-    """The options of `schema init`."""
 
 
 def init(
@@ -59,7 +54,9 @@ def init(
     source, out = table_of(data, options.sql, options.database), options.out
     if source is None:
         raise InputError("no DATA was given: name a CSV or Parquet file")
-    _check_out(options, file_of(source))
+    if out is not None:
+        check_distinct([out], [file_of(source)])
+        check_file(out, options.force)
     with io.readable(source) as table:
         proposal = propose(table)
         rules = proposed_rules(table, proposal.schema)
@@ -69,9 +66,13 @@ def init(
         io.warn(f"check: {remark}")
     io.warn("taken from the data, not private: replace values and ranges by public knowledge")
     schema = proposal.schema.with_rules(rules, AS_PROPOSED)
-    _deliver(schema, out)
-    if out is not None:
-        emit_checklist(schema.columns, str(out), rules)
+    if out is None:
+        io.emit(schema.to_json())
+        return
+    schema.dump(out, force=True)  # checked before
+    following = shlex.join([io.PROGRAM, "schema", "check", str(out)])
+    io.note(f"{out}: {len(schema.columns)} columns; next: {following}")
+    emit_checklist(schema.columns, str(out), rules)
 
 
 def check(
@@ -128,7 +129,6 @@ def check(
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
-    """Say that a schema is valid, with what its owner should know and has left to review."""
     from adaptive_qs.table.schema import check_schema, left_as_proposed
 
     for advice in check_schema(schema):
@@ -156,21 +156,6 @@ def json_schema(
     if kind not in renderers:
         raise InputError(f"{kind!r} is no kind of file: give {', '.join(renderers)}")
     io.emit(renderers[kind]())
-
-
-def _check_out(options: WriteOptions, source: Path) -> None:
-    if options.out is not None:
-        check_distinct([options.out], [source])
-        check_file(options.out, options.force)
-
-
-def _deliver(schema: Schema, out: Path | None) -> None:
-    if out is None:
-        io.emit(schema.to_json())
-        return
-    schema.dump(out, force=True)  # checked by _check_out
-    check = shlex.join([io.PROGRAM, "schema", "check", str(out)])
-    io.note(f"{out}: {len(schema.columns)} columns; next: {check}")
 
 
 # What there is to review in a proposed schema, column by column: for the owner, not private.
@@ -225,7 +210,6 @@ def _kind(column: ColumnBase) -> str:
 
 
 def _taken(column: ColumnBase) -> str:
-    """The values or the range, the bins, and the missing markers of a column."""
     markers = ", ".join(marker or "empty cell" for marker in column.missing)
     return f"{column.summary}; missing: {markers}" if markers else column.summary
 

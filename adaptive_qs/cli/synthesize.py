@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from adaptive_qs.cli import io, related_tables
@@ -24,25 +23,23 @@ from adaptive_qs.cli.options import (
     file_of,
     private_inputs,
     resumes,
-    with_demo,
+    timed,
     with_sidecar,
     workload_spec,
+    write_stamped,
 )
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, Option, SynthesizeOptions
 from adaptive_qs.table.files import FORMATS
-from adaptive_qs.table.text import Formulas
 
 if TYPE_CHECKING:
     from adaptive_qs.domain import Clique
-    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.drawing import Contradiction
     from adaptive_qs.release.release import Release
     from adaptive_qs.run.budget import FinishedRun
     from adaptive_qs.run.job import Job
     from adaptive_qs.run.tables import Tables
-    from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
 
 # What `synthesize` says when it is done, for people and for scripts.
@@ -162,7 +159,6 @@ class Outcome:
         return rows
 
     def _measured(self) -> str:
-        """How much of the workload was measured as a whole, by the rule of the release's page."""
         asked = self.release.workload.cliques
         inside = len(self._measured_of(asked))
         whole = counted(len(asked), "marginal")
@@ -174,7 +170,6 @@ class Outcome:
         return f"{inside:,} of {whole}{grouped}, in {rounds}"
 
     def _measured_of(self, cliques: Sequence[Clique]) -> list[Clique]:
-        """Those that were measured as a whole."""
         from adaptive_qs.residual import is_measured
 
         release = self.release
@@ -249,14 +244,13 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     it is fitted.
     """
     if options.related is not None or related_tables.describes_both(data, options.schema):
-        related_tables.synthesize(data, options, write_stamped)
+        related_tables.synthesize(data, options)
         return
-    related_tables.refuse_alone(
-        related_out=options.related_out, parents_share=options.parents_share
-    )
-    source, schema = private_inputs(data, options)
-    replacing = options.force or (options.demo and options.out is None)
-    options = with_demo(options, DEMO_OUT)
+    related_tables.refuse(
+        "was given without --related, the table of children",
+        related_out=options.related_out, parents_share=options.parents_share,
+    )  # fmt: skip
+    source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     replacing, renewing = _check_outputs(source, schema, options, replacing)
     kind = chosen_formulas(options.formulas, schema)
 
@@ -322,7 +316,6 @@ def _check_outputs(
 
 
 def _check_job(schema: Path, options: Options) -> Job[Tables]:
-    """Check everything that can be checked without rows, and print the warnings."""
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.tables import check_sample_rows, tables_job
     from adaptive_qs.table.schema import Schema
@@ -346,65 +339,8 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
 
 
 def _note_forecasts(work: Tables, options: Options) -> None:
-    """Say how long scoring takes, and which columns the budget will leave independent."""
     scoring = work.scoring(options.counted_rows)
     if scoring.seconds >= LONG_PASS or work.left_out is not None:
         io.note(str(scoring))
     if options.public_rows is None and not options.resume and (text := work.forecast.note()):
         io.note(text)
-
-
-def timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
-    """Yield the pages of a table; the time between them counts as writing."""
-    clock.start("fit")
-    for page in pages:
-        clock.start("write")
-        yield page
-        clock.start("draw")
-
-
-def write_stamped(
-    pages: Iterator[Any],
-    rows: int,
-    path: Path,
-    release: Release,
-    seed: int,
-    formulas: Formulas,
-    replacing: bool,
-    asked: Mapping[str, Any] = MappingProxyType({}),
-    schema: Schema | None = None,
-    contradictions: Callable[[], Sequence[Contradiction]] = tuple,
-) -> None:
-    """Write a table sampled from a release page by page, with its stamp and its sidecar; to
-    standard output as CSV, without these.
-
-    The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
-    was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
-    charge. ``schema`` is that of the pages, where it is not the one of the release, and
-    ``contradictions`` says after the last page where the table contradicts the release.
-    """
-    from adaptive_qs.privacy.events import Transcript
-    from adaptive_qs.release.bundle import with_manifest
-    from adaptive_qs.table.files import stamped
-    from adaptive_qs.table.write import CSV, table_format, write_pages, write_table
-
-    if path == io.STANDARD:
-        write_pages(pages, CSV, io.Stdout(), release.schema, formulas)  # type: ignore[arg-type]
-        return
-    charges = Transcript(events=release.events).model_dump(mode="json")["events"]
-    sampling: dict[str, Any] = {"seed": seed, "rows": rows}
-    sampling |= {name: value for name, value in asked.items() if value is not None}
-    if table_format(path).is_text:
-        sampling["formulas"] = formulas
-    with (
-        with_manifest(path, replacing) as write_manifest,
-        stamped(path, release.manifest.stamp) as put_stamp,
-    ):
-
-        def state(sha256: str) -> None:
-            if found := contradictions():
-                sampling["contradictions"] = [asdict(each) for each in found]
-            write_manifest(release.manifest, sampling=sampling, charges=charges, sha256=sha256)
-            put_stamp()
-
-        write_table(pages, path, schema or release.schema, formulas, state, replacing)

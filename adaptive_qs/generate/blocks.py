@@ -11,7 +11,6 @@ is known, so it is accepted with the ratio of model to proposal (Metropolis-Hast
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -21,7 +20,16 @@ import scipy
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import LogLinearModel, Rows, Target, over_rows, uniform
+from adaptive_qs.generate.loglinear import (
+    Array,
+    Integers,
+    LogLinearModel,
+    ModelMoves,
+    Rows,
+    Target,
+    over_rows,
+    uniform,
+)
 from adaptive_qs.generate.tree import (
     Forest,
     find_trees,
@@ -31,9 +39,6 @@ from adaptive_qs.generate.tree import (
 )
 from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 MOST_PATTERNS = 2**14
 """Maximum number of patterns of a component. A component with more counts as a block unseen."""
@@ -91,7 +96,6 @@ class Component:
 
 
 def _first(classes: Integers) -> NDArray[np.intp]:
-    """Return one value of each class."""
     return np.unique(classes, return_index=True)[1]
 
 
@@ -166,7 +170,6 @@ def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
 def _number_modes(
     patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
 ) -> Integers:
-    """Number the sets of patterns that moves of these sets of attributes connect."""
     links = []
     for change in moved:
         kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
@@ -219,7 +222,6 @@ class SharedSteps:
 
 
 def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:
-    """Sum the values of each side of one axis."""
     if axis == total.ndim - 1:
         return total @ belongs.T
     return np.moveaxis(np.moveaxis(total, axis, -1) @ belongs.T, -1, axis)
@@ -300,8 +302,6 @@ class BlockTrees(NamedTuple):
 
 
 def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
-    """Write nodes one after the other into arrays."""
-
     def integers(parts: Sequence[Any]) -> Integers:
         return np.array(parts, dtype=np.int64)
 
@@ -333,13 +333,8 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
 
 
 class _Planner:
-    """Builds the trees of blocks.
-
-    Args:
-        model: the tables.
-        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-    """
+    """Builds the trees of blocks; ``joints`` are those of
+    :func:`~adaptive_qs.generate.tree.pair_marginals`."""
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
@@ -366,7 +361,6 @@ class _Planner:
         self.parts.append(max(round(SWEEPS * share / WORK), 1))
 
     def _span(self, members: set[int]) -> Forest:
-        """Return the strongest forest of some attributes: tied pairs, then mutual information."""
         weights = {}
         for pair, (_, joint) in self._joints.items():
             if members.issuperset(pair):
@@ -378,12 +372,10 @@ class _Planner:
         return len({j for zero in self._zeros if i in zero.clique for j in zero.clique})
 
     def _joint(self, above: int, i: int) -> Array:
-        """Return the counts of a pair of attributes, those of ``above`` along the first axis."""
         joint = self._joints[min(above, i), max(above, i)][1]
         return joint if above < i else joint.T
 
     def _add_node(self, i: int, above: int | None, members: set[int]) -> None:
-        """Add an attribute below another one, with the tables that contain it."""
         before = {node.attribute: number for number, node in enumerate(self.nodes)}
         size, place = self._model.domain.sizes[i], 0
         if self.nodes:
@@ -436,7 +428,7 @@ class _Planner:
             self.loops.append(Loop(cells, slice(top, top + classes.size), classes, shares))
 
 
-class BlockMoves:
+class BlockMoves(ModelMoves):
     """Redraws of all attributes of a block together.
 
     The tables that a tree leaves out can multiply the weight of a whole mode. So each value of the
@@ -467,12 +459,6 @@ class BlockMoves:
         self._loops = planner.loops
         self._workers = workers
 
-    def towards(self, model: LogLinearModel) -> BlockMoves:
-        """Return the same moves for another model of these attributes."""
-        found = copy(self)
-        found._model = model
-        return found
-
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
         """Propose new blocks, in place: every block of every row if ``thorough``.
 
@@ -490,7 +476,6 @@ class BlockMoves:
         over_rows(self._workers, len(rows), move)
 
     def _hopes(self) -> Array:
-        """Return the hope of each value of each root; 1 for all other values."""
         hopes = np.zeros(self._trees.length)
         for loop in self._loops:
             weights = self._model.factors.packed[loop.cells].astype(np.float64)

@@ -145,7 +145,6 @@ class Chains:
         return self._with(self.model, rows)
 
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
-        """Chains of another model of these attributes, and other rows."""
         pairs = self._pairs and self._pairs.towards(model)
         blocks = self._blocks and self._blocks.towards(model)
         proposals = self.proposals.towards(model)

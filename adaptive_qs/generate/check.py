@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import Rows, make_target, outermost_cliques
+from adaptive_qs.generate.denoise import single_target
+from adaptive_qs.generate.loglinear import Array, Rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
-from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
 from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
@@ -45,7 +45,6 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 # nearest end of their intervals (raking), rows are left out or repeated. All that is known of the
 # other attributes given these marginals stays as it is.
 
-Array = NDArray[np.float64]
 
 CHANCE = 1e-3
 """Chance that any cell of a table that follows what was measured is found."""
@@ -164,10 +163,7 @@ class Check:
     ) -> tuple[Array, Array, Array, Array]:
         """Return gaps, measured and drawn counts, and the nearest ones that chance allows.
 
-        Args:
-            rows: drawn.
-            clique: of a measured marginal.
-            copies: weights of the rows; 1 each without.
+        ``copies`` are the weights of the rows.
         """
         model, domain, columns = self._model, self.domain, self.domain.columns(clique)
         allowed = allowed_cells(self._zeros, domain, columns)
@@ -202,7 +198,6 @@ class Check:
         return gaps, measured, drawn, nearest
 
     def _cells(self, rows: Rows, clique: Clique) -> NDArray[np.int64]:
-        """Return the cell of each row in a marginal at any levels, counted in natural order."""
         cells: Any = np.zeros(len(rows), np.int64)
         for position, size in zip(clique, self.domain.shape(clique)):
             (column,) = self.domain.columns((position,))

@@ -61,7 +61,6 @@ class CoarseDomain:
 
     @staticmethod
     def _finest(chain: Sequence[int], used: set[int]) -> int:
-        """The finest level that is used; codes where none is."""
         return next((level for level in chain if level in used), chain[0])
 
     def clique(self, clique: Clique) -> Clique:

@@ -140,7 +140,6 @@ def wanted_of(
 
 
 def _rarest_first(fitted: Fitted, box: Chances) -> Chances:
-    """The attributes of a box in the order of how many rows of the model have its values."""
     rows = fitted.chains.rows
     share = {i: float(chance[rows[:, i]].mean()) for i, chance in box.items()}
     return {i: box[i] for i in sorted(box, key=lambda i: share[i])}

@@ -1,14 +1,16 @@
-"""One-way marginals from noisy counts: what their noise cannot have made, and no mass moved."""
+"""What the fit aims at: single columns without most of their noise, and a model that has them."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.loglinear import Array, Target, make_target, project_to_simplex
 from adaptive_qs.machine import njit
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
 
 # Two estimates of non-negative counts are averaged; both see released values only.
 #
@@ -22,7 +24,6 @@ from adaptive_qs.machine import njit
 # column a cell keeps the level of its neighbour but for a jump, whose probability is learnt as well
 # (Barry and Hartigan 1992), so that runs of like cells are pooled.
 
-Array = NDArray[np.float64]
 
 CLEAR = 8.0
 """Standard deviations above which a cell is left as it is: the noise is small beside it."""
@@ -183,3 +184,47 @@ def _smooth(  # type: ignore[no-untyped-def]
             square += weight * grid[k] ** 2
         means[i] = mean / total
         variances[i] = square / total - means[i] ** 2
+
+
+# The columns and the model that the fit aims at.
+
+LEAST_ROWS = 0.5
+"""Rows of a code in the distribution of its column, which is strictly positive."""
+
+
+def single_targets(model: ReferenceModel) -> list[Target]:
+    """The counts of every column, denoised, with the noise that they were measured with."""
+    return [single_target(model, i) for i in range(len(model.domain))]
+
+
+def single_target(model: ReferenceModel, attribute: int) -> Target:
+    """The same of one column."""
+    projected = make_target(model, (attribute,))
+    if not model.precision((attribute,)):
+        return projected
+    counts = denoised_counts(
+        model.marginal((attribute,)),
+        projected.noise_std,
+        max(model.total, 1.0),
+        model.domain.attributes[attribute].ordered,
+        independent=attribute not in model.column_noise,
+    )
+    return Target(projected.clique, counts, projected.noise_std)
+
+
+def positive_shares(singles: Sequence[Target]) -> tuple[Array, ...]:
+    """A strictly positive distribution for each column, of at least half a row for each code."""
+    floored = (np.maximum(target.counts, LEAST_ROWS) for target in singles)
+    return tuple(counts / math.fsum(counts) for counts in floored)
+
+
+def denoised_model(model: ReferenceModel, singles: Sequence[Target]) -> ReferenceModel:
+    """The model with these single columns: their residuals instead of the measured ones, and their
+    product as the reference. Interactions are as measured."""
+    estimates = dict(model.estimates)
+    for target in singles:
+        measured = estimates.get(target.clique)
+        if measured is not None:
+            residual = decompose(target.counts, target.clique, target.clique)
+            estimates[target.clique] = ResidualEstimate(residual, measured.precision)
+    return ReferenceModel(model.domain, positive_shares(singles), estimates, model.column_noise)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import Rows, maximal_cliques, over_rows, uniform
+from adaptive_qs.generate.loglinear import Array, Rows, maximal_cliques, over_rows, uniform
 from adaptive_qs.generate.zeros import SCALINGS, Zeros
 from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.residual import ReferenceModel
@@ -37,7 +37,6 @@ from adaptive_qs.residual import ReferenceModel
 # fitted first, near the product q of the one-way marginals; then those of up to three, near the
 # distribution so found, with a κ of their own; and so on.
 
-Array = NDArray[np.float64]
 
 BLOCK_CELLS = 2**12
 """Cells of a block of attributes, through whose table cliques reach the joint distribution."""
@@ -320,7 +319,6 @@ def fit_exactly(
 
 
 def _fit_order(dual: _Dual, clock: _Clock) -> tuple[Array, float]:
-    """θ and the κ that agrees with it."""
     theta, kappa = dual.start(), 1.0
     for _ in range(PRIOR_ROUNDS):
         theta = dual.minimised(theta, kappa, ROUGH, ROUGH_STEPS, clock)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.chains import Array, Chains, fit_weights
 from adaptive_qs.generate.coarse import CoarseDomain
+from adaptive_qs.generate.denoise import denoised_model, single_targets
 from adaptive_qs.generate.loglinear import Rows, count_rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
@@ -37,7 +38,6 @@ from adaptive_qs.generate.rows import (
     sharpen,
     watch_list,
 )
-from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
@@ -92,18 +92,8 @@ def linked_rows(
 
 @dataclass(frozen=True)
 class _Linked:
-    """A model of some attributes given the first ones.
-
-    Attributes:
-        domain: the attributes.
-        given: the first ones.
-        chains: rows that follow it.
-        singles: the counts of every attribute over the codes of the chains.
-        means: marginals wanted of the rows, by clique; each has an attribute that is not given.
-        zeros: cells that no row lies in.
-        passes: proposals for each value of a page.
-        workers: threads.
-    """
+    """A model of some attributes given the first ones; ``means`` are the marginals wanted of rows,
+    of cliques with an attribute that is not given."""
 
     domain: Domain
     given: Clique
@@ -153,7 +143,6 @@ def _fit(
     progress: StepProgress | None,
     zeros: Zeros,
 ) -> _Linked:
-    """The model of the noisy marginals, given codes like those of ``rows``."""
     domain, rng = residuals.domain, np.random.default_rng(seed)
     given = tuple(range(rows.shape[1]))
     cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
@@ -191,7 +180,6 @@ def _fit(
 
 
 def _is_wanted(clique: Clique, given: Clique, domain: Domain) -> bool:
-    """Whether a clique tells of several attributes, one of which is not given."""
     columns = domain.columns(clique)
     return len(columns) > 1 and not set(given).issuperset(columns)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -228,11 +228,6 @@ LANES = 8
 """Values that are summed at once: conditionals are filled up to a multiple of it."""
 
 
-def filled_up(size: int) -> int:
-    """The next multiple of ``LANES``."""
-    return -(-size // LANES) * LANES
-
-
 @njit(cache=True, nogil=True, inline="always")
 def uniform(key, row, step):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1) as a function of (key, row, step): splitmix64 of their combination."""
@@ -393,7 +388,7 @@ class LogLinearModel:
         self._position = dict(zip(joint, self.adjacency.position.tolist()))
         sizes = np.array(domain.sizes)
         self.wide = np.flatnonzero((np.diff(self.adjacency.start) > 0) & (sizes > MOST_SWEPT))
-        start = np.cumsum([0, *map(filled_up, domain.sizes)])
+        start = np.cumsum([0, *(-(-size // LANES) * LANES for size in sizes)])
         self.factors = Factors(
             sizes=sizes,
             singles=np.zeros(start[-1]),
@@ -476,7 +471,6 @@ class LogLinearModel:
             position = stop
 
     def _spread_weights(self, carrier: Clique) -> list[NDArray[np.float32]]:
-        """Return the weights of all cliques of a carrier, each over the codes of the carrier."""
         found = []
         for clique, weights in self._weights.get(carrier, {}).items():
             columns = self.domain.columns(clique)
@@ -563,6 +557,18 @@ class LogLinearModel:
             _sweep_rows(rows, start, stop, order, self.factors, self.adjacency, np.uint64(key))
 
         over_rows(self._workers, len(rows), block)
+
+
+class ModelMoves:
+    """Moves of rows that follow a model."""
+
+    _model: LogLinearModel
+
+    def towards(self, model: LogLinearModel) -> Self:
+        """Return the same moves for another model of these attributes."""
+        found = copy(self)
+        found._model = model
+        return found
 
 
 _ROWS_AT_ONCE = 128

@@ -23,6 +23,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
 from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
 from adaptive_qs.generate.coarse import CoarseDomain, carried_zeros, find_carried
+from adaptive_qs.generate.denoise import denoised_model, single_targets
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.loglinear import (
     CarriedAttributes,
@@ -35,7 +36,6 @@ from adaptive_qs.generate.loglinear import (
     maximal_cliques,
     outermost_cliques,
 )
-from adaptive_qs.generate.targets import denoised_model, single_targets
 from adaptive_qs.generate.tree import (
     Node,
     TreeMoves,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -13,8 +12,10 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
+    Array,
     CarriedAttributes,
     LogLinearModel,
+    ModelMoves,
     Rows,
     Target,
     invert_at,
@@ -26,8 +27,6 @@ from adaptive_qs.machine import njit
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
 # spanning tree of mutual information (Chow and Liu 1968) carries the strongest dependences and can
 # be sampled exactly: rows start from it, and whole branches are proposed from it later.
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,6 @@ def conditionals(node: Node, single: Array, mix: float) -> Array:
 
 
 def _invert(parent: NDArray[np.int32], conditional: Array, uniforms: Array) -> NDArray[np.int32]:
-    """One value per row by inversion of its parent's conditional."""
     child = np.empty(parent.size, dtype=np.int32)
     order = np.argsort(parent, kind="stable")
     bounds = np.searchsorted(parent[order], np.arange(conditional.shape[0] + 1))
@@ -227,7 +225,7 @@ MIX = 0.02
 """Weight of each attribute's own distribution in the proposals, so that they reach everything."""
 
 
-class TreeMoves:
+class TreeMoves(ModelMoves):
     """Proposals from a tree for a model.
 
     Args:
@@ -259,12 +257,6 @@ class TreeMoves:
             np.concatenate([t.ravel() for t in tables]),
             np.concatenate([np.cumsum(t, axis=1).ravel() for t in tables]),
         )
-
-    def towards(self, model: LogLinearModel) -> TreeMoves:
-        """The same proposals for another model of these attributes."""
-        found = copy(self)
-        found._model = model
-        return found
 
     def __call__(self, rows: Rows, key: int) -> None:
         """Propose one branch for every row, in place; randomness is a function of ``key``."""

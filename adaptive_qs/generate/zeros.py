@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +13,9 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     Adjacency,
+    Array,
     LogLinearModel,
+    ModelMoves,
     Rows,
     Target,
     build_adjacency,
@@ -31,7 +32,6 @@ from adaptive_qs.residual import (
 )
 
 Mask = NDArray[np.bool_]
-Array = NDArray[np.float64]
 
 SCALINGS = 20
 """Rounds in which a masked table is brought to its margins."""
@@ -353,7 +353,7 @@ def _settle(rows, members, strides, position, allowed, weights, start, settled, 
                         break
 
 
-class PairMoves:
+class PairMoves(ModelMoves):
     """Redraws of two attributes at once, from their joint conditional.
 
     Args:
@@ -366,12 +366,6 @@ class PairMoves:
         self._model = model
         self._pairs = Pairs.of(zeros)
         self._workers = workers
-
-    def towards(self, model: LogLinearModel) -> PairMoves:
-        """The same pairs of another model of these attributes."""
-        found = copy(self)
-        found._model = model
-        return found
 
     def __call__(self, rows: Rows, key: int) -> None:
         """Redraw a pair of every zero in every row, in place; random as a function of ``key``."""

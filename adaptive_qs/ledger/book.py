@@ -116,12 +116,6 @@ NAMED = 5
 """Open runs that a refusal names."""
 
 
-def remaining_of(limit: Cost, held: Cost) -> Cost:
-    """What a total still allows; nothing where what a lost ledger had counted exceeds it."""
-    left = limit - held
-    return Cost(max(left.rho_units, 0), max(left.delta_units, 0))
-
-
 def digits_below(value: float) -> str:
     """At most the value (0 or more), in six digits that can be typed."""
     if not value:
@@ -210,7 +204,8 @@ class LedgerBook(Store):
     def left_beside(self, held: Cost, newest: Cost) -> Cost:
         """What a ledger with these costs allows, given what its newest run reserved."""
         alone = held != Cost() and not newest.fits(self.limit)
-        return Cost() if alone else remaining_of(self.limit, held)
+        left = self.limit - held  # less than nothing where a lost ledger had counted more
+        return Cost() if alone else Cost(max(left.rho_units, 0), max(left.delta_units, 0))
 
     def exceeds(self, runs: Sequence[RunState]) -> bool:
         """Whether more was released than the total."""
@@ -493,7 +488,6 @@ class LedgerBook(Store):
         return [body.digests for body in self.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
-        """Refuse to work on a copy of which nobody has said what it lacks."""
         if self.locked:
             raise LedgerError(
                 f"{self.path}: is a copy that was put back, and nobody has said what was released "
@@ -501,7 +495,6 @@ class LedgerBook(Store):
             )
 
     def _close_idle(self, number: int) -> None:
-        """Close an open run on which nobody works; inside a transaction."""
         lock = self._idle(number, "stop what holds it first")
         try:
             self.end_run(number, finished=False)
@@ -509,7 +502,6 @@ class LedgerBook(Store):
             lock.release()
 
     def _refuse_repetition(self, request: Mapping[str, str], inputs: str) -> None:
-        """Refuse to pay again for what an interrupted run has paid for."""
         for run in self.asked_for(inputs, request):
             lock = self._lock(run)
             if lock.held:  # so nobody works on it
@@ -521,7 +513,6 @@ class LedgerBook(Store):
                 )
 
     def _idle(self, number: int, otherwise: str) -> RunLock:
-        """The lock of a run on which nobody works."""
         lock = self._lock(number)
         if not lock.held:
             raise LedgerError(f"{self.path}: run {number} is being worked on: {otherwise}")

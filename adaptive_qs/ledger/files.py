@@ -347,7 +347,6 @@ def _packed(mark: Mark) -> bytes:
 
 
 def _newest(data: bytes) -> Mark | None:
-    """The newer of the records that are whole."""
     found = []
     for start in (0, _SPACING):
         record = data[start : start + _RECORD]

@@ -283,7 +283,6 @@ class RunState:
         return math.nextafter(math.sqrt(squared), math.inf)
 
     def _follow(self, body: Released | Published | Closed, time: str) -> None:
-        """Take in the next entry about it."""
         if self.state != "open":
             raise ValueError("belongs to a run that is not open")
         self.ended = time

@@ -250,11 +250,9 @@ class Store:
         with self._explained():
             yield from map(Row._make, self._connection.execute(query, given))
 
-    def bodies(
-        self, kind: type[OfKind], run: int | None = None, position: int | None = None
-    ) -> Iterator[OfKind]:
-        """What the entries of a kind say, of one run and position where these are given."""
-        for row in self.rows(kind.model_fields["kind"].default, run, position):
+    def bodies(self, kind: type[OfKind], run: int | None = None) -> Iterator[OfKind]:
+        """What the entries of a kind say, of one run where it is given."""
+        for row in self.rows(kind.model_fields["kind"].default, run):
             body = parse_body(row.body)
             assert isinstance(body, kind)
             yield body
@@ -385,7 +383,6 @@ class Store:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Errors of the database in one line that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -480,7 +477,6 @@ def _name(error: sqlite3.Error) -> str:
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> LedgerError:
-    """An error of the database in one line that says what to do."""
     name = _name(error)
     unknown = f"the ledger cannot be used ({name or 'unknown reason'}): {RESTORE}"
     words = (words for prefix, words in _REASONS.items() if name.startswith(prefix))

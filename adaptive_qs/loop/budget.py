@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import one_of
-from adaptive_qs.cliques import downward_closure
+from adaptive_qs.cliques import Array, downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop import LEVELS
@@ -24,6 +24,7 @@ from adaptive_qs.loop.candidates import (
     FALL,
     MOST_FALLS,
     Candidates,
+    Flags,
     Gains,
     measurable_cliques,
     with_levels,
@@ -31,13 +32,10 @@ from adaptive_qs.loop.candidates import (
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
-from adaptive_qs.privacy.filter import choice_cost
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
-
-Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 SAFETY = 1e-6
 """Part of a budget left unspent so that rounding costs up, and what exact accounting adds to those
@@ -173,11 +171,6 @@ class RoundBudget:
 
     selecting: float
     measuring: float
-
-    @property
-    def total(self) -> float:
-        """ρ of the whole round."""
-        return self.selecting + self.measuring
 
 
 def selection_rho(

@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import AXES
+from adaptive_qs.cliques import AXES, Array, Integers
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.exact import can_fit
 from adaptive_qs.generate.rows import SynthesisSettings
@@ -25,8 +25,6 @@ from adaptive_qs.loop.planner import ConditionalPlanner, Errors
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.denoise import positive_shares, single_targets
 from adaptive_qs.generate.loglinear import project_to_simplex
-from adaptive_qs.generate.targets import positive_shares, single_targets
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import Purpose
@@ -21,8 +21,6 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
 from adaptive_qs.strategy.columns import ColumnStrategy, noise_of
-
-Array = NDArray[np.float64]
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
@@ -171,7 +169,6 @@ def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | N
 def _query(
     domain: Domain, residual: Clique, strategies: Strategies
 ) -> tuple[LinearQuery, Fraction | int]:
-    """Return the query of a residual, and the variance of its answers by that of the cells."""
     names, strategy = domain.clique_names(residual), _strategy_of(residual, strategies)
     if not residual:
         return LinearQuery(Purpose.ROWS, names), 1
@@ -193,7 +190,6 @@ def _query(
 def _estimate(
     domain: Domain, residual: Clique, answers: Array, strategy: ColumnStrategy | None
 ) -> Array:
-    """Return the residual in centered form from noisy answers."""
     if strategy is not None:
         return strategy.estimate(answers)
     scale = cell_scale(domain, residual) if is_scaled(domain, residual) else 1

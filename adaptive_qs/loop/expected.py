@@ -17,14 +17,19 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import BATCH_CELLS, BATCH_CLIQUES, MOST_FORMED, batches, form_cells
+from adaptive_qs.cliques import (
+    BATCH_CELLS,
+    BATCH_CLIQUES,
+    MOST_FORMED,
+    Array,
+    Integers,
+    batches,
+    form_cells,
+)
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import project_to_simplex
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # The estimate p of a marginal stands for the truth: with noise of standard deviation s in each cell
 # it would be measured as p + sz and become (p + sz − τ)⁺, where τ makes Σ E(p + sz − τ)⁺ = Σ p.
@@ -316,7 +321,6 @@ class ProjectedEstimates:
 def _projected(
     model: ReferenceModel, cliques: Sequence[Clique], total: float, stds: Array
 ) -> tuple[Array, Array]:
-    """Thresholds of cliques, and their expected errors by ascending noise."""
     cells, ends = form_cells(model, cliques)
     kinds = 2 * (math.ceil(math.log2(total)) + 1 - SMALLEST) + 2
     thresholds, errors = np.empty(len(cliques)), np.empty((len(cliques), stds.size))

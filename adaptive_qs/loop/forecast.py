@@ -13,9 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.budget import (
+    TABULATED_ROWS,
     TOTAL_SHARE,
     LoopBudget,
     LoopSettings,
@@ -35,8 +37,6 @@ from adaptive_qs.pages.words import at_resolution, first_of
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
-Array = NDArray[np.float64]
-
 # Sizes, weights, the budget and a public number of rows decide; no row is looked at. The loop is
 # run without a table. Every noise level, every share of the budget and every rule is that of
 # :mod:`adaptive_qs.loop.loop`; in the place of what only the table can say stand two assumptions:
@@ -48,9 +48,6 @@ Array = NDArray[np.float64]
 #
 # How often that comes true: ``results/unconnected.csv``, by ``scripts/speed/unconnected.py``.
 
-CURVE_ROWS = 2.0**20
-"""Rows for which expected errors are tabulated; with k times as many rows and k times the noise the
-error is k times as large."""
 RUNS, FEWER_RUNS = 5, 3
 """Loops for one number of rows that is given, and for each of many that are tried."""
 MOST_CANDIDATES = 10_000
@@ -87,7 +84,6 @@ class Foreseen(NamedTuple):
     codes: tuple[int, ...]
 
     def __str__(self) -> str:
-        """Such as "age in 8 groups × city"."""
         return at_resolution(self.columns, self.groups, self.codes)
 
 
@@ -203,7 +199,6 @@ class LoopForecast:
         return {}
 
     def _start(self, rows: int) -> _Start:
-        """Return what all loops over a table of this many rows begin with."""
         domain = self.workload.domain
         first, initial = _initial_precisions(self.workload, self.rho, rows)
         left = self.rho * (1 - initial)
@@ -220,7 +215,6 @@ class LoopForecast:
         return _Start(rows, self._known_choices[leveled], first, left)
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
-        """Attributes that most of so many loops leave unconnected."""
         if opened := self._opening(rows).precisions:
             return self._asked.difference(*opened)
         start = self._start(rows)
@@ -228,7 +222,6 @@ class LoopForecast:
         return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
-        """What is measured together before the first choice."""
         domain = self.workload.domain
         first, initial = _initial_precisions(self.workload, self.rho, rows)
         estimates = {
@@ -240,7 +233,6 @@ class LoopForecast:
         return plan_opening(Estimates(model), self.workload, left, self.settings)
 
     def _connected(self, start: _Start, seed: int) -> set[int]:
-        """Attributes that one loop measures in some combination."""
         domain, connected = start.choices.domain, set[int]()
         for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())
@@ -249,7 +241,6 @@ class LoopForecast:
         return connected
 
     def _measured(self, start: _Start, seed: int) -> Iterator[Clique]:
-        """Yield what one loop without a table measures, round by round."""
         budget = LoopBudget(self.rho, self.settings)
         budget.left = start.left
         rounds = choose_rounds(_AssumedWorld(start, seed), start.choices.every, budget)
@@ -295,12 +286,7 @@ class _AssumedWorld:
 class _Choices:
     """What a loop chooses from, whatever the budget and the number of rows.
 
-    Args:
-        workload: what matters.
-        domain: its domain, with the levels on offer.
-
-    Attributes:
-        every: the candidates.
+    ``domain`` is that of the workload, with the levels on offer.
     """
 
     def __init__(self, workload: Workload, domain: Domain) -> None:
@@ -312,7 +298,7 @@ class _Choices:
             self._same.setdefault(domain.columns(clique), []).append(row)
 
     def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
-        """Errors expected of the candidates in a table of ``CURVE_ROWS`` with such columns."""
+        """Errors expected of the candidates in a table of ``TABULATED_ROWS`` with such columns."""
         sizes: dict[tuple[float, ...], CellSizeHistogram] = {}
         alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
         kinds = []
@@ -323,15 +309,15 @@ class _Choices:
             sizes.setdefault(kinds[-1], CellSizeHistogram.of(held))
         for row, clique in enumerate(self.every.cliques):
             alike.setdefault(tuple(sorted(kinds[i] for i in clique)), []).append(row)
-        curves = ErrorCurves(len(self.every.cliques), CURVE_ROWS)
+        curves = ErrorCurves(len(self.every.cliques), TABULATED_ROWS)
         for kind, same in alike.items():
             found = reduce(CellSizeHistogram.times, (sizes[k] for k in kind))
-            curves.take(np.array(same), found.errors(CURVE_ROWS, curves.stds))
+            curves.take(np.array(same), found.errors(TABULATED_ROWS, curves.stds))
         return curves
 
     def errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
         """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
-        scale = CURVE_ROWS / max(rows, 1)
+        scale = TABULATED_ROWS / max(rows, 1)
         return self._curves.at(stds * scale, which) / scale
 
     def first_errors(self, rows: int, precision: Array) -> Array:
@@ -352,14 +338,8 @@ class _Choices:
 
 
 class _Start(NamedTuple):
-    """What all loops over a table of ``rows`` begin with.
-
-    Attributes:
-        rows: of the table.
-        choices: what the loops choose from.
-        first: precision (1 / rows²) of the residuals measured first.
-        left: rho after them.
-    """
+    """What all loops over a table of ``rows`` begin with: the precision (1 / rows²) of what was
+    measured first, and the rho left after that."""
 
     rows: int
     choices: _Choices

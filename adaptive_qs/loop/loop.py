@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.loop.budget import (
@@ -19,7 +18,13 @@ from adaptive_qs.loop.budget import (
     RoundPlan,
     plan_opening,
 )
-from adaptive_qs.loop.candidates import Candidates, CandidateSet, measurable_cliques, with_levels
+from adaptive_qs.loop.candidates import (
+    Candidates,
+    CandidateSet,
+    Flags,
+    measurable_cliques,
+    with_levels,
+)
 from adaptive_qs.loop.estimates import (
     CELLS_ALONE,
     Estimates,
@@ -35,8 +40,6 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from adaptive_qs.cliques import CliqueIndex
+from adaptive_qs.cliques import Array, CliqueIndex
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.residual import axis_weight
-
-Array = NDArray[np.float64]
 
 # Conditional ResidualPlanner: how precisely to measure each residual, given what is known.
 # Problem (7)-(8) of Fuentes et al.: minimise Σ v_τ / (x_τ + a_τ) over x ≥ 0 with Σ p_τ x_τ ≤ c,

@@ -19,8 +19,8 @@ from pydantic.dataclasses import dataclass as validated
 
 from adaptive_qs.arguments import as_integer, positive_number, shown
 from adaptive_qs.errors import BudgetExceeded, GuardRailWarning, InputError
+from adaptive_qs.privacy.accounting import left_after
 from adaptive_qs.privacy.events import Cost, Event
-from adaptive_qs.privacy.filter import left_after
 from adaptive_qs.privacy.unit import ROWS, Unit
 
 # The ledger that every release passes: charged first, then drawn, then handed out.
@@ -82,8 +82,8 @@ class Ledger(ABC):
 
     Args:
         limit: the budget.
-        filtered: whether its ρ is also that of the filter of :mod:`adaptive_qs.privacy.filter`, so
-            that everything together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
+        filtered: whether its ρ is also that of the filter (:func:`left_after`), so that everything
+            together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
         unit: whom the budget protects; the events of its releases are for that.
 
     Attributes:
@@ -137,7 +137,6 @@ class Ledger(ABC):
         """
 
     def _check(self, events: Sequence[Event], cost: Cost) -> None:
-        """Refuse events that do not fit, with their cost in zCDP."""
         check_process(self._process)
         check_fits(events, cost, self.limit - self._spent)
         if self.filtered:

@@ -112,7 +112,6 @@ class _Charge:
     columns: Annotated[tuple[str, ...], FailFast()]
 
     def __post_init__(self) -> None:
-        """Refuse a purpose or columns that a reader could not rely on."""
         if not isinstance(self.purpose, Purpose):
             raise InputError("an event has no purpose: say what is released")
         names = self.columns
@@ -151,7 +150,6 @@ class GaussianEvent(_Charge):
     delta = Fraction(0)
 
     def __post_init__(self) -> None:
-        """Refuse bad parameters."""
         super().__post_init__()
         self._set_positive("squared_sensitivity", "noise_variance")
 
@@ -178,7 +176,6 @@ class SelectionEvent(_Charge):
     delta = Fraction(0)
 
     def __post_init__(self) -> None:
-        """Refuse bad parameters."""
         super().__post_init__()
         if not 0 < self.epsilon < math.inf:
             raise InputError(f"selection epsilon is {self.epsilon!r}: give a positive number")
@@ -216,7 +213,6 @@ class PartitionEvent(_Charge):
     rows: Annotated[int, Field(ge=1, le=2**32)] = 1
 
     def __post_init__(self) -> None:
-        """Refuse bad parameters."""
         super().__post_init__()
         self._set_positive("noise_variance")
         if type(self.rows) is not int or self.rows < 1:

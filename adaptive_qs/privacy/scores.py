@@ -20,6 +20,7 @@ from adaptive_qs.cliques import (
     BATCH_CELLS,
     BATCH_CLIQUES,
     MOST_FORMED,
+    Array,
     Parts,
     batches,
     form_cells,
@@ -29,7 +30,6 @@ from adaptive_qs.machine import njit, over_items
 from adaptive_qs.privacy.counts import Closed, Counter, PrivateScores, PrivateTable, opened
 from adaptive_qs.residual import ReferenceModel
 
-Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 CELL_BITS = 16

@@ -136,7 +136,6 @@ def _settle(rivals: dict[int, tuple[Fraction, LazyUniform]]) -> int:
 
 
 def _value_bounds(loss: Fraction, uniform: LazyUniform) -> tuple[Decimal, Decimal]:
-    """Bounds of one candidate's Gumbel value minus its loss."""
     digits = uniform.digits
     least, most = quotient_bounds(loss, digits)
     lower, upper = gumbel_bounds(uniform, digits)

@@ -194,7 +194,6 @@ class SampleRequest:
 def _is_possible(
     box: Chances, ruled: Sequence[tuple[tuple[str, ...], Mask]], schema: Schema
 ) -> bool:
-    """Whether rows of a box can meet the rules."""
     if not ruled:
         return True
     from adaptive_qs.table.rules import Cells, find_row
@@ -250,8 +249,12 @@ class Drawing:
     def coded(self) -> CodedTable:
         """All rows in codes."""
         if self.schema.rules:  # which hold between values
-            return read_table(pa.concat_tables(self.pages()), self.schema)
+            return read_table(self.table(), self.schema)
         return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
+
+    def table(self) -> pa.Table:
+        """All rows with values of the declared types; its metadata carries the stamp."""
+        return pa.concat_tables(self.pages())
 
     def pages(self) -> Iterator[pa.Table]:
         """The rows with values of the declared types, page by page."""

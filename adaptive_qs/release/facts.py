@@ -204,7 +204,6 @@ _KINDS: dict[Purpose, Kind] = {
 
 
 def _kind(event: Event) -> Kind:
-    """The kind of fact that a charge belongs to."""
     single = event.purpose is Purpose.RESIDUAL and len(event.columns) == 1
     return "single columns" if single else _KINDS[event.purpose]
 
@@ -288,7 +287,6 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
 
 
 def _learnt(column: ColumnBase) -> tuple[str, ...]:
-    """What was learnt of the column's values from private rows, with noise."""
     return getattr(column, "learnt", None) or ()
 
 

@@ -100,7 +100,6 @@ def column_chart(
 
 
 def _even(column: ColumnBase, step: int) -> bool:
-    """Whether all bars but the last stand for equally wide parts of the scale."""
     edges = [float(edge) for edge in column.bin_ends or ()]
     widths = [b - a for a, b in pairwise(edges[::step])]
     return not widths or max(widths) - min(widths) <= EVEN * max(widths)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.check import CheckedPages
+from adaptive_qs.generate.denoise import single_target
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.targets import single_target
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
@@ -172,7 +172,7 @@ class RelatedRelease:
         def drawn(number: int | None, *steered: str | None) -> tuple[Drawing, pa.Table, Rows, Rows]:
             """Parents, the numbers of their children, and the codes that these have of them."""
             drawing = self.parents.draw(number, seed, workers, progress, *steered)
-            table = pa.concat_tables(drawing.pages())
+            table = drawing.table()
             codes = np.stack(read_table(table, schema.counted).columns, axis=1).astype(np.int32)
             children = table[schema.count].to_numpy()
             return drawing, table, children, np.repeat(codes, children, axis=0)
@@ -274,7 +274,6 @@ class RelatedRelease:
 
 
 def _without_rows(schema: Schema) -> pa.Table:
-    """The columns of a schema with the types that they have in tables."""
     codes = CodedTable.from_parts(schema.domain(), [], 0)
     return decode(codes, schema, np.random.default_rng(0))
 
@@ -282,5 +281,4 @@ def _without_rows(schema: Schema) -> pa.Table:
 def _with_key(
     table: pa.Table, name: str, keys: NDArray[np.int64], stamp: Mapping[bytes, str]
 ) -> pa.Table:
-    """A table with its key as the first column."""
     return table.add_column(0, name, pa.array(keys, pa.int64())).replace_schema_metadata(stamp)

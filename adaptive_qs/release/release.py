@@ -18,9 +18,9 @@ from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.check import Check, CheckedPages
+from adaptive_qs.generate.denoise import single_target
 from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
-from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
@@ -99,7 +99,6 @@ class Marginal:
 
 
 def _apart(name: str, taken: Container[str]) -> str:
-    """A name that no column has."""
     while name in taken:
         name = f"({name})"
     return name
@@ -202,7 +201,6 @@ class Release(Bundle):
 
     @property
     def _total(self) -> tuple[float, float]:
-        """The noisy number of rows and its standard deviation."""
         estimate = self.estimates[()]
         return float(estimate.values), estimate.precision**-0.5
 
@@ -227,22 +225,6 @@ class Release(Bundle):
     ) -> CodedTable:
         """A synthetic table, in codes; see :meth:`draw`."""
         return self.draw(num_rows, seed, workers, progress, where, balance).coded()
-
-    def sample_table(
-        self,
-        num_rows: int | None = None,
-        seed: int | None = None,
-        workers: int = 1,
-        progress: PhaseProgress | None = None,
-        where: str | None = None,
-        balance: str | None = None,
-    ) -> pa.Table:
-        """A synthetic table with values of the declared types; see :meth:`draw`.
-
-        Its metadata carries the manifest's stamp.
-        """
-        pages = self.draw(num_rows, seed, workers, progress, where, balance).pages()
-        return pa.concat_tables(pages)
 
     def draw(
         self,
@@ -367,7 +349,6 @@ class Release(Bundle):
         asked: Sequence[Clique] = (),
         kept: Iterable[int] = (),
     ) -> Fitted:
-        """The model that tables follow."""
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
@@ -445,7 +426,6 @@ class Release(Bundle):
     def _parts(
         self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
     ) -> Iterator[Rows]:
-        """What the generator makes."""
         yield from synthesize_rows(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
             self._synthesis, plan_workers(workers), progress, self.zeros,
@@ -477,7 +457,6 @@ def chosen_seed(seed: int | None) -> int:
 
 
 def _round_record(past: Round, domain: Domain, unit: Unit) -> RoundRecord:
-    """A round, at what it costs the unit, in rows of what is published."""
     charged, copies = unit.group**2, unit.copies
     return RoundRecord(
         clique=domain.clique_names(past.clique),

@@ -17,10 +17,9 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import version_of
 from adaptive_qs.pages.words import at_resolution
-from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of
+from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of, left_after
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
-from adaptive_qs.privacy.filter import left_after
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
@@ -343,7 +342,6 @@ class Resolution(BaseModel):
     """All codes of each column: as many as groups where they were told apart."""
 
     def __str__(self) -> str:
-        """Such as "age in 8 groups × city"."""
         return at_resolution(self.columns, self.groups, self.codes)
 
 
@@ -430,7 +428,7 @@ def _template() -> Any:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "about": _about,
+        "about": lambda fact: ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact)))),
         "named": _named,
         "listed": _listed,
         "pairs": _pairs,
@@ -441,10 +439,6 @@ def _template() -> Any:
 
 def _pairs(content: dict[str, Any]) -> str:
     return ", ".join(f"{_plain(key)} {_plain(str(value))}" for key, value in content.items())
-
-
-def _about(fact: Fact) -> str:
-    return ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact))))
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ class PrivacyTarget:
         discovery_share: part of δ for discovering values; the rest converts ρ to ε.
         gaussian: whether (ε, δ) is that of exact Gaussian DP; of zCDP otherwise.
         filtered: whether steps are chosen one after the other, so that the exact Gaussian DP is
-            that of the filter of :mod:`adaptive_qs.privacy.filter`.
+            that of the filter of :mod:`adaptive_qs.privacy.accounting`.
         kept: part of the whole budget that ``rho`` is: what learning leaves, and of that what may
             be spent on single rows.
         unit: whom it protects.
@@ -218,7 +218,6 @@ class PrivacyTarget:
         return left * (1 - SLACK) if self.gaussian else left
 
     def _with_epsilon(self, asked: float | None) -> Self:
-        """The same with the ε asked for, or the one that ρ implies."""
         if asked is None and self.gaussian:
             return replace(self, epsilon=gaussian_epsilon_of(mu_of(self.rho), self._converting))
         implied = epsilon_of(self.rho, self._converting) if asked is None else float(asked)

@@ -330,7 +330,6 @@ class Job(Generic[W]):
             yield spool, lambda: [spool.digest.encode()]
 
     def _few_rows(self, source: Any, clock: PhaseClock) -> ContributionBound:
-        """Return the rows that count of every person."""
         from adaptive_qs.table.persons import ContributionBound, count_persons
 
         unit, schema, most_bytes = self.target.unit, self.schema, self.work.limits.rows_bytes

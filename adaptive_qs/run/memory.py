@@ -93,7 +93,6 @@ class _Candidates:
 
 
 def _clique_bytes(attributes: int) -> int:
-    """Bookkeeping of one clique of a table of so many columns."""
     return CLIQUE_BYTES + attributes
 
 
@@ -127,7 +126,6 @@ class ScoringForecast:
         return cls(found.number, found.cells, seconds, memory, rows)
 
     def __str__(self) -> str:
-        """One line: how many, how large, how long, and with how much memory."""
         some = f"{self.candidates:,} candidate{'s' if self.candidates != 1 else ''}"
         more = ""
         if self.rows is None:
@@ -200,7 +198,6 @@ class MemoryPlan:
 
 
 def _table_bytes(domain: Domain, num_rows: int) -> int:
-    """What every run needs for the process and the rows."""
     rows = num_rows * len(domain) * CODE_BYTES
     return PROCESS_BYTES + rows + fit_bytes(len(domain))
 

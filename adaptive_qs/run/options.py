@@ -210,7 +210,6 @@ def documented(model: C) -> C:
 
 
 def _with_arguments(text: str | None, model: type) -> str | None:
-    """Put the meaning of all options at the end of the arguments that a docstring has."""
     if text is None:  # python -OO
         return None
     meanings = [f"{each.name}: {each.meaning}" for each in read_options(model)]

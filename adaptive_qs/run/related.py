@@ -131,7 +131,6 @@ class RelatedJob:
 
 
 def _marginals(schema: RelatedSchema, spec: WorkloadSpec) -> tuple[Workload, Workload]:
-    """The marginals that are asked of each table."""
     domain, width = schema.joined.widest_domain(), len(schema.counted.columns)
     asked = resolve_workload(spec, domain, MOST_LISTED)
     sides: tuple[dict[Any, float], dict[Any, float]] = {}, {}

@@ -8,10 +8,9 @@ from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.machine import njit
-from adaptive_qs.strategy.solution import Factor, Solution, Status, Strategy
+from adaptive_qs.strategy.solution import Array, Factor, Solution, Status, Strategy
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
@@ -28,11 +27,8 @@ from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
 # ones become cos(2πk(j − (n+1)/2)/n), the ones that sum to zero. Of prefix queries QᵀQ is the
 # inverse of the second difference with one end free.
 
-Array = NDArray[np.float64]
-
 
 def _inverse_square_sine(turns: Array) -> Array:
-    """1/sin²(π · turns)."""
     return 1 / np.sin(np.pi * turns) ** 2
 
 

@@ -174,7 +174,6 @@ def _axis_strategy(
 
 
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    """Groups of several sets each, which a split by residuals does not have; none of zeros."""
     asked, number = products.only_asked(), products.asked.tolist()
     start = nested(asked)
     return sorted(
@@ -303,7 +302,6 @@ def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
 
 
 def _better(best: MechanismChoice, found: TableMechanism, problems: int) -> MechanismChoice:
-    """The candidate where its error is smaller and can be trusted."""
     most = GROUPED_ERROR if found.num_measurements > 1 else 1.0
     if not (found.total_error < most * best.mechanism.total_error and _is_sound(found)):
         return best

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.integer import GridFactor, on_grid, table_estimate
-from adaptive_qs.strategy.solution import CenteringFactor
+from adaptive_qs.strategy.integer import GridFactor, Integers, on_grid, table_estimate
+from adaptive_qs.strategy.solution import Array, CenteringFactor
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.families import family_of
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, decompose_workload
@@ -29,8 +28,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 # of its residual space (He et al., section 6.2) and L the optima by themselves, so that no constant
 # says how much cells count. Sizes and the workload decide, no row.
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 GRID_BITS = 16
 """Bits of the coefficients, which keep a ten-thousandth of the error and leave room for noise: it

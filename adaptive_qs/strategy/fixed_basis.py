@@ -6,7 +6,6 @@ import math
 from functools import lru_cache, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.strategy.bounds import (
     judged,
@@ -15,6 +14,7 @@ from adaptive_qs.strategy.bounds import (
     total_variance,
 )
 from adaptive_qs.strategy.solution import (
+    Array,
     CenteringFactor,
     Factor,
     FourierFactor,
@@ -26,8 +26,6 @@ from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
-
-Array = NDArray[np.float64]
 
 # ResidualPlanner: a fixed basis for each attribute, no solver.
 #
@@ -157,11 +155,13 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     """
     terms, shape = subworkload.terms, subworkload.shape
     parts = [term.factors[0] for term in terms]
-    if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(map(_has_waves, parts)):
+    families = {type(part.queries) for part in parts}
+    if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(part.is_axis for part in parts):
+        return None
+    if not families <= {Marginal, Prefix, Range, Circular}:
         return None
     found = solve_fourier(subworkload)
     asked = [part.queries for part in parts]
-    families = set(map(type, asked))
     if Prefix not in families or Circular in families:
         return found
     (n,) = shape
@@ -177,10 +177,6 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
 
 MEAN = 0.1
 """Eigenvalue of the mean beside that of the longest wave: it is not measured, but may not be 0."""
-
-
-def _has_waves(part: CenteredQueries) -> bool:
-    return part.is_axis and type(part.queries) in {Marginal, Prefix, Range, Circular}
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:

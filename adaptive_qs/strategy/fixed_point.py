@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from adaptive_qs.strategy.bounds import gram_bound
-from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings, Status, Strategy
+from adaptive_qs.strategy.solution import (
+    Array,
+    DenseFactor,
+    Solution,
+    SolverSettings,
+    Status,
+    Strategy,
+)
 
 # Reversals and swaps of axes that leave a Gram matrix unchanged, and the blocks they cut it into.
 #
@@ -23,7 +30,6 @@ from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings,
 # (a group ℤ₂ᵏ), so M = Y^½ G Y^½ splits exactly into one block per character of the group, each
 # with at most one coordinate per orbit of cells. Every involution halves the eigenproblems.
 
-Array = NDArray[np.float64]
 Permutation = NDArray[np.int64]
 
 SYMMETRY_TOLERANCE = 1e-12
@@ -324,7 +330,6 @@ def _evaluate(
 
 
 def _normalise(x: Array, sizes: Array, cells: float) -> Array:
-    """y = e^x scaled to total 1 over all cells, and not below the floor."""
     y = np.exp(x - x.max())
     y /= sizes @ y
     y = np.maximum(y, _SMALLEST / cells)
@@ -402,33 +407,28 @@ def _solve_blocks(
 # Optimal strategies for fewer queries than cells: all work is in matrices of their number.
 
 
-def solve_rows(
-    rows: Array, weights: Array, shape: tuple[int, ...], settings: SolverSettings
-) -> Solution:
-    """Optimal strategy for the queries W with weights D, without forming G = WᵀDW.
+def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
+    """Optimal strategy for the queries W, without forming G = WᵀW.
 
     Time and memory grow with m²N; the factor has as many rows as W has rank.
 
     Args:
         rows: W, shape (m, N); may be dependent.
-        weights: diagonal of D, shape (m,), positive.
         shape: sizes of the axes, N = Πshape.
         settings: gap asked for and iteration limit.
 
     Raises:
-        ValueError: another shape, weights that are not positive, or rows that are all zero.
+        ValueError: another shape, or rows that are not finite or all zero.
     """
     rows = np.asarray(rows, dtype=np.float64)
-    weights = np.asarray(weights, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != math.prod(shape) or weights.shape != rows.shape[:1]:
-        raise ValueError(f"{rows.shape} queries with {weights.shape} weights over shape {shape}")
-    if not (np.isfinite(rows).all() and (weights > 0).all() and np.isfinite(weights).all()):
-        raise ValueError("queries must be finite and their weights positive and finite")
+    if rows.ndim != 2 or rows.shape[1] != math.prod(shape):
+        raise ValueError(f"{rows.shape} queries over shape {shape}")
+    if not np.isfinite(rows).all():
+        raise ValueError("queries must be finite")
     if not rows.any():
         raise ValueError("the queries are all zero: no strategy can be fitted to them")
-    weighted = np.sqrt(weights)[:, None] * rows
-    symmetry = symmetric_blocks(lambda x: weighted.T @ (weighted @ x), shape)
-    blocks = row_blocks([(basis.T @ weighted.T).T for basis in symmetry.bases])
+    symmetry = symmetric_blocks(lambda x: rows.T @ (rows @ x), shape)
+    blocks = row_blocks([(basis.T @ rows.T).T for basis in symmetry.bases])
     return _solve_blocks(blocks, symmetry, shape, settings)
 
 

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.bounds import root_sum
 from adaptive_qs.strategy.fixed_point import solve_axis
-from adaptive_qs.strategy.solution import Factor, IdentityFactor, SolverSettings
+from adaptive_qs.strategy.solution import Array, Factor, IdentityFactor, SolverSettings
 from adaptive_qs.workload.matrices import AxisQueries
 from adaptive_qs.workload.workload import QueryWorkload
 
 # A workload as a union of Kronecker products: McKenna et al., equation 3.
 
-Array = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 Groups = tuple[tuple[int, ...], ...]
 
@@ -436,7 +435,6 @@ def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
 
 
 def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
-    """The attributes that these sets mention, as bits."""
     used = (workload.kinds[list(sets)] > 0).any(axis=0)
     return sum(1 << i for i in np.flatnonzero(used).tolist())
 

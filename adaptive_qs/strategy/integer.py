@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import linear_algebra
-from adaptive_qs.strategy.solution import Factor, Strategy, kron
+from adaptive_qs.strategy.solution import Array, Factor, Strategy, kron
 
 Integers = NDArray[np.int64]
 
@@ -29,7 +29,6 @@ Integers = NDArray[np.int64]
 # cells they are left out: estimates then are unbiased up to about 2^-bits √cells of the largest
 # coefficient for every row of the table, which is why such a matrix gets more bits.
 
-Array = NDArray[np.float64]
 
 MOST_COMPLETED = 1024
 """Cells up to which a matrix that spans too little is completed."""
@@ -334,7 +333,6 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
 
 
 def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
-    """The factor in integers that determine what it does."""
     if factor.is_matrix_free:
         return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape

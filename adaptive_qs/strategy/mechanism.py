@@ -12,10 +12,10 @@ from threading import Lock
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.strategy.solution import (
+    Array,
     Factor,
     Status,
     Strategy,
@@ -29,8 +29,6 @@ from adaptive_qs.workload.workload import QueryWorkload
 
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
 # β = 1; at another cost they are divided by β.
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

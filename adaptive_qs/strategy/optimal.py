@@ -11,7 +11,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import (
@@ -22,6 +21,7 @@ from adaptive_qs.strategy.bounds import (
 from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner, solve_waves
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
+    Array,
     DenseFactor,
     Factor,
     Solution,
@@ -32,8 +32,6 @@ from adaptive_qs.strategy.solution import (
 )
 from adaptive_qs.workload.axes import Marginal
 from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subworkload, Term
-
-Array = NDArray[np.float64]
 
 # Products: the optimum of a Kronecker product is the product of the optima.
 #
@@ -73,7 +71,11 @@ def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
     if not all(is_product(term, len(shape)) for term in terms):
         scale, piece = _piece(axes, shape, [(t.scale, t.factors) for t in terms])
         return scale, (piece,)
-    products = _merged([_product_of(term) for term in terms])
+    products: list[_Product] = []
+    for term in terms:
+        scales, queries = zip(*map(_canonical, term.factors))
+        products.append((math.prod([term.scale, *scales]), tuple({each: 1.0} for each in queries)))
+    products = _merged(products)
     _, first = products[0]
     common = [k for k in axes if all(_key(sums[k]) == _key(first[k]) for _, sums in products)]
     pieces = [_piece((k,), shape, _expanded(1.0, (first[k],)))[1] for k in common]
@@ -111,14 +113,7 @@ def _piece(
     return total, Piece(axes, Subworkload(tuple(shape[k] for k in axes), kept))
 
 
-def _product_of(term: Term) -> _Product:
-    parts = [_canonical(factor) for factor in term.factors]
-    scale = math.prod([term.scale, *(scale for scale, _ in parts)])
-    return scale, tuple({queries: 1.0} for _, queries in parts)
-
-
 def _merged(products: list[_Product]) -> list[_Product]:
-    """Add up what can be added until nothing can."""
     k = 0
     while k < len(products):
         for j in range(k):
@@ -256,11 +251,6 @@ def dense_fits(cells: int, settings: SolverSettings) -> bool:
     return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
-def is_joint(subworkload: Subworkload) -> bool:
-    """Whether some queries ask about several attributes at once."""
-    return any(len(term.factors) < len(subworkload.shape) for term in subworkload.terms)
-
-
 def check_queries(subworkload: Subworkload, settings: SolverSettings) -> None:
     """Refuse (ResourceExceeded) queries too large to find the error of any strategy from."""
     parts = (part for term in subworkload.terms for part in term.factors)
@@ -385,18 +375,18 @@ def _with_gaps(
 
 
 def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
-    """A subworkload that is no product of others."""
     if all(_is_marginal(term) for term in subworkload.terms):
         return solve_residual_planner(subworkload)
     if all(_is_circulant(term) for term in subworkload.terms):
         return solve_fourier(subworkload)
     waves = solve_waves(subworkload)
     if waves is not None:
-        return _judged_again(waves, settings.gap)
+        reached = waves.objective <= waves.lower_bound * (1 + settings.gap)
+        return replace(waves, status=Status.OPTIMAL) if reached else waves
     cells = subworkload.cells
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
-        return solve_rows(rows, np.ones(len(rows)), subworkload.shape, settings)
+        return solve_rows(rows, subworkload.shape, settings)
     check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
     if cells > DENSE_CELLS:
@@ -413,12 +403,6 @@ def _is_marginal(term: Term) -> bool:
 def _is_circulant(term: Term) -> bool:
     circulant = getattr(term.factors[0], "circulant", None)
     return len(term.factors) == 1 and circulant is not None and circulant() is not None
-
-
-def _judged_again(found: Solution, gap: float) -> Solution:
-    """OPTIMAL where the gap asked for is reached."""
-    reached = found.objective <= found.lower_bound * (1 + gap)
-    return replace(found, status=Status.OPTIMAL) if reached else found
 
 
 def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:

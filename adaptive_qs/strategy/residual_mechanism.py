@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import total_variance
+from adaptive_qs.strategy.bounds import is_product, total_variance
 from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
     solve_fourier_product,
@@ -31,6 +30,7 @@ from adaptive_qs.strategy.mechanism import (
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
+    Array,
     CenteringFactor,
     Factor,
     Solution,
@@ -43,8 +43,6 @@ from adaptive_qs.workload.families import answer_product, count_queries
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
 from adaptive_qs.workload.workload import QueryWorkload
-
-Array = NDArray[np.float64]
 
 # A mechanism that measures every residual on its own, whatever solver chose the strategies.
 #
@@ -88,11 +86,6 @@ class ResidualMechanism:
         """Shape (residuals,): L_τ, weighted squared error of a residual's queries at cost 1."""
         return self._spread([solution.objective for solution in self.solutions])
 
-    @cached_property
-    def lower_bounds(self) -> Array:
-        """Shape (residuals,): no strategy in the residual space has a smaller L_τ."""
-        return self._spread([solution.lower_bound for solution in self.solutions])
-
     @property
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
@@ -101,7 +94,8 @@ class ResidualMechanism:
     @property
     def lower_bound(self) -> float:
         """No mechanism of independent residual measurements has a smaller total error."""
-        return max(float(np.sqrt(self.lower_bounds).sum() ** 2), self.any_bound)
+        bounds = self._spread([solution.lower_bound for solution in self.solutions])
+        return max(float(np.sqrt(bounds).sum() ** 2), self.any_bound)
 
     @property
     def statuses(self) -> Counter[Status]:
@@ -191,7 +185,6 @@ class ResidualMechanism:
         self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
         axis: int,
     ) -> Array:  # fmt: skip
-        """Variances on one axis of the queries of a run, under unit noise."""
         asked = queries[axis]
         if axis not in kept:
             lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None
@@ -387,7 +380,7 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
     found = [solve_residual_planner(subworkload), solve_fourier_product(subworkload, settings)]
     if settings.can_measure(subworkload.cells):
         found.append(solve_fourier(subworkload))
-    if not optimal.is_joint(subworkload):
+    if all(is_product(term, len(subworkload.shape)) for term in subworkload.terms):
         try:
             factors = tuple(
                 _axis_optimum(subworkload, axis, settings, cache)
@@ -406,7 +399,6 @@ def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveC
 def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
-    """The optimum for the queries of one axis, over all terms of a sum of products."""
     size = subworkload.shape[axis]
     if size <= LARGE_AXIS:
         if not settings.can_measure(size):

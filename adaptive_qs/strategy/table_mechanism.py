@@ -45,7 +45,7 @@ from adaptive_qs.strategy.mechanism import (
     largest_bias,
 )
 from adaptive_qs.strategy.residual_mechanism import smash
-from adaptive_qs.strategy.solution import Factor, SolverSettings, Status, Strategy, kron
+from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
 from adaptive_qs.workload.families import answer_product
@@ -59,7 +59,6 @@ from adaptive_qs.workload.workload import QueryWorkload
 # estimate of the table B⁺z answers every query, with covariance ⊗V_k⁺. OPT_+ measures several such
 # tables, each for its own attribute sets.
 
-Array = NDArray[np.float64]
 
 CACHE_BYTES = 2**27
 
@@ -206,7 +205,6 @@ class TableMechanism:
     def _set(
         self, part: int, index: int
     ) -> tuple[StrategyMeasurement, list[int], tuple[Queries, ...]]:
-        """What measures a set, the attributes of the set, and its queries."""
         queries = self.workload.parts[part]
         table = self.measurements[int(self.group_of[part][index])]
         return table, queries.cliques[index].tolist(), queries.queries(index)
@@ -249,7 +247,6 @@ class TableMechanism:
 
 
 def _prefixes(queries: Queries) -> Queries:
-    """Prefixes of the cells that queries are about."""
     match queries:
         case FirstCells(size, inner):
             return FirstCells(size, Prefix(inner.size))
@@ -308,7 +305,6 @@ def _sets_on_cells(
 
 
 def _sum_of_sets(workload: QueryWorkload) -> float:
-    """The least error of all queries is at least the sum of the least errors of each set."""
     sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
     known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
     return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
@@ -367,8 +363,7 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
-        rows = _weighted_rows(workload, clique)
-        solution = solve_rows(rows, np.ones(len(rows)), shape, settings)
+        solution = solve_rows(_weighted_rows(workload, clique), shape, settings)
     else:
         gram = full_gram(workload, clique)
         blocks = symmetric_blocks(lambda x: gram @ x, shape)

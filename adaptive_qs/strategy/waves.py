@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
-from adaptive_qs.strategy.solution import Factor, circulant_arcs
+from adaptive_qs.strategy.solution import Array, Factor, circulant_arcs
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import BLOCK, Queries
 
@@ -42,7 +42,6 @@ from adaptive_qs.workload.matrices import BLOCK, Queries
 # V on mean-free vectors, and a q that is as small beside it as the rounding of r is beside τ.
 # Centering the rows in integers instead, K S (nI − 11ᵀ), would take log2 n bits from K and S.
 
-Array = NDArray[np.float64]
 Numbers = NDArray[Any]
 
 LARGE_AXIS = 1_536

@@ -131,7 +131,7 @@ def _synthesized(
     """The released schema, a table, and the mean error of the pairs of columns."""
     run = Synthesizer(epsilon, DELTA, insecure_seed=seed, unreviewed_schema=True)
     release = run.fit(frame, schema=content).release_
-    table = release.sample_table(seed=seed)
+    table = release.draw(seed=seed).table()
     true, synthetic = (read_table(rows, release.schema) for rows in (frame, table))
     if uniform:
         table = decode(synthetic, release.schema, np.random.default_rng(seed))

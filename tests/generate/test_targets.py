@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.targets import (
+from adaptive_qs.generate.denoise import (
     denoised_model,
     positive_shares,
     single_targets,

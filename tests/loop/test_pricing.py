@@ -15,7 +15,7 @@ from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.loop.planner import ConditionalPlanner
-from adaptive_qs.privacy.filter import choice_cost
+from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.workload.workload import Workload
 
 from .helpers import Recorder, counter_of, domain_of, skewed_rows

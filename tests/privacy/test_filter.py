@@ -15,6 +15,12 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import ndtr
 
 from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.privacy.accounting import (
+    LARGEST_CHOICE,
+    ROUNDING_VARIANCE,
+    choice_cost,
+    left_after,
+)
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
     UNITS_PER_RHO,
@@ -24,7 +30,6 @@ from adaptive_qs.privacy.events import (
     SelectionEvent,
     Transcript,
 )
-from adaptive_qs.privacy.filter import LARGEST_CHOICE, ROUNDING_VARIANCE, choice_cost, left_after
 
 from ..audit import recompute
 

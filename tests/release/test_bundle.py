@@ -91,13 +91,13 @@ def test_round_trip_gives_the_same_tables(release, saved, tmp_path):
     first, second = (r.sample(seed=7) for r in (release, again))
     for a, b in zip(first.columns, second.columns):
         np.testing.assert_array_equal(a, b)
-    assert release.sample_table(100, seed=7).equals(again.sample_table(100, seed=7))
+    assert release.draw(100, seed=7).table().equals(again.draw(100, seed=7).table())
     again.save(tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == saved.read_bytes()
 
 
 def test_the_sampling_seed_decides_and_defaults_to_fresh_randomness(release):
-    tables = [release.sample_table(50, seed=seed) for seed in (1, 1, None, None)]
+    tables = [release.draw(50, seed=seed).table() for seed in (1, 1, None, None)]
     assert tables[0].equals(tables[1])
     assert len({str(table.to_pydict()) for table in tables}) == 3
 
@@ -107,7 +107,7 @@ def test_the_number_of_rows_is_the_noisy_one_or_as_asked(release):
     assert abs(release.num_rows - ROWS) < 60  # noise std below 10 rows at this budget
     assert release.sample(1, seed=1).num_rows == 1
     # fits the schema again, with the declared types
-    read_table(release.sample_table(200, seed=1), SCHEMA)
+    read_table(release.draw(200, seed=1).table(), SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_insecure_noise_is_stamped_everywhere_and_secure_noise_is_not(release):
     assert insecure.insecure
     assert insecure.manifest.stamp == NOT_PRIVATE
     assert insecure.manifest.entropy == "insecure seed"
-    assert insecure.sample_table(3).schema.metadata[STAMP_KEY].decode() == NOT_PRIVATE
+    assert insecure.draw(3).table().schema.metadata[STAMP_KEY].decode() == NOT_PRIVATE
     np.testing.assert_array_equal(
         insecure.sample(50, seed=1).columns[1], make_release(1).sample(50, seed=1).columns[1]
     )
@@ -303,7 +303,7 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         assert archive.namelist() == MEMBERS
         assert b"could not be made" in archive.read("page.html")
-    assert Release.load(tmp_path / "r.zip").sample_table(50, seed=1).num_rows == 50
+    assert Release.load(tmp_path / "r.zip").draw(50, seed=1).table().num_rows == 50
 
 
 def test_columns_of_no_measured_combination_are_named_wherever_the_promise_is(tmp_path):

@@ -119,7 +119,7 @@ def test_a_balanced_bin_is_a_value(model):
 @pytest.mark.slow
 def test_the_seed_decides_and_the_workers_do_not(model):
     made = [
-        model.release_.sample_table(50, seed, workers, where=OLD)
+        model.release_.draw(50, seed, workers, where=OLD).table()
         for seed, workers in ((1, 1), (1, 2), (2, 1))
     ]
     assert made[0].equals(made[1])
