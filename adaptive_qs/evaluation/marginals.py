@@ -29,6 +29,7 @@ from adaptive_qs.evaluation.scale import (
     CLOSENESS,
     DEVIATIONS,
     FEW,
+    CliqueError,
     Scale,
     WorkloadScale,
     chance_l1,
@@ -109,25 +110,6 @@ def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
 
 
 # The error of a workload; for the owner of the data only.
-
-
-@dataclass(frozen=True)
-class CliqueError:
-    """Error in one marginal.
-
-    Attributes:
-        attributes: names of its attributes.
-        l1: Σ|a/N_a − b/N_b| over its cells, between 0 and 2.
-        rmse: root mean squared error of its cells, in shares of the rows.
-        cells: their number.
-        weight: its weight in the workload.
-    """
-
-    attributes: tuple[str, ...]
-    l1: float
-    rmse: float
-    cells: int
-    weight: float
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,11 @@ from adaptive_qs.evaluation.evaluation import (
 )
 from adaptive_qs.evaluation.marginals import (
     MARGINAL_COLUMNS,
-    CliqueError,
     MarginalsCheck,
     marginal_rows,
 )
 from adaptive_qs.evaluation.promise import find_promise
-from adaptive_qs.evaluation.scale import WorkloadScale, scale_over
+from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.words import combination, count, counted, listed, share, significant

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +13,6 @@ from scipy.special import bdtr, comb, gammaln, xlog1py, xlogy
 
 from adaptive_qs.evaluation.checks import Word
 from adaptive_qs.pages.words import share, significant
-
-if TYPE_CHECKING:
-    from adaptive_qs.evaluation.marginals import CliqueError
 
 Numbers = NDArray[np.float64]
 
@@ -110,6 +106,25 @@ def like_independent(error: float, fresh: float, independent: float, doubt: floa
     """Whether an error is that of independent columns, and both are further than the doubt."""
     room, excess = independent - fresh, error - fresh
     return min(room, excess) > doubt and excess >= GONE * room
+
+
+@dataclass(frozen=True)
+class CliqueError:
+    """Error in one marginal.
+
+    Attributes:
+        attributes: names of its attributes.
+        l1: Σ|a/N_a − b/N_b| over its cells, between 0 and 2.
+        rmse: root mean squared error of its cells, in shares of the rows.
+        cells: their number.
+        weight: its weight in the workload.
+    """
+
+    attributes: tuple[str, ...]
+    l1: float
+    rmse: float
+    cells: int
+    weight: float
 
 
 @dataclass(frozen=True)

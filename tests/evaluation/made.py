@@ -12,7 +12,6 @@ from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
 from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page
 from adaptive_qs.evaluation.marginals import (
-    CliqueError,
     MarginalsCheck,
     WorkloadDistance,
     marginals_sentence,
@@ -22,6 +21,7 @@ from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
 from adaptive_qs.evaluation.rows import RowChecks, RuleFacts
 from adaptive_qs.evaluation.rules import RuleCheck
+from adaptive_qs.evaluation.scale import CliqueError
 from adaptive_qs.evaluation.tables import TablePair
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
