@@ -64,7 +64,7 @@ def plan_answers(
     target, learning = budget_of(described, given, _budget(given))
     left = target.left_of(target.budget - learning)
     batch = _batch(workload, options, progress, described.widest_domain(), left)
-    rails = batch.rails(target, options.public_rows)
+    rails = batch.list_warnings(target, options.public_rows)
     return batch.plan(), refusable(rails) if options.budgeted else ()
 
 

@@ -11,7 +11,7 @@ from adaptive_qs.answering.measure import MAX_ROWS, divide_units, grid_bits
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
-from adaptive_qs.privacy.budget import GuardRail, guard_rails
+from adaptive_qs.privacy.budget import BudgetWarning, list_budget_warnings
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits
 from adaptive_qs.run.options import DEFAULT_GAP
@@ -261,11 +261,11 @@ class Batch:
         divide_units(choice.mechanism, units)
         return replace(planned, choice=choice)
 
-    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+    def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about the budget of the whole run."""
         std = target.left_of(target.budget).cost ** -0.5 / target.unit.copies
         counted = "a count that gets all of it"
-        return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
+        return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Nothing more: every answer has its error beside it."""

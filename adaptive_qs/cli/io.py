@@ -243,11 +243,11 @@ def unconnected_warnings(release: Release) -> list[str]:
     """The same as a warning, with what helps."""
     if not (names := release.manifest.unconnected):
         return []
-    from adaptive_qs.loop.forecast import MEND
+    from adaptive_qs.loop.forecast import REMEDY
 
     verb = "is" if len(names) == 1 else "are"
     independent = f"{verb} independent of all others at this budget"
-    return [f"{_share_of_columns(release)} {independent}: {MEND}"]
+    return [f"{_share_of_columns(release)} {independent}: {REMEDY}"]
 
 
 def _share_of_columns(release: Release) -> str:

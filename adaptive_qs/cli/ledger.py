@@ -231,7 +231,7 @@ def create(*, options: CreateOptions) -> None:
     """
     path, anchor, person = options.path, options.anchor, options.person
     from adaptive_qs.ledger.book import LedgerBook, Total
-    from adaptive_qs.privacy.budget import check_rails
+    from adaptive_qs.privacy.budget import check_budget_warnings
     from adaptive_qs.privacy.unit import Unit
 
     total = Total.of(options.epsilon, options.delta, options.rho, options.discovery_delta)
@@ -243,7 +243,9 @@ def create(*, options: CreateOptions) -> None:
     check_distinct(
         [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
     )
-    for doubt in check_rails(total.rails(options.public_rows), options.beyond_limits):
+    for doubt in check_budget_warnings(
+        total.list_warnings(options.public_rows), options.beyond_limits
+    ):
         io.warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
     io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from adaptive_qs.table.related import RelatedSchema
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.file import WorkloadSpec
-    from adaptive_qs.workload.limit import LeftOut
+    from adaptive_qs.workload.limit import DroppedMarginals
     from adaptive_qs.workload.workload import Workload
 
 
@@ -95,7 +95,7 @@ def plan(*, options: Options) -> None:
     )  # fmt: skip
 
     from adaptive_qs.answering.api import plan_answers
-    from adaptive_qs.run.tables import looked_at
+    from adaptive_qs.run.tables import select_candidates
     from adaptive_qs.table.schema import Schema
 
     described = Schema.load(schema, options.max_memory)
@@ -108,7 +108,7 @@ def plan(*, options: Options) -> None:
             if options.mechanism != "auto":  # which only answers have
                 raise
             planned, doubts = error, ()
-        looked, left_out = looked_at(spec, described.widest_domain(), options)
+        looked, left_out = select_candidates(spec, described.widest_domain(), options)
     lines, tables, scoring = _forecast_tables(described, spec, looked, left_out, options)
     for doubt in doubts:
         io.warn(doubt)
@@ -146,7 +146,7 @@ def _forecast_tables(
     schema: Schema,
     spec: WorkloadSpec,
     looked: Workload,
-    left_out: LeftOut | None,
+    left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
     tables = tables_of(schema, spec, looked, options) if options.budgeted else None
@@ -244,10 +244,12 @@ def tables_of(
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.rho_of_published)
-    return foreseen_of(forecast, strategies, asked.public_rows)
+    return predict_measurements(forecast, strategies, asked.public_rows)
 
 
-def foreseen_of(forecast: LoopForecast, strategies: Strategies, rows: int | None) -> dict[str, Any]:
+def predict_measurements(
+    forecast: LoopForecast, strategies: Strategies, rows: int | None
+) -> dict[str, Any]:
     """The same of a forecast and of strategies, for a table of about so many rows."""
     from adaptive_qs.loop.forecast import total_std
 
@@ -270,7 +272,10 @@ def foreseen_of(forecast: LoopForecast, strategies: Strategies, rows: int | None
 
 
 def scoring_of(
-    workload: Workload, left_out: LeftOut | None, rows: int | None, options: SelectionOptions
+    workload: Workload,
+    left_out: DroppedMarginals | None,
+    rows: int | None,
+    options: SelectionOptions,
 ) -> tuple[dict[str, Any], io.Row]:
     """What a scoring pass of `synthesize` looks at.
 
@@ -308,7 +313,7 @@ def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--row
 def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     """What would be known of the columns, of which there are so many, for people; the number of
     rows is given with ``flag``."""
-    from adaptive_qs.loop.forecast import MEND
+    from adaptive_qs.loop.forecast import REMEDY
 
     known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
     text = f"with synthesize the number of rows would be known {known}"
@@ -319,9 +324,9 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     if not unconnected:
         return ("tables", f"{text}, and likely no column independent of all others")
     if found["least_rows"].keys() == set(unconnected):
-        return ("tables", f"{text}, and likely nothing but single columns: {MEND}")
+        return ("tables", f"{text}, and likely nothing but single columns: {REMEDY}")
     some = f"{len(unconnected):,} of {counted(columns, 'column')}"
-    named = f"likely independent of all others: {first_of(unconnected, 6)}: {MEND}"
+    named = f"likely independent of all others: {first_of(unconnected, 6)}: {REMEDY}"
     return ("tables", f"{text}, and {some} {named}")
 
 
@@ -383,7 +388,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     for (name, part, of_budget), rows in zip(parts, numbers):
         work = part.work
         flag = "--rows" if name == "parents" else "--related-rows"
-        tables = foreseen_of(work.forecast, work.strategies, rows)
+        tables = predict_measurements(work.forecast, work.strategies, rows)
         scoring, scored = scoring_of(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
         found[name] = {
@@ -391,7 +396,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
             "marginals": len(work.workload.cliques), "rmse": error, "tables": tables,
             "scoring": scoring,
         }  # fmt: skip
-        for doubt in refusable(work.rails(part.target, rows)):
+        for doubt in refusable(work.list_warnings(part.target, rows)):
             io.warn(doubt)
         some = counted(len(work.workload.cliques), "marginal")
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"

@@ -31,13 +31,13 @@ from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import epsilon_of, rho_of
 from adaptive_qs.privacy.budget import (
-    GuardRail,
+    BudgetWarning,
     Place,
     chosen_delta,
     delta_left,
     float_above,
     float_below,
-    guard_rails,
+    list_budget_warnings,
 )
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import ROWS, Unit
@@ -96,7 +96,7 @@ class Total:
             raise InputError("the total is below 2**-60 rho: raise it")
         return cls(limit, declared)
 
-    def rails(self, rows: int | None) -> tuple[GuardRail, ...]:
+    def list_warnings(self, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about it.
 
         Args:
@@ -107,7 +107,7 @@ class Total:
         if epsilon is None:
             epsilon = epsilon_of(rho, delta_left(delta, self.limit.delta))
         std = (2 * rho) ** -0.5
-        return guard_rails(epsilon, delta, std, rows, "a count that gets all of it")
+        return list_budget_warnings(epsilon, delta, std, rows, "a count that gets all of it")
 
 
 NOTHING = 1e-6

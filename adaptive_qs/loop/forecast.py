@@ -58,7 +58,7 @@ ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
 FEW_ROWS = 1_000
 NAMED = 6
 """Columns that a line names."""
-MEND = "use coarser bins, fewer values or columns, or more budget"
+REMEDY = "use coarser bins, fewer values or columns, or more budget"
 
 
 def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
@@ -70,7 +70,7 @@ def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
     return float(_initial_precisions(workload, rho, rows)[0][()] ** -0.5)
 
 
-class Foreseen(NamedTuple):
+class PredictedMarginal(NamedTuple):
     """A combination that a run will likely measure, and how finely.
 
     Attributes:
@@ -106,12 +106,14 @@ class LoopForecast:
         left = self._left_unconnected(rows, RUNS)
         return tuple(name for i, name in enumerate(self.workload.domain.names) if i in left)
 
-    def resolutions(self, rows: int) -> tuple[Foreseen, ...]:
+    def resolutions(self, rows: int) -> tuple[PredictedMarginal, ...]:
         """The combinations that most loops measure in a table of about so many rows, the one that
         most do first, at the finest levels at which most of these do."""
         if opened := maximal_cliques(self._opening(rows).precisions):
             domain = self.workload.domain
-            return tuple(Foreseen(domain.clique_names(c), *2 * (domain.shape(c),)) for c in opened)
+            return tuple(
+                PredictedMarginal(domain.clique_names(c), *2 * (domain.shape(c),)) for c in opened
+            )
         start = self._start(rows)
         domain = start.choices.domain
         found: dict[Clique, Counter[Clique]] = {}
@@ -122,7 +124,7 @@ class LoopForecast:
         often = [(columns, some) for columns, some in found.items() if 2 * some.total() > RUNS]
         often.sort(key=lambda one: (-one[1].total(), one[0]))
         return tuple(
-            Foreseen(
+            PredictedMarginal(
                 domain.clique_names(columns),
                 domain.shape(some.most_common(1)[0][0]),
                 domain.shape(columns),
@@ -163,7 +165,7 @@ class LoopForecast:
         return (
             f"{len(columns):,} of {size:,} column{'s' if size > 1 else ''} will likely be "
             f"independent of all others at this budget, with {rows:,} rows: "
-            f"{first_of(columns, NAMED)}: {MEND}",
+            f"{first_of(columns, NAMED)}: {REMEDY}",
         )
 
     def note(self, compare: str = "--public-rows N") -> str | None:
@@ -183,7 +185,7 @@ class LoopForecast:
             return None
         return (
             "at this budget these columns will likely be independent of all others unless the "
-            f"table has at least about this many rows: {first_of(columns, NAMED)}: {MEND} "
+            f"table has at least about this many rows: {first_of(columns, NAMED)}: {REMEDY} "
             f"({compare} compares)"
         )
 

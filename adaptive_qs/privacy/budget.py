@@ -311,7 +311,7 @@ CONSENT = "--beyond-limits (in Python beyond_limits=True)"
 
 
 @dataclass(frozen=True)
-class GuardRail:
+class BudgetWarning:
     """What about a budget its owner may not have meant, with the number and what to do; and the
     limit that it is beyond, in words, or "" where there is only a warning."""
 
@@ -331,14 +331,14 @@ def checked_public_rows(rows: Any, name: str = "public_rows") -> int | None:
     return whole
 
 
-def guard_rails(
+def list_budget_warnings(
     epsilon: float,
     delta: float,
     count_std: float | None,
     rows: int | None,
     counted: str = "a count",
     unit: Unit = ROWS,
-) -> tuple[GuardRail, ...]:
+) -> tuple[BudgetWarning, ...]:
     """What there is to say about a budget.
 
     Args:
@@ -356,7 +356,7 @@ def guard_rails(
             "likely as without it, which promises little: 10 or less is usual"
         )
         beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
-        found.append(GuardRail(text, beyond))
+        found.append(BudgetWarning(text, beyond))
     warned, limit = WARNED_DELTA, MOST_DELTA
     if rows is not None:
         warned = 1 / rows
@@ -369,7 +369,7 @@ def guard_rails(
             f"delta is {delta:g}{above} even a program that publishes a row picked at random keeps "
             "such a promise: give a delta far below one in the number of rows, such as 1e-9"
         )
-        found.append(GuardRail(text, f"the limit of {limit:g}" if delta > limit else ""))
+        found.append(BudgetWarning(text, f"the limit of {limit:g}" if delta > limit else ""))
     if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):
         text = f"at this budget {counted} is known to about +/- {count_std:,.0f} rows"
         if rows is None:
@@ -380,16 +380,16 @@ def guard_rails(
         else:
             text += f", and there are about {rows:,}: raise epsilon"
             beyond = "the number of rows itself" if count_std > rows else ""
-        found.append(GuardRail(text, beyond))
+        found.append(BudgetWarning(text, beyond))
     return tuple(found)
 
 
 def weaknesses(epsilon: float, delta: float, unit: Unit = ROWS) -> tuple[str, ...]:
     """What a reader of a release should know of its (ε, δ), from these two alone."""
-    return tuple(rail.text for rail in guard_rails(epsilon, delta, None, None, unit=unit))
+    return tuple(rail.text for rail in list_budget_warnings(epsilon, delta, None, None, unit=unit))
 
 
-def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, ...]:
+def check_budget_warnings(rails: Iterable[BudgetWarning], beyond_limits: bool) -> tuple[str, ...]:
     """The warnings, or a refusal.
 
     Raises:
@@ -402,7 +402,7 @@ def check_rails(rails: Iterable[GuardRail], beyond_limits: bool) -> tuple[str, .
     return tuple(rail.text for rail in found)
 
 
-def refusable(rails: Iterable[GuardRail]) -> tuple[str, ...]:
+def refusable(rails: Iterable[BudgetWarning]) -> tuple[str, ...]:
     """The warnings of a plan, which nothing is spent on: each says whether it would be refused."""
     return tuple(
         f"{rail.text}; spending this budget is refused without {CONSENT}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
-from adaptive_qs.privacy.budget import GuardRail, check_rails, warn_all
+from adaptive_qs.privacy.budget import BudgetWarning, check_budget_warnings, warn_all
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms, audited
 from adaptive_qs.privacy.noise import EntropySource, InsecureSeed, SystemEntropy
@@ -150,7 +150,7 @@ class Work(Protocol):
     def limits(self) -> Limits:
         """Ceilings of memory and threads."""
 
-    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+    def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about a budget, with about so many rows as far as is public."""
 
     def doubts(self, rows: int) -> tuple[str, ...]:
@@ -222,8 +222,8 @@ class Job(Generic[W]):
         rows = options.public_rows
         target, learning = budget_of(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
-        rails = work.rails(target, rows)
-        doubts = check_rails(rails, options.beyond_limits or options.resume)
+        found = work.list_warnings(target, rows)
+        doubts = check_budget_warnings(found, options.beyond_limits or options.resume)
         doubts += scheduler_warnings(options.scheduler)
         if rows is not None and not options.resume:
             doubts += work.doubts(rows)

@@ -12,7 +12,7 @@ from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
 from adaptive_qs.loop.candidates import measurable_cliques
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
 from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
-from adaptive_qs.workload.limit import Ceilings, LeftOut, limited
+from adaptive_qs.workload.limit import Ceilings, DroppedMarginals, limited
 from adaptive_qs.workload.workload import Workload
 
 CLIQUE_BYTES = 4096
@@ -144,7 +144,7 @@ def keep_what_fits(
     max_memory_bytes: int,
     max_candidates: int | None = None,
     max_cells: int | None = None,
-) -> tuple[Workload, LeftOut | None]:
+) -> tuple[Workload, DroppedMarginals | None]:
     """What of a workload is looked at within the ceilings, by :func:`limited`.
 
     Args:

@@ -16,7 +16,7 @@ from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
 from adaptive_qs.loop.forecast import LoopForecast, total_std
 from adaptive_qs.loop.loop import Round, run_loop
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
-from adaptive_qs.privacy.budget import GuardRail, guard_rails
+from adaptive_qs.privacy.budget import BudgetWarning, list_budget_warnings
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.release import Release
@@ -39,7 +39,7 @@ from adaptive_qs.workload.file import (
     resolve_workload,
     workload_digest,
 )
-from adaptive_qs.workload.limit import LeftOut
+from adaptive_qs.workload.limit import DroppedMarginals
 from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
 
 LOOP_STEPS = 1_000
@@ -102,7 +102,7 @@ class Tables:
     limits: Limits
     rho: float
     levels: str = LEVELS[0]
-    left_out: LeftOut | None = None
+    left_out: DroppedMarginals | None = None
     served: QueryStrategies | None = None
 
     @property
@@ -143,11 +143,11 @@ class Tables:
         """What a scoring pass takes, with about so many rows counted as far as is public."""
         return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
-    def rails(self, target: PrivacyTarget, rows: int | None) -> tuple[GuardRail, ...]:
+    def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about the budget; the loop has the part that learning leaves."""
         std = total_std(self.workload, self.rho, rows or 0)
         counted = "the number of rows"
-        return guard_rails(target.epsilon, target.delta, std, rows, counted, target.unit)
+        return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Columns that will likely stay unconnected in a table of about so many rows."""
@@ -187,7 +187,7 @@ def tables_job(
     workload = options.workload
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
-        marginals, left_out = looked_at(workload, domain, options)
+        marginals, left_out = select_candidates(workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
         served = QueryStrategies.of(workload, domain)
         if served is not None:
@@ -198,9 +198,9 @@ def tables_job(
     return Job.of(schema, options, budget, plan, unit)
 
 
-def looked_at(
+def select_candidates(
     workload: WorkloadSpec, domain: Domain, options: SelectionOptions
-) -> tuple[Workload, LeftOut | None]:
+) -> tuple[Workload, DroppedMarginals | None]:
     """The marginals that a run looks at, and what it leaves out of those asked for.
 
     Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.

@@ -49,7 +49,7 @@ class Ceilings:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class DroppedMarginals:
     """What was left out, and by which ceilings.
 
     Attributes:
@@ -87,7 +87,7 @@ def cells_of(domain: Domain, cliques: NDArray[np.integer]) -> Array:
     return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
 
 
-def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, LeftOut | None]:
+def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMarginals | None]:
     """The workload, or what of it stays within the ceilings; it does not look at attributes of one
     value, about which nothing is measured."""
     several = _of_several_values(workload)
@@ -111,7 +111,7 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, LeftOut |
     }
     asked = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
     stayed = int(kept[_places(index, asked)].sum())
-    left = LeftOut(
+    left = DroppedMarginals(
         len(asked) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings, bound
     )
     return Workload(workload.domain, weights, target=workload.target, handed_down=True), left

@@ -10,7 +10,7 @@ import pytest
 
 import adaptive_qs
 from adaptive_qs.errors import GuardRailWarning, InputError
-from adaptive_qs.privacy.budget import guard_rails, weaknesses
+from adaptive_qs.privacy.budget import list_budget_warnings, weaknesses
 from adaptive_qs.release.release import UNCOUNTED_ROWS, Release
 from adaptive_qs.synthesizer import Synthesizer
 
@@ -201,5 +201,5 @@ def test_statements_say_how_little_is_promised(run):
     ],
 )  # fmt: skip
 def test_the_limits_are_those_of_the_table(epsilon, delta, std, rows, warned, refused):
-    rails = guard_rails(epsilon, delta, std, rows)
+    rails = list_budget_warnings(epsilon, delta, std, rows)
     assert (len(rails), sum(bool(rail.beyond) for rail in rails)) == (warned, refused)

@@ -20,7 +20,7 @@ from adaptive_qs.errors import GuardRailWarning, InputError
 from adaptive_qs.release.release import Release
 from adaptive_qs.run.memory import ScoringForecast, keep_what_fits
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.tables import looked_at, scoring_forecast, tables_job
+from adaptive_qs.run.tables import scoring_forecast, select_candidates, tables_job
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.limit import Ceilings, limited
@@ -153,9 +153,9 @@ def test_two_hundred_columns_at_three_ways_run(monkeypatch):
     assert "of 1,313,400 marginals asked for" in said
     assert "21,200" in said
     assert found.rounds_
-    looked_at = found.release_.workload.cliques
-    assert {len(c) for c in looked_at} == {2, 3}
-    assert {i for c in looked_at for i in c} == set(range(200))
+    select_candidates = found.release_.workload.cliques
+    assert {len(c) for c in select_candidates} == {2, 3}
+    assert {i for c in select_candidates for i in c} == set(range(200))
 
 
 def test_a_pair_too_large_for_the_memory_is_left_out_and_its_columns_stay():
@@ -242,7 +242,7 @@ def test_the_memory_of_a_pass_is_within_the_ceiling():
     found = []
     for ceiling in (900, 4_000):
         asked = SynthesizeOptions(max_memory=f"{ceiling}MB", workers=1)
-        workload, _ = looked_at(3, domain, asked)
+        workload, _ = select_candidates(3, domain, asked)
         found.append(scoring_forecast(workload, None, asked).memory_bytes / 2**20)
         assert found[-1] < ceiling
     assert found[0] < found[1]
