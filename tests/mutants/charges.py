@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import budget, loop
-from adaptive_qs.privacy import filter as filter_of_steps
+from adaptive_qs.privacy import accounting
 from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import Measurement, PrivateScores, opened
@@ -152,7 +152,7 @@ def tolerant(_, self, limit):
 
 
 @replaced(
-    filter_of_steps,
+    accounting,
     "_after_choice",
     "choices that exact accounting overlooks",
     entry_checks.filtered,
@@ -162,7 +162,7 @@ def overlooked_choice(_, left, event):
 
 
 @replaced(
-    filter_of_steps,
+    accounting,
     "_after_choice",
     "choices at their zCDP cost in exact accounting, whatever is left",
     entry_checks.filtered,
@@ -173,7 +173,7 @@ def choice_at_zcdp(_, left, event):
 
 @mutant("discrete noise that counts as continuous noise of its width", entry_checks.filtered)
 def noise_at_its_width():
-    with mock.patch.object(filter_of_steps, "ROUNDING_VARIANCE", 0):
+    with mock.patch.object(accounting, "ROUNDING_VARIANCE", 0):
         yield
 
 

@@ -387,6 +387,7 @@ def _said(*arguments) -> str:
     """All that a command prints and logs."""
     heard = io.StringIO()
     handler = logging.StreamHandler(heard)
+    handler.addFilter(lambda record: not record.name.startswith("numba"))  # which compiles code
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
