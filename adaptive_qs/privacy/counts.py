@@ -55,6 +55,7 @@ class Closed:
     __len__ = __iter__ = __getitem__ = __contains__ = _closed
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _closed  # type: ignore[assignment]
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __format__ = _closed  # type: ignore[assignment]
+    __getstate__ = _closed
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:

@@ -71,6 +71,7 @@ OPENERS = {
     "pickle": pickle.dumps,
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
+    "state": lambda p: p.__getstate__(),
     "json": json.dumps,
     "f-string": lambda p: f"{p}",
     "format": lambda p: f"{p:d}",
