@@ -23,6 +23,8 @@ OPTIONS = {
     "plan": PlanOptions,
 }
 """The public names that have options, each with its dataclass."""
+ROLE = re.compile(r":(?:meth|class|func|attr|data|mod):<code>~?([^<]+)</code>")
+"""A role of reStructuredText in the HTML of a docstring."""
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 """A Markdown link to a file of the repository: text, path, fragment."""
 
@@ -41,10 +43,17 @@ def api_reference() -> str:
     parts = ["# Python API\n\nThe public names of `adaptive_qs`.\n"]
     for name in sorted(adaptive_qs.__all__):
         value = getattr(adaptive_qs, name)
-        parts.append(f"::: {value.__module__}.{value.__qualname__}\n")
+        place = f"::: {value.__module__}.{value.__qualname__}"
+        options = f"    options:\n      heading: adaptive_qs.{name}\n      toc_label: {name}\n"
+        parts.append(f"{place}\n{options}")
         if (model := OPTIONS.get(name)) is not None:
             parts.append(f"Options of `{name}`, each a keyword:\n\n{options_table(model)}\n")
     return "\n".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show roles of docstrings, such as :meth:`sample`, as plain code."""
+    return ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
 
 
 def options_table(model: type) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import ColumnBase
     from adaptive_qs.table.schema import Schema
 
-HELP = "Describe a table in public: propose, check and convert schemas."
+HELP = "Describe a table in public: propose schemas and check them."
 
 
 @dataclass(kw_only=True)

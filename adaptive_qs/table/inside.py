@@ -182,6 +182,8 @@ class _Heaps:
         rows = np.array(column.counted.rows if column.counted else (), dtype=np.float64)
         order = np.argsort(points)
         points, rows = points[order], np.maximum(rows[order], 0.0)
+        inside = (first[0] <= points) & (points <= last[-1])  # a learnt range may leave some out
+        points, rows = points[inside], rows[inside]
         codes = np.searchsorted(first, points, side="right") - 1
         kept = last[codes] > first[codes]
         points, codes, rows = points[kept], codes[kept], rows[kept]

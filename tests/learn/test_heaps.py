@@ -216,3 +216,20 @@ def test_numbers_whose_bins_are_learnt_too_have_frequent_values(heaps):
     made = fitted.sample(2_000, seed=1)
     # The share has a standard deviation of 0.011 in either table.
     assert (made.x == 5).mean() == pytest.approx((frame.x == 5).mean(), abs=0.08)
+
+
+@pytest.mark.parametrize("heap", [5_000_000, -5_000_000, 100])
+def test_a_declared_heap_outside_the_learnt_range_spoils_no_draw(heap):
+    rng = np.random.default_rng(4)
+    column = {
+        "name": "x",
+        "type": "integer",
+        "private_bins": 10,
+        "outside": "clip",
+        "heaps": [heap],
+    }
+    frame = pd.DataFrame({"x": rng.integers(-50, 1_500, 3_000)})
+    schema = {"version": 1, "columns": [column]}
+    model = Synthesizer(epsilon=5, workload=1, insecure_seed=1, workers=1)
+    drawn = model.fit(frame, schema=schema).sample(200, seed=1)["x"]
+    assert drawn.between(-60_000, 60_000).all()
