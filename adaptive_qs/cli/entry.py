@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 import socket
@@ -141,13 +142,21 @@ def commands(only: str | None = None) -> Any:
     for name in COMMANDS if only is None else [only]:
         module = import_module(f"adaptive_qs.cli.{COMMANDS[name]}")
         if hasattr(module, name):
-            program.command()(parsed(getattr(module, name)))
+            command = getattr(module, name)
+            program.command(help=_help_text(command))(parsed(command))
             continue
         group = typer.Typer(help=module.HELP, no_args_is_help=True)
         for command in module.COMMANDS:
-            group.command(command.__name__.strip("_").replace("_", "-"))(parsed(command))
+            title = command.__name__.strip("_").replace("_", "-")
+            group.command(title, help=_help_text(command))(parsed(command))
         program.add_typer(group, name=name)
     return typer.main.get_command(program)
+
+
+def _help_text(command: Callable[..., None]) -> str:
+    """Return the docstring with each paragraph on one line, which the terminal breaks."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
 def _show_version(asked: bool) -> None:
