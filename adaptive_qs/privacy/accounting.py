@@ -52,7 +52,7 @@ def delta_of(rho: float, epsilon: float) -> float:
     order = _best_order(lambda a: a * ((1 + a) * rho - epsilon) - _shape(a))
     with localcontext(_PRECISE):
         log_delta = order * ((1 + order) * Decimal(rho) - Decimal(epsilon)) - _precise_shape(order)
-        return min(1.0, _float_above(log_delta.exp()))
+        return min(1.0, max(_float_above(log_delta.exp()), math.ulp(0.0)))  # which can underflow
 
 
 def epsilon_of(rho: float, delta: float) -> float:

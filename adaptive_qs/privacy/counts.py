@@ -51,6 +51,13 @@ class Closed:
     def _closed(self, *_: object) -> Never:
         raise TypeError("private values open inside privacy/ only: measure them")
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a public attribute once: what a measurement costs does not change afterwards."""
+        if hasattr(self, name) and (name[0] != "_" or name == "_Closed__exact"):
+            self._closed()
+        object.__setattr__(self, name, value)
+
+    __delattr__ = _closed
     __array__ = __int__ = __float__ = __complex__ = __index__ = __bool__ = _closed
     __len__ = __iter__ = __getitem__ = __contains__ = _closed
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _closed  # type: ignore[assignment]

@@ -125,3 +125,7 @@ def test_impossible_costs_are_refused(bad):
         gaussian_delta_of(bad, 1.0)
     with pytest.raises(InputError, match="mu"):
         gaussian_epsilon_of(bad, 1e-9)
+
+
+def test_a_delta_too_small_for_any_number_is_not_zero():
+    assert delta_of(1e-12, 0.1) == math.ulp(0.0)

@@ -72,6 +72,8 @@ OPENERS = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "state": lambda p: p.__getstate__(),
+    "another owner": lambda p: setattr(p, "owner", None),
+    "no owner": lambda p: delattr(p, "owner"),
     "json": json.dumps,
     "f-string": lambda p: f"{p}",
     "format": lambda p: f"{p:d}",
@@ -121,10 +123,13 @@ def test_no_module_outside_privacy_opens_anything():
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                private = getattr(node, "module", None) == "adaptive_qs.privacy.counts"
-                if private and OPENING & {alias.name for alias in node.names}:
+                names = {alias.name for alias in node.names}
+                source = getattr(node, "module", None)
+                if source == "adaptive_qs.privacy.counts" and OPENING & names:
                     found.add((path.name, node.lineno))
-                if "adaptive_qs.privacy.counts" in {alias.name for alias in node.names}:
+                if source == "adaptive_qs.privacy" and "counts" in names:
+                    found.add((path.name, node.lineno))
+                if "adaptive_qs.privacy.counts" in names:
                     found.add((path.name, node.lineno))
             if isinstance(node, ast.Attribute) and node.attr in OPENING - {"opened"}:
                 found.add((path.name, node.lineno))
