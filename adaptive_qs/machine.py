@@ -340,7 +340,7 @@ class PhaseClock:
 
 
 def over_items(workers: int, task: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Call ``task(item)`` for every item; the items are dealt out to the threads in turn."""
+    """Call ``task(item)`` for every item; thread k takes items k, k + workers, and so on."""
 
     def share(first: int) -> None:
         for item in items[first::workers]:

@@ -250,7 +250,7 @@ def tables_of(
 def predict_measurements(
     forecast: LoopForecast, strategies: Strategies, rows: int | None
 ) -> dict[str, Any]:
-    """The same of a forecast and of strategies, for a table of about so many rows."""
+    """Return the fields of :func:`tables_of` for a table of about ``rows`` rows."""
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
@@ -301,7 +301,7 @@ def scoring_of(
 
 
 def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--rows") -> list[io.Row]:
-    """Return what a synthetic table of the workload would be like, for people."""
+    """Return lines of text on the synthetic table that the workload would get."""
     lines = [tables_line(len(workload.domain), found, flag)]
     if found["resolutions"] is not None:
         lines.append(resolution_line(workload, found))

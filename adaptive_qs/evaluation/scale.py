@@ -337,7 +337,9 @@ def _thinning(keep: float) -> Numbers:
 
 
 def _deviation(number: NDArray, part: float) -> Numbers:
-    """Mean absolute deviation of a binomial number: 2 ν C(n, ν) p^ν (1 − p)^(n−ν+1), ν = ⌊np⌋ + 1.
+    """Return the mean absolute deviation of a binomial number.
+
+    It is 2 ν C(n, ν) p^ν (1 − p)^(n−ν+1) with ν = ⌊np⌋ + 1.
 
     De Moivre's formula; Diaconis and Zabell 1991, "Closed form summation for classical
     distributions", Statistical Science 6.

@@ -127,7 +127,7 @@ MOST_SELECTING = 0.2
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How the loop spends its budget; all of it is public.
+    """Public settings that decide how the loop spends its budget.
 
     Attributes:
         reference: "product" fills unmeasured interactions with independence (while it chooses, as

@@ -217,7 +217,7 @@ class _PrivateWorld:
         return self._projected.curves.at
 
     def select(self, plan: RoundPlan) -> tuple[int, int]:
-        """Choose by the exponential mechanism.
+        """Select a candidate by the exponential mechanism.
 
         Its sensitivity is the largest weight on offer: a row moves the L1 error of a public
         estimate by one at most.

@@ -104,7 +104,7 @@ class Centering:
 
 @dataclass(frozen=True)
 class LinearQuery:
-    """Integer answers to counts: a Kronecker product of integer maps.
+    """A query with integer coefficients: a Kronecker product of integer maps.
 
     Attributes:
         purpose, columns: what the charge pays for.

@@ -67,7 +67,7 @@ class Factor:
     is_exact: ClassVar[bool] = False
     """Whether M has integer coefficients by definition, so that nothing is rounded."""
     is_matrix_free: ClassVar[bool] = False
-    """Whether the factor covers one axis of so many cells that no matrix over them is formed."""
+    """Whether the factor covers one axis without any matrix over all pairs of its cells."""
     if TYPE_CHECKING:
 
         @property
@@ -223,7 +223,7 @@ _NOT_INTEGERS = "only strategies on the grid have integer answers"
 MOST_LOST = 1e-3
 """Share of a variance that rounding may take at worst; it takes far less."""
 BLOCK = 2**23
-"""Answers to columns of B⁺ that are held at once."""
+"""Answers to columns of B⁺ that are held together."""
 
 
 def root_squares(queries: Sequence[Queries], root: Array) -> Array:
@@ -468,7 +468,7 @@ class FourierFactor(Factor):
         return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
 
     def arc_variances(self, queries: Queries) -> Array | None:
-        """Return those of a circulant covariance; a circle of some cells is none of all."""
+        """Return the variances of arcs over all cells, whose covariance is circulant."""
         if len(self.shape) != 1 or queries.arc_lengths() is None or queries.is_partial:
             return None
         return np.maximum(circulant_arcs(self.kernel), 0.0)

@@ -261,7 +261,7 @@ class ConvolutionFactor(Factor):
         return float(self.variances([queries]).max()), True
 
     def arc_variances(self, queries: Queries) -> Array | None:
-        """Return those of any arcs of all cells, where the kernel is periodic."""
+        """Return the variances of arcs over all cells if the kernel is periodic."""
         periodic = self.ends is Ends.PERIODIC and not queries.is_partial
         return self._prefixes if periodic and queries.arc_lengths() is not None else None
 

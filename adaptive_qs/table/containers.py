@@ -148,8 +148,8 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a sheet as a source: names in its first row; rows without any value are none.
 
     Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
-    read: the value of one can depend on all rows, as those of a view. Times of day and durations
-    are of no type that columns take.
+    read: the value of one can depend on all rows, as a row of a view can. Times of day and
+    durations are of no type that columns take.
 
     Raises:
         DataError: it is no workbook, has not that sheet, or no names; also while reading.

@@ -118,7 +118,7 @@ def to_json_value(value: Any) -> Any:
 
 
 def raise_complaint(error: ValidationError, content: Any, source: str) -> NoReturn:
-    """Turn the first of pydantic's complaints into one line that names the column."""
+    """Raise the first complaint of pydantic as one line that names the column."""
     complaint = first_complaint(error)
     where = complaint.where
     place = source

@@ -174,7 +174,7 @@ def durations_spelled(values: Sequence[str]) -> str:
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """Return that the values are keys of records; empty if they do not look like it.
+    """Return why the values look like keys of records, or an empty text if they do not.
 
     There are at least two values. No two rows share one if they are ``all_different``.
     """
