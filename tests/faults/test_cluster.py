@@ -42,6 +42,8 @@ SECONDS_TO_CONNECT = "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT"
 class Cluster:
     """A scheduler and workers in processes of their own."""
 
+    works = True
+
     def __init__(self, folder):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -76,6 +78,7 @@ class Cluster:
         with self.client() as client:
             pid = client.run_on_scheduler(os.getpid)
         os.kill(pid, signal.SIGKILL)
+        self.works = False  # the process goes on until its workers have ended
 
     def stop(self):
         self.process.terminate()
@@ -95,7 +98,7 @@ def clusters():
 @pytest.fixture
 def cluster(clusters, tmp_path_factory):
     """One that works, with its key in the settings of this process."""
-    if not clusters or clusters[-1].process.poll() is not None:
+    if not clusters or not clusters[-1].works:
         clusters.append(Cluster(tmp_path_factory.mktemp("cluster") / "key"))
     with in_settings(key_in(clusters[-1].folder)):
         yield clusters[-1]
