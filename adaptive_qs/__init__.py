@@ -12,7 +12,7 @@ _public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from adaptive_qs.machine import version_of
+        from adaptive_qs.machine import find_version
 
-        return version_of("adaptive-qs")
+        return find_version("adaptive-qs")
     return _public(name)

@@ -144,7 +144,7 @@ def plain_json(value: Any) -> int | float:
     return number
 
 
-def one_of(what: str, name: Any, known: Collection[str]) -> str:
+def check_choice(what: str, name: Any, known: Collection[str]) -> str:
     """The name.
 
     Raises:

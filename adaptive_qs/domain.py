@@ -37,7 +37,7 @@ class Attribute:
         beyond: codes at the end that are off that scale: of unknown and of missing values. It
             plays no part in equality.
         declared: the group of each code at levels that are public, from fine to coarse, as
-            :func:`adaptive_qs.levels.chain_of` makes them. It plays no part in equality.
+            :func:`adaptive_qs.levels.build_chain` makes them. It plays no part in equality.
 
     Raises:
         SchemaError: the size is not a positive integer.
@@ -165,7 +165,7 @@ class Domain:
         return (*self.sizes, *(grouping.number for grouping in self.groupings))
 
     @cached_property
-    def _attribute_of(self) -> tuple[int, ...]:
+    def _attributes_by_axis(self) -> tuple[int, ...]:
         return (*range(len(self)), *(grouping.attribute for grouping in self.groupings))
 
     @cached_property
@@ -173,8 +173,8 @@ class Domain:
         """Every position with the coarser levels of its attribute, from fine to coarse."""
         coarser: list[list[int]] = [[] for _ in self.attributes]
         chains: dict[int, tuple[int, ...]] = {}
-        for position in range(len(self._attribute_of) - 1, -1, -1):
-            behind = coarser[self._attribute_of[position]]
+        for position in range(len(self._attributes_by_axis) - 1, -1, -1):
+            behind = coarser[self._attributes_by_axis[position]]
             behind.insert(0, position)
             chains[position] = tuple(behind)
         return tuple(chains[position] for position in range(len(chains)))
@@ -186,13 +186,13 @@ class Domain:
     @property
     def positions(self) -> int:
         """How many positions there are in cliques: codes of attributes, and their groupings."""
-        return len(self._attribute_of)
+        return len(self._attributes_by_axis)
 
     def columns(self, clique: Clique) -> Clique:
         """The same attributes at their codes."""
         if not self.groupings:
             return tuple(clique)
-        return tuple(self._attribute_of[i] for i in clique)
+        return tuple(self._attributes_by_axis[i] for i in clique)
 
     def chain(self, position: int) -> tuple[int, ...]:
         """A position and the coarser levels of its attribute, from fine to coarse."""

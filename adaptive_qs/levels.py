@@ -89,7 +89,7 @@ class Groups:
         return array - self.repeated(self.sums(array, axis) / self.sizes.reshape(along), axis)
 
 
-def chain_of(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+def build_chain(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Those of some public groupings of the same codes that are nested, from fine to coarse.
 
     The one with most groups comes first, and each of the others where its groups are made of those
@@ -125,7 +125,7 @@ def nested_groupings(
         attribute: its position in the domain.
         shares: a distribution over its codes, released or public, shape (codes,).
         ordered: whether the codes are on a scale.
-        declared: the group of each code at public levels, as :func:`chain_of` makes them.
+        declared: the group of each code at public levels, as :func:`build_chain` makes them.
     """
     public = [np.array(level) for level in declared]
     order = _in_order(shares, ordered, public)

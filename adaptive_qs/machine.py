@@ -143,7 +143,7 @@ def peak_memory_mb() -> float | None:
 
 
 @cache
-def version_of(name: str) -> str:
+def find_version(name: str) -> str:
     """Version of an installed package, as first read: its metadata is parsed anew at each look."""
     from importlib.metadata import PackageNotFoundError, version
 

@@ -18,7 +18,7 @@ from adaptive_qs.run.budget import Session
 from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob, synthesize_related
 from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows
-from adaptive_qs.synthesizer import Kind, kind_of, to_kind
+from adaptive_qs.synthesizer import Kind, find_kind, to_kind
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema_files import resolve_about
 
@@ -87,7 +87,7 @@ class RelatedSynthesizer(Estimator, SynthesizeOptions):
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = synthesize_related(job, parents, children, clock)
-        self._kinds = kind_of(parents), kind_of(children)
+        self._kinds = find_kind(parents), find_kind(children)
         self._session = job.session
         self.seconds_ = clock.stop()
         self.release_, self.schema_ = release, release.schema

@@ -62,7 +62,7 @@ class Kind:
     containers: Mapping[str, str] = field(default_factory=dict)
 
 
-def kind_of(table: Any) -> Kind:
+def find_kind(table: Any) -> Kind:
     """The kind of table that came; files and everything unknown count as pandas."""
     if isinstance(table, CodedTable):
         return Kind("codes")
@@ -241,7 +241,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
             release = synthesize(job, table, clock)
-        self._kind = kind_of(table)
+        self._kind = find_kind(table)
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.levels import LEVEL_SIZES, Grouping, Groups, chain_of, nested_groupings
+from adaptive_qs.levels import LEVEL_SIZES, Grouping, Groups, build_chain, nested_groupings
 from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,
@@ -240,7 +240,7 @@ def test_declared_levels_are_kept_and_made_ones_are_nested_in_them(q, ordered, s
     is coarse enough, and between them made ones of no more groups than there are to be."""
     rng = np.random.default_rng(seed)
     fine = rng.integers(0, max(q.size // 3, 1), q.size)
-    declared = chain_of([fine, rng.integers(0, 4, fine.max() + 1)[fine]])
+    declared = build_chain([fine, rng.integers(0, 4, fine.max() + 1)[fine]])
     levels = nested_groupings(0, q, ordered, declared)
     domain = Domain((Attribute("a", q.size),), tuple(levels))
     for finer, coarser in pairwise(domain.chain(0)):
@@ -260,7 +260,7 @@ def test_made_levels_are_cut_inside_declared_groups_by_their_shares():
     """Three parents of 80, 15 and 5 %, by D'Hondt: 25, 5 and 2 of 32 groups, 6, 1 and 1 of 8."""
     parents = np.repeat([0, 1, 2], [60, 30, 10])
     q = np.repeat([0.8 / 60, 0.15 / 30, 0.05 / 10], [60, 30, 10])
-    fine, middle, coarse = nested_groupings(0, q, True, chain_of([parents]))
+    fine, middle, coarse = nested_groupings(0, q, True, build_chain([parents]))
     assert coarse.groups == tuple(parents)
     for level, runs in ((fine, [25, 5, 2]), (middle, [6, 1, 1])):
         assert [len({*np.array(level.groups)[parents == k]}) for k in range(3)] == runs
@@ -268,10 +268,10 @@ def test_made_levels_are_cut_inside_declared_groups_by_their_shares():
 
 def test_of_public_groupings_nested_ones_are_levels():
     fine, coarse, across = (0, 0, 1, 1, 2, 2), (5, 5, 5, 5, 3, 3), (0, 1, 0, 1, 0, 1)
-    assert chain_of([coarse, fine]) == (fine, (1, 1, 1, 1, 0, 0))
-    assert chain_of([across, fine]) == (fine,)
-    assert chain_of([fine, fine]) == (fine,)
-    assert chain_of([range(6), (0,) * 6]) == ()
+    assert build_chain([coarse, fine]) == (fine, (1, 1, 1, 1, 0, 0))
+    assert build_chain([across, fine]) == (fine,)
+    assert build_chain([fine, fine]) == (fine,)
+    assert build_chain([range(6), (0,) * 6]) == ()
 
 
 def test_rare_codes_of_no_order_come_together():

@@ -22,7 +22,7 @@ from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
-from adaptive_qs.privacy.accounting import mu_of
+from adaptive_qs.privacy.accounting import compute_mu
 from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
@@ -359,7 +359,7 @@ def statement_of_answers(
         epsilon=target.epsilon,
         delta=target.delta,
         accountant="Gaussian DP" if gaussian else "zCDP",
-        mu=mu_of(target.rho) if gaussian else None,
+        mu=compute_mu(target.rho) if gaussian else None,
         settings={"confidence": confidence},
         ledger=ledger,
         mechanism=plan.choice.name,
@@ -368,11 +368,11 @@ def statement_of_answers(
         cost=target.cost,
         expected_rmse=plan.rmse,
         lower_bound_rmse=plan.lower_bound_rmse,
-        charges=charges_of(events),
+        charges=group_charges(events),
     )
 
 
-def charges_of(events: Iterable[Event]) -> tuple[Charges, ...]:
+def group_charges(events: Iterable[Event]) -> tuple[Charges, ...]:
     """The charges, counted by their parameters, in the order in which each kind came first."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:

@@ -14,7 +14,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import refusable, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, budget_of, check_learnable
+from adaptive_qs.run.job import Job, check_learnable, resolve_budget
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, with_options
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
@@ -61,8 +61,8 @@ def plan_answers(
     """Return what :func:`plan` does, and its warnings."""
     described = resolve_schema(schema, max_memory=options.max_memory).without_heaps()
     given = options if options.budgeted else replace(options, cost=1.0)
-    target, learning = budget_of(described, given, _budget(given))
-    left = target.left_of(target.budget - learning)
+    target, learning = resolve_budget(described, given, _budget(given))
+    left = target.within(target.budget - learning)
     batch = _batch(workload, options, progress, described.widest_domain(), left)
     rails = batch.list_warnings(target, options.public_rows)
     return batch.plan(), refusable(rails) if options.budgeted else ()
@@ -107,7 +107,7 @@ def answer(
     clock = PhaseClock(progress)
     job = answers_job(described, workload, options, clock)
     job.warn("the answers are", stacklevel=3)
-    return answers_of(job, data, clock)
+    return measure_answers(job, data, clock)
 
 
 def answers_job(
@@ -129,7 +129,7 @@ def _batch(
     return Batch(workload, domain, left, limits, options.mechanism, options.gap, progress)
 
 
-def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
+def measure_answers(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
     job = job.of_table(source)
@@ -143,12 +143,12 @@ def answers_of(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
         if learns:
             ledger = begin().ledger
             clock.start("plan")
-            left = job.target.left_of(ledger.limit - ledger.spent)
+            left = job.target.within(ledger.limit - ledger.spent)
             planned = replace(work, domain=schema.domain(), target=left).measurable
     return Answers(job, planned, schema, counter, begin, clock)
 
 
 def _budget(options: AnswerOptions | PlanOptions) -> Callable[[Fraction | None], PrivacyTarget]:
-    """See :func:`budget_of`; it is that of zCDP where bins or values are to be learnt as well."""
+    """Return a maker of budgets, in zCDP if bins or values must be learnt (`resolve_budget`)."""
     given = options.epsilon, options.delta, options.rho, options.cost
     return partial(PrivacyTarget.of_answers, *given)

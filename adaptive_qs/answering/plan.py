@@ -263,7 +263,7 @@ class Batch:
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about the budget of the whole run."""
-        std = target.left_of(target.budget).cost ** -0.5 / target.unit.copies
+        std = target.within(target.budget).cost ** -0.5 / target.unit.copies
         counted = "a count that gets all of it"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 

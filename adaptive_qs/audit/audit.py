@@ -23,7 +23,7 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import answers_limits
-from adaptive_qs.arguments import DEFAULT_SHARE, one_of
+from adaptive_qs.arguments import DEFAULT_SHARE, check_choice
 from adaptive_qs.audit.tables import (
     FORMS,
     KINDS,
@@ -154,7 +154,7 @@ class Synthesis:
         marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
             served = QueryStrategies.of(self.asked, marginals.domain)
-            rho = target.left_of(target.budget).rho
+            rho = target.within(target.budget).rho
             work = Tables(marginals, plan, rho, served=served)
             clock, counter = PhaseClock(), MarginalCounter(source)
             release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
@@ -236,7 +236,7 @@ class Batch:
         limits = answers_limits(widest, memory_bytes(max_memory), 1)
         if learns:
             return cls(schema, queries, target, choice, limits, None)
-        left = target.left_of(target.budget)
+        left = target.within(target.budget)
         planned = Work(resolved, widest, left, limits, choice).measurable.mechanism
         return cls(schema, resolved, target, choice, limits, planned)
 
@@ -246,7 +246,7 @@ class Batch:
         """See :meth:`Synthesis.publish`; there is nothing to sample."""
         if isinstance(source, CodedTable):
             assert self.planned is not None, "codes leave nothing to be learnt"
-            units = self.target.left_of(self.target.budget).units
+            units = self.target.within(self.target.budget).units
             sets = answer_sets(
                 self.planned, mechanisms.table(MarginalCounter(source)), mechanisms, units
             )
@@ -568,7 +568,7 @@ def audit(
         ResourceExceeded: it does not fit the memory.
     """
     rng = np.random.default_rng(seed)
-    one_of("engine", engine, ENGINES)
+    check_choice("engine", engine, ENGINES)
     unit = Unit.of(schema.person, rows_per_person, neighbours, weigh)
     roomy: list[tuple[Publisher, float]] = []
     tight: list[tuple[Publisher, float]] = []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import check_choice
 from adaptive_qs.audit.audit import (
     CONSENT,
     MAX_MEMORY,
@@ -173,7 +173,7 @@ def audit_related(
         ResourceExceeded: it does not fit the memory.
     """
     rng = np.random.default_rng(seed)
-    one_of("engine", engine, ENGINES)
+    check_choice("engine", engine, ENGINES)
     unit = Unit(schema.key, 1, Unit.of(schema.key, 1, neighbours).neighbours, "parents")
     most = memory_bytes(max_memory)
     roomy = []

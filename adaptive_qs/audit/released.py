@@ -19,7 +19,7 @@ from zipfile import is_zipfile
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, Charges, charges_of
+from adaptive_qs.answering.answers import AnswersManifest, Charges, group_charges
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered
@@ -39,11 +39,11 @@ from adaptive_qs.release.bundle import (
     table_path,
 )
 from adaptive_qs.release.facts import total_cost
-from adaptive_qs.release.page import pages_of
+from adaptive_qs.release.page import build_pages
 from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
 from adaptive_qs.table.archive import ArchiveReader, Members, is_packed, open_archive
-from adaptive_qs.table.files import sha256_of
+from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.text import Formulas
 
 
@@ -131,7 +131,7 @@ class Released:
     def _unlike_charges(self, true: Sequence[Event]) -> str:
         """Which of a run's charges it does not list as they are; "" where it lists all."""
         counted = isinstance(self.statement, AnswersManifest)
-        expected = charges_of(true) if counted else tuple(self._own(true))
+        expected = group_charges(true) if counted else tuple(self._own(true))
         if self.charges == expected:
             return ""
         if counted:
@@ -214,11 +214,11 @@ def _members(
     """
     digests = {name: archive.sha256(name) for name in MEMBERS}
     faults = []
-    pages = pages_of(bundle)
+    pages = build_pages(bundle)
     for name, fresh in pages.items():
         if name not in archive.names:
             faults.append(f"{name} is missing")
-        elif archive.sha256(name) != sha256_of([fresh.encode()]):
+        elif archive.sha256(name) != compute_sha256([fresh.encode()]):
             faults.append(f"{name} does not follow from the rest{_versions(bundle.manifest)}")
     more = sorted(set(archive.names) - {*MEMBERS, *pages})
     faults += [f"{more[0]!a} is no part of a release"] if more else []
@@ -246,7 +246,7 @@ def _sidecar(
         ) from None
     faults = (fault, *released.faults) if differs else released.faults
     text = sidecar_text(released.statement, **more, sha256=sha256)
-    if _sha256(manifest) != sha256_of([text.encode()]):
+    if _sha256(manifest) != compute_sha256([text.encode()]):
         faults += ("its statement is not as it was written, byte for byte",)
     unchecked = () if found else (f"the {what} beside it: no such file",)
     return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
@@ -291,7 +291,7 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
     folder = "" if statement.protects.related is None else f"{statement.protects.related}/"
     digests = {
         folder + MANIFEST: digest_of_statement(statement),
-        folder + CHARGES: sha256_of([charges_text(events).encode()]),
+        folder + CHARGES: compute_sha256([charges_text(events).encode()]),
     }
     redrawn = "that the table was drawn from the release: draw it again with its seed"
     released = Released(named, statement, digests, events, tuple(faults), (redrawn,))

@@ -19,7 +19,7 @@ from adaptive_qs.cli.options import (
     check_table,
     chosen_formulas,
     companions,
-    file_of,
+    locate_file,
     naming_queries,
     private_inputs,
     resumes,
@@ -92,7 +92,7 @@ def rmse_words(plan: BatchPlan) -> str:
     return "expected weighted RMSE" if is_weighted(plan) else "expected RMSE"
 
 
-def gap_of(plan: BatchPlan) -> float:
+def compute_gap(plan: BatchPlan) -> float:
     """The relative gap of the squared error, without what rounding adds below zero."""
     return 0.0 if -ROUNDING < plan.gap < 0 else plan.gap
 
@@ -105,7 +105,7 @@ def tell_limits(plan: BatchPlan, options: MechanismOptions) -> None:
 
     if plan.forecast.noise_draws > MOST_MEASURED:
         _tell_size(plan)
-    gap, statuses = gap_of(plan), plan.mechanism.statuses
+    gap, statuses = compute_gap(plan), plan.mechanism.statuses
     share = io.excess(abs(gap))
     if gap < 0:
         io.warn(
@@ -189,7 +189,7 @@ def plan_json(plan: BatchPlan) -> dict[str, Any]:
         "distinct_solves": plan.choice.distinct_solves,
         "seconds": round(plan.seconds, 3),
         "max_variance_exact": exact,
-        "gap": gap_of(plan),
+        "gap": compute_gap(plan),
         "weighted": is_weighted(plan),
         "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
         "unit": target.unit.name,
@@ -213,7 +213,7 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 
     forecast, (variance, exact) = plan.forecast, plan.max_variance
-    excess = gap_of(plan)
+    excess = compute_gap(plan)
     gap = io.excess(0.0 if abs(excess) < ROUNDING else excess)
     split = isinstance(plan.mechanism, ResidualMechanism)
     kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
@@ -284,13 +284,13 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
     io.check_standard_output(out, options.insecure, options.as_json)
-    inputs = [file_of(source), schema, options.workload, *companions(options)]
+    inputs = [locate_file(source), schema, options.workload, *companions(options)]
     check_distinct(with_sidecar(out), inputs)
     replacing = replacing or resumes(out, options)
     check_table(out, replacing)
 
     from adaptive_qs.answering.answers import interval_factor
-    from adaptive_qs.answering.api import answers_job, answers_of
+    from adaptive_qs.answering.api import answers_job, measure_answers
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 
@@ -299,8 +299,8 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         job = answers_job(described, spec, options, clock)
-        io.warn_of(job, schema)
-        answers = answers_of(job, table, clock)
+        io.show_warnings(job, schema)
+        answers = measure_answers(job, table, clock)
         tell_limits(answers.plan, options)
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]

@@ -34,8 +34,8 @@ from adaptive_qs.cli.options import (
     WorkloadOptions,
     check_distinct,
     check_file,
-    file_of,
-    table_of,
+    locate_file,
+    locate_table,
     with_sidecar,
     workload_spec,
 )
@@ -138,7 +138,7 @@ def evaluate(
     spec = workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:
-        inputs = [file_of(private), *with_sidecar(synthetic), schema, control, release]
+        inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, release]
         check_distinct([report], [*inputs, options.workload])
         check_file(report, options.force)
     _check_control(control, private, synthetic)
@@ -176,7 +176,7 @@ def evaluate(
             from adaptive_qs.table.files import atomic_writer
 
             clock.start("write")
-            names = shown(Path(file_of(private).name)), shown(Path(synthetic.name))
+            names = shown(Path(locate_file(private).name)), shown(Path(synthetic.name))
             page = evaluation_page(result, names)
             with atomic_writer(report, options.force) as file:
                 file.write(page.encode())
@@ -195,7 +195,7 @@ def _tables(
     """The private table and the synthetic one, which is the only argument beside a query."""
     if sql is not None and synthetic is None:
         true, synthetic = None, true
-    private = table_of(true, sql, database, "TRUE")
+    private = locate_table(true, sql, database, "TRUE")
     if private is None or synthetic is None:
         missing = "SYNTHETIC" if sql is not None or private is not None else "TRUE"
         raise InputError(f"no {missing} was given: name the private table, then the synthetic one")

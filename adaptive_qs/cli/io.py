@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, SpentNote, reason
 from adaptive_qs.machine import PhaseProgress, peak_memory_mb
-from adaptive_qs.pages.words import PHASES, counted, first_of
+from adaptive_qs.pages.words import PHASES, counted, join_first
 from adaptive_qs.pages.words import share as part_in_words
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def unconnected_rows(release: Release) -> list[Row]:
     """Columns of which no combination was measured; nothing where there is none."""
     if not (names := release.manifest.unconnected):
         return []
-    shown = f"{first_of(names, 6)}: no combination measured"
+    shown = f"{join_first(names, 6)}: no combination measured"
     return [("unconnected", f"{_share_of_columns(release)}: {shown}")]
 
 
@@ -351,7 +351,7 @@ at_end = ExitStack()
 """What is let go of when a command ends: its claims on outputs, and ledgers."""
 
 
-def warn_of(job: Job[Any], schema: Path) -> None:
+def show_warnings(job: Job[Any], schema: Path) -> None:
     """Say what there is to say about a run before anything is spent."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 

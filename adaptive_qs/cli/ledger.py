@@ -88,7 +88,7 @@ def _cost_words(
     promise: tuple[float, float] | None = None,
 ) -> str:
     """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
-    words, epsilon = io.rho_words(cost, left), book.epsilon_of(cost, promise)
+    words, epsilon = io.rho_words(cost, left), book.compute_epsilon(cost, promise)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
@@ -142,7 +142,7 @@ def _cost_json(
         "rho": float(cost.rho),
         "rho_units": cost.rho_units,
         "discovery_delta": float(cost.delta),
-        "epsilon": book.epsilon_of(cost, promise),
+        "epsilon": book.compute_epsilon(cost, promise),
     }
 
 

@@ -337,7 +337,7 @@ def private_inputs(
         renewing = options.force or options.out is None
         options = replace(options, out=options.out or demo_out, epsilon=epsilon)
         return *demo_files(), options, renewing
-    if (table := table_of(data, sql, database)) is None:
+    if (table := locate_table(data, sql, database)) is None:
         raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
     if schema is None:
         raise InputError(
@@ -346,7 +346,7 @@ def private_inputs(
     return table, schema, options, options.force
 
 
-def table_of(
+def locate_table(
     data: Path | None, sql: str | None, database: Path | None, name: str = "DATA"
 ) -> Path | Query | None:
     """Return a table that is a file (the argument of this name) or a query; None without either."""
@@ -362,7 +362,7 @@ def table_of(
     return Query(database, sql)
 
 
-def file_of(table: Path | Query) -> Path:
+def locate_file(table: Path | Query) -> Path:
     """Return the file from which a private table is read."""
     return table if isinstance(table, Path) else table.database
 

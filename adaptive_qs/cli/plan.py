@@ -25,7 +25,7 @@ from adaptive_qs.cli.options import (
     workload_spec,
 )
 from adaptive_qs.errors import InputError, ResourceExceeded
-from adaptive_qs.pages.words import at_resolution, counted, first_of, short
+from adaptive_qs.pages.words import at_resolution, counted, join_first, short
 from adaptive_qs.run.options import (
     Option,
     PlanOptions,
@@ -122,7 +122,7 @@ def plan(*, options: Options) -> None:
     tell_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
-    cells = cells_of(planned, options.public_rows)
+    cells = describe_cells(planned, options.public_rows)
     if options.as_json:
         more = {"tables": tables, "scoring": scoring, "refused": None}
         io.emit_json({**plan_json(planned), **cells, **more})
@@ -149,8 +149,8 @@ def _forecast_tables(
     left_out: DroppedMarginals | None,
     options: Options,
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
-    tables = tables_of(schema, spec, looked, options) if options.budgeted else None
-    scoring, scored = scoring_of(looked, left_out, options.counted_rows, options)
+    tables = describe_tables(schema, spec, looked, options) if options.budgeted else None
+    scoring, scored = describe_scoring(looked, left_out, options.counted_rows, options)
     lines = [] if tables is None else table_lines(looked, tables)
     if scoring["target"] is not None:
         lines.append(("target", f"{scoring['target']}: {SERVED}"))
@@ -164,7 +164,7 @@ SERVED = "for a synthetic table every set of attributes is also asked for togeth
 """What a target means."""
 
 
-def cells_of(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
+def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
     """The cells of the marginals over a workload's sets of attributes, each set once.
 
     Args:
@@ -211,7 +211,7 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     return ("cells", text)
 
 
-def tables_of(
+def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
 ) -> dict[str, Any]:
     """What `synthesize` would make of a workload with the same budget.
@@ -234,23 +234,23 @@ def tables_of(
     from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.budget import PrivacyTarget
-    from adaptive_qs.run.job import budget_of
+    from adaptive_qs.run.job import resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
     rho = asked.rho if asked.cost is None else asked.cost / 2
     budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
-    target, learning = budget_of(schema, asked, budget)
-    left = target.left_of(target.budget - learning)
+    target, learning = resolve_budget(schema, asked, budget)
+    left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
-    forecast = LoopForecast(workload, left.rho_of_published)
+    forecast = LoopForecast(workload, left.compute_published_rho)
     return predict_measurements(forecast, strategies, asked.public_rows)
 
 
 def predict_measurements(
     forecast: LoopForecast, strategies: Strategies, rows: int | None
 ) -> dict[str, Any]:
-    """Return the fields of :func:`tables_of` for a table of about ``rows`` rows."""
+    """Return the fields of :func:`describe_tables` for a table of about ``rows`` rows."""
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
@@ -271,7 +271,7 @@ def predict_measurements(
     }
 
 
-def scoring_of(
+def describe_scoring(
     workload: Workload,
     left_out: DroppedMarginals | None,
     rows: int | None,
@@ -326,7 +326,7 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     if found["least_rows"].keys() == set(unconnected):
         return ("tables", f"{text}, and likely nothing but single columns: {REMEDY}")
     some = f"{len(unconnected):,} of {counted(columns, 'column')}"
-    named = f"likely independent of all others: {first_of(unconnected, 6)}: {REMEDY}"
+    named = f"likely independent of all others: {join_first(unconnected, 6)}: {REMEDY}"
     return ("tables", f"{text}, and {some} {named}")
 
 
@@ -341,7 +341,7 @@ def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
     if some:
         text += f", {len(fine):,} over all codes and {len(some):,} over groups"
-        text += f" ({first_of(some, 4)})"
+        text += f" ({join_first(some, 4)})"
     elif likely:
         text += ", over all codes"
     if len(likely) < combinations:
@@ -357,7 +357,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
         f"(cells {io.excess(one['cell_noise'] - 1)} noisier)"
         for one in found["strategies"]
     ]
-    return ("strategies", f"for what the workload asks of single columns: {first_of(some, 4)}")
+    return ("strategies", f"for what the workload asks of single columns: {join_first(some, 4)}")
 
 
 # `plan` of two related tables: what each would get of one budget.
@@ -389,7 +389,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
         work = part.work
         flag = "--rows" if name == "parents" else "--related-rows"
         tables = predict_measurements(work.forecast, work.strategies, rows)
-        scoring, scored = scoring_of(work.workload, work.left_out, rows, run)
+        scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
         found[name] = {
             "rho": of_budget * target.rho, "rho_of_rows": work.rho, "rows": rows,

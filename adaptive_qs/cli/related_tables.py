@@ -279,7 +279,7 @@ def synthesize(data: Path | None, options: Any) -> None:
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
     share = DEFAULT_PARENTS_SHARE if options.parents_share is None else options.parents_share
     job = RelatedJob.of(described, replace(options, workload=workload), share)
-    io.warn_of(job.parents, inputs.path)
+    io.show_warnings(job.parents, inputs.path)
     for doubt in job.doubts:
         if doubt not in job.parents.doubts:
             io.warn(doubt)

@@ -17,11 +17,11 @@ from adaptive_qs.cli.options import (
     QueryOptions,
     check_distinct,
     check_file,
-    file_of,
-    table_of,
+    locate_file,
+    locate_table,
 )
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.words import join_first
 from adaptive_qs.run.options import OUTPUT, Option
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def init(
     from adaptive_qs.table.propose import propose
     from adaptive_qs.table.schema import AS_PROPOSED
 
-    source, out = table_of(data, options.sql, options.database), options.out
+    source, out = locate_table(data, options.sql, options.database), options.out
     if source is None:
         raise InputError("no DATA was given: name a CSV or Parquet file")
     if out is not None:
-        check_distinct([out], [file_of(source)])
+        check_distinct([out], [locate_file(source)])
         check_file(out, options.force)
     with io.readable(source) as table:
         proposal = propose(table)
@@ -91,7 +91,7 @@ def check(
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.schema import Schema, is_related
 
-    source = table_of(data, options.sql, options.database)
+    source = locate_table(data, options.sql, options.database)
     if is_table_file(schema):
         if is_written_only(schema):
             raise InputError(
@@ -125,7 +125,7 @@ def check(
                 gather(table, loaded, MOST_BYTES)
             else:
                 read_table(table, loaded)
-        io.emit(f"{io.shown(file_of(source))}: fits the schema")
+        io.emit(f"{io.shown(locate_file(source))}: fits the schema")
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
@@ -183,7 +183,7 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
     if rules:
         io.emit_columns(("rule", ""), [(rule, "holds in the rows looked at") for rule in rules])
     many = [c.name for c in columns if "groups" in type(c).model_fields and c.size > MANY]
-    grouped = f'{first_of(many, 4)}: towns of counties, say? Then name these as "groups"'
+    grouped = f'{join_first(many, 4)}: towns of counties, say? Then name these as "groups"'
     ruled = [("rules", "must they hold for every row there can be? Take the others out")]
     io.emit_rows(
         "To review, with what is known without the rows:",

@@ -20,7 +20,7 @@ from adaptive_qs.cli.options import (
     check_table,
     chosen_formulas,
     companions,
-    file_of,
+    locate_file,
     private_inputs,
     resumes,
     timed,
@@ -117,7 +117,7 @@ class Outcome:
             return None
         (attribute,) = workload.domain.clique([target])
         asked = [c for c in workload.cliques if attribute in c and len(c) > 1]
-        return TargetCoverage(target, len(self._measured_of(asked)), len(asked))
+        return TargetCoverage(target, len(self._list_measured(asked)), len(asked))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -160,16 +160,16 @@ class Outcome:
 
     def _measured(self) -> str:
         asked = self.release.workload.cliques
-        inside = len(self._measured_of(asked))
+        inside = len(self._list_measured(asked))
         whole = counted(len(asked), "marginal")
         taken = {past.clique for past in self.release.rounds if len(past.clique) > 1}
-        names = (self.release.domain.clique_names(clique) for clique in self._measured_of(asked))
+        names = (self.release.domain.clique_names(clique) for clique in self._list_measured(asked))
         coarse = len(taken - set(names)) if self.release.domain.groupings else 0
         grouped = f" and {coarse:,} over groups of codes" if coarse else ""
         rounds = counted(len(self.release.rounds), "round")
         return f"{inside:,} of {whole}{grouped}, in {rounds}"
 
-    def _measured_of(self, cliques: Sequence[Clique]) -> list[Clique]:
+    def _list_measured(self, cliques: Sequence[Clique]) -> list[Clique]:
         from adaptive_qs.residual import is_measured
 
         release = self.release
@@ -304,7 +304,7 @@ def _check_outputs(
     if out is None and release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     io.check_standard_output(out, options.insecure, options.as_json)
-    inputs = [file_of(source), schema, options.workload, options.about]
+    inputs = [locate_file(source), schema, options.workload, options.about]
     check_distinct([*with_sidecar(out), release], [*inputs, *companions(options)])
     renewing = release is not None and (options.force or resumes(release, options))
     if out is not None:
@@ -332,7 +332,7 @@ def _check_job(schema: Path, options: Options) -> Job[Tables]:
     if options.rows is not None:
         check_rows(options.rows)
         check_sample_rows(options.rows, len(job.schema.columns), options.max_memory, held=False)
-    io.warn_of(job, schema)
+    io.show_warnings(job, schema)
     if job.work.left_out is not None:
         io.warn(str(job.work.left_out))
     return replace(job, before=partial(_note_forecasts, job.work, options))

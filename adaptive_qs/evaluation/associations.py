@@ -21,9 +21,9 @@ from adaptive_qs.evaluation.checks import (
     Grade,
     Table,
     Word,
+    format_names,
     leading,
     named,
-    names_of,
     number,
 )
 from adaptive_qs.evaluation.scale import DEVIATIONS
@@ -367,7 +367,9 @@ def dependence_sentence(found: AssociationChanges) -> str:
         )
     if found.unconnected:
         verb = "is" if len(found.unconnected) == 1 else "are"
-        text += f" {names_of(found.unconnected, 'cut-off')} {verb} independent of all other columns"
+        text += (
+            f" {format_names(found.unconnected, 'cut-off')} {verb} independent of all other columns"
+        )
         text += " in the synthetic table."
     if found.weak_lost:
         names = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
@@ -395,7 +397,7 @@ def _sized(changes: Sequence[AssociationChange]) -> list[str]:
 def _advice(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
     lost = [change.names for change in (*found.lost, *found.weak_lost)] + [*evaluation.scale.gone]
     if found.unconnected:
-        names = names_of(found.unconnected, "cut-off")
+        names = format_names(found.unconnected, "cut-off")
         return (f"To improve {names}, use coarser codes, fewer columns or a smaller workload.",)
     if lost:
         return (f"To improve {combination(lost[0])}, use coarser codes or a smaller workload.",)

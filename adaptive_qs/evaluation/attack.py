@@ -33,7 +33,7 @@ from adaptive_qs.evaluation.tables import (
 )
 from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.pages.words import decimals, significant
-from adaptive_qs.privacy.accounting import delta_of
+from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.table.coded import CodedTable
 
 # Advantage of an attack, with an interval that holds for all attacks together.
@@ -209,7 +209,7 @@ def _least_on_curve(rho: float) -> float:
 
     def distance(log_epsilon: float) -> float:
         epsilon = math.exp(log_epsilon)
-        return pair_distance(epsilon, delta_of(rho, epsilon))
+        return pair_distance(epsilon, compute_delta(rho, epsilon))
 
     return float(minimize_scalar(distance, bounds=_LOG_EPSILONS, method="bounded").fun)
 

@@ -426,6 +426,6 @@ class Verdict:
         return [finding.plain for finding in (self.overall, self._use, *first, *worst)]
 
 
-def names_of(names: Sequence[str], anchor: str) -> str:
+def format_names(names: Sequence[str], anchor: str) -> str:
     """Return quoted names of columns for a sentence."""
     return named([quoted(name) for name in names], anchor)

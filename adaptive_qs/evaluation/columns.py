@@ -201,7 +201,7 @@ def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
     """Every column whose values both tables tell, those that are furthest off first."""
     found = []
     for column in schema.columns:
-        true, made = (pair.amounts_of(column, table) for table in (0, 1))
+        true, made = (pair.find_amounts(column, table) for table in (0, 1))
         if true is None or made is None:
             continue
         true, made = (np.sort(values[~np.isnan(values)]) for values in (true, made))

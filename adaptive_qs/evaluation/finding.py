@@ -22,7 +22,7 @@ from adaptive_qs.evaluation.rules import (
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Values, values_of
+from adaptive_qs.table.conditions import NEAR, Values, read_values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
@@ -114,10 +114,10 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     """Sums and products of two columns that a third one is in all rows that have all of them."""
-    measured = [c for c in schema.columns if pair.amounts_of(c, 0) is not None]
+    measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
     values: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
-        amounts = pair.amounts_of(column, 0)
+        amounts = pair.find_amounts(column, 0)
         assert amounts is not None
         if column.kind == "numbers" or column.by_day:
             values[column.name] = amounts // DAY if column.by_day else amounts
@@ -193,9 +193,9 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
 
 def _values(pair: TablePair, column: ColumnBase, rows: slice) -> Values:
     """The values of some rows of the true table."""
-    amounts = pair.amounts_of(column, 0)
+    amounts = pair.find_amounts(column, 0)
     codes = pair.true.columns[pair.domain.names.index(column.name)]
-    return values_of(column, codes[rows], None if amounts is None else amounts[rows])
+    return read_values(column, codes[rows], None if amounts is None else amounts[rows])
 
 
 def _signs(x: Values, y: Values) -> list[str]:
@@ -290,7 +290,7 @@ def _implications(
         if frozenset(column.name for column in pair) in settled:
             continue
         counts = _known_counts(joint.pair, *pair)
-        ways = [_said_of(schema, left, right, table)
+        ways = [_describe_values(schema, left, right, table)
                 for left, right, table in ((*pair, counts), (*pair[::-1], counts.T))]  # fmt: skip
         kept = [[each for each in way if each[0] >= least] for way in ways]
         told += max(kept, key=lambda way: sum(chances for chances, _ in way))
@@ -308,7 +308,7 @@ def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArr
     return np.bincount(cells, minlength=sizes[0] * sizes[1]).reshape(sizes)
 
 
-def _said_of(
+def _describe_values(
     schema: Schema, left: ColumnBase, right: ColumnBase, counts: NDArray[np.int64]
 ) -> Iterator[tuple[float, str]]:
     """What values of the left column say of the labels of the right one.

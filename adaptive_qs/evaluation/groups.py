@@ -111,8 +111,8 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     Cramér's V those are given whose groups explain most of the variance.
     """
     pair, schema = comparison.pair, comparison.schema
-    amounts = [i for i, c in enumerate(schema.columns) if pair.amounts_of(c, 0) is not None
-               and pair.amounts_of(c, 1) is not None]  # fmt: skip
+    amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
+               and pair.find_amounts(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
     true_v = associate(comparison.pairs).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
@@ -143,7 +143,7 @@ def _means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMe
     sums = np.zeros((2, 3, by.size))  # of 1, x and x², for both tables
     middle = None
     for table, coded in enumerate((pair.true, pair.synthetic)):
-        amounts = pair.amounts_of(column, table)
+        amounts = pair.find_amounts(column, table)
         assert amounts is not None
         known = ~np.isnan(amounts)
         if not known.any():

@@ -261,7 +261,7 @@ def _train_and_test(
     from sklearn.dummy import DummyClassifier
 
     return [
-        _area_of(
+        _compute_area(
             DummyClassifier() if len(np.unique(sample.labels)) == 1
             else gradient_boosting(attributes, seed),
             sample, split.test, classes,
@@ -275,10 +275,10 @@ def _guess(split: Split, classes: int, seed: int) -> float:
     from sklearn.dummy import DummyClassifier
 
     guess = DummyClassifier(strategy="stratified", random_state=seed)
-    return _area_of(guess, split.real, split.test, classes)
+    return _compute_area(guess, split.real, split.test, classes)
 
 
-def _area_of(model: Any, train: Sample, test: Sample, classes: int) -> float:
+def _compute_area(model: Any, train: Sample, test: Sample, classes: int) -> float:
     model.fit(train.features, train.labels)
     return auroc(class_probabilities(model, test.features, classes), test.labels)
 

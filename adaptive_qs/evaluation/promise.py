@@ -20,8 +20,8 @@ from adaptive_qs.evaluation.checks import (
     Grade,
     Table,
     Word,
+    format_names,
     named,
-    names_of,
     number,
 )
 from adaptive_qs.generate.check import CheckedPages
@@ -190,7 +190,7 @@ class ReleaseCheck(Check):
         unconnected = evaluation.comparison.promised.unconnected
         advice: tuple[str, ...] = ()
         if unconnected:
-            names = names_of(unconnected, "unconnected")
+            names = format_names(unconnected, "unconnected")
             advice = (f"No combination with {names} was measured: use coarser bins, fewer values "
                       "or more budget.",)  # fmt: skip
         if not facts:

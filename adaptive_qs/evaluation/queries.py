@@ -39,7 +39,7 @@ from adaptive_qs.evaluation.tables import MAX_DENSE_CELLS, JointCodes, in_batche
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import count, counted, share, significant
 from adaptive_qs.workload.axes import Circular, FirstCells, Range
-from adaptive_qs.workload.families import family_of
+from adaptive_qs.workload.families import find_family
 from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workload
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
@@ -157,12 +157,12 @@ def _same_length(queries: Queries, table: Array) -> Array:
     return queries.answer(table)
 
 
-def length_of(queries: Queries) -> int:
+def count_queries(queries: Queries) -> int:
     """Length of the first axis that :func:`_same_length` gives."""
     if isinstance(queries, Range):
         return queries.size + 1
     if isinstance(queries, FirstCells):
-        return length_of(queries.queries)
+        return count_queries(queries.queries)
     return queries.size if isinstance(queries, Circular) else queries.num_queries
 
 
@@ -234,16 +234,16 @@ def resolve_compared(
     if isinstance(source, QueryWorkload):
         if source.domain != domain:
             raise WorkloadError("the workload is over other attributes: build it on this schema")
-        families = {family_of(q) for p in source.parts for q in p.joint or p.axis.values()}
-        return _marginals_of(source), None if families == {"marginal"} else source
+        families = {find_family(q) for p in source.parts for q in p.joint or p.axis.values()}
+        return _build_marginals(source), None if families == {"marginal"} else source
     make = other_queries(source)
     if make is None:
         return resolve_workload(source, domain), None
     queries = make(domain)
-    return _marginals_of(queries), queries
+    return _build_marginals(queries), queries
 
 
-def _marginals_of(queries: QueryWorkload) -> Workload:
+def _build_marginals(queries: QueryWorkload) -> Workload:
     weights: dict[Clique, float] = {}
     for part, index in _sets(queries):
         clique = _clique(part, index)
@@ -282,7 +282,7 @@ def query_error(
             for kind in squares
         ]
         asked = part.axis.values() if part.joint is None else part.joint
-        families = tuple(dict.fromkeys(family_of(queries) for queries in asked))
+        families = tuple(dict.fromkeys(find_family(queries) for queries in asked))
         weighted = bool((part.weights != 1).any())
         known = (families, part.degree, len(part), part.num_queries, weighted)
         rmse, fresh, independent = map(math.sqrt, means[:3])
@@ -297,7 +297,7 @@ def check_queries(workload: QueryWorkload) -> None:
         ResourceExceeded: a set has more cells, or asks for more values, than 2^22.
     """
     for part, index in _sets(workload):
-        values = math.prod(max(math.prod(q.shape), length_of(q)) for q in part.queries(index))
+        values = math.prod(max(math.prod(q.shape), count_queries(q)) for q in part.queries(index))
         if values > MAX_DENSE_CELLS:
             named = " x ".join(workload.domain.clique_names(_clique(part, index)))
             raise ResourceExceeded(

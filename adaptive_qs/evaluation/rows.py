@@ -21,8 +21,8 @@ from adaptive_qs.evaluation.checks import (
     Finding,
     Table,
     Word,
+    format_names,
     named,
-    names_of,
     number,
 )
 from adaptive_qs.evaluation.finding import found_rules
@@ -288,7 +288,7 @@ class RulesCheck(Check):
         text = "" if grade == "good" else rows_sentence(facts, found, broken)
         advice: tuple[str, ...] = ()
         if broken:
-            names = names_of([rule.rule for rule in broken], "rules")
+            names = format_names([rule.rule for rule in broken], "rules")
             advice = (f"Repair or report rows that break {names}.",)
         return Finding(grade, word, text, figures=_rule_figures(facts), advice=advice)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adaptive_qs.evaluation.tables import JointCodes, TablePair
 from adaptive_qs.table import conditions, grammar
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import Condition, Values, values_of
+from adaptive_qs.table.conditions import Condition, Values, read_values
 from adaptive_qs.table.grammar import written
 from adaptive_qs.table.schema import Schema
 
@@ -167,7 +167,7 @@ def row_values(pair: TablePair, table: int, column: ColumnBase) -> Values:
         column: one of the schema.
     """
     codes = (pair.true, pair.synthetic)[table].columns[pair.domain.names.index(column.name)]
-    return values_of(column, codes, pair.amounts[table].get(column.name))
+    return read_values(column, codes, pair.amounts[table].get(column.name))
 
 
 # Rules between columns: declared by the owner, or found to hold in the true table.

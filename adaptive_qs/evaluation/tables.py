@@ -72,7 +72,7 @@ class TablePair:
         """The attributes of both."""
         return self.true.domain
 
-    def amounts_of(self, column: ColumnBase, table: int) -> NDArray[np.float64] | None:
+    def find_amounts(self, column: ColumnBase, table: int) -> NDArray[np.float64] | None:
         """The amount of every row in a measured column, NaN where it has none; shape (rows,).
 
         None where codes stand for several values and the cells are not known.

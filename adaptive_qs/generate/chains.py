@@ -216,7 +216,7 @@ def ratio_of_step(
     return np.exp(exponent * shared.log_ratio(clique, wanted, counted))
 
 
-class Follower:
+class WeightUpdater:
     """Moves the weights of a model towards targets, by steps that do not overshoot.
 
     Args:
@@ -314,7 +314,7 @@ def fit_weights(
     """
     domain, every = chains.model.domain, chains.rows
     sums = [np.zeros(domain.shape(c)) for c in watched]
-    follower = Follower(chains.model, targets, settings, workers, chains.shared)
+    follower = WeightUpdater(chains.model, targets, settings, workers, chains.shared)
 
     def accumulate(item: tuple[NDArray[np.float64], Clique]) -> None:
         total, clique = item

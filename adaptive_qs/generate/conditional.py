@@ -12,7 +12,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate.chains import Array, Chains, Chances
 from adaptive_qs.generate.exact import ExactChains
 from adaptive_qs.generate.loglinear import Rows
-from adaptive_qs.generate.rows import Fitted, Watch, draw_pages
+from adaptive_qs.generate.rows import Fitted, MarginalTracker, draw_pages
 from adaptive_qs.generate.zeros import Zeros
 from adaptive_qs.machine import StepProgress
 
@@ -90,7 +90,7 @@ class Wanted:
     """
 
     states: SideBySide
-    watch: Watch
+    watch: MarginalTracker
     shares: tuple[float, ...]
 
     def draw(
@@ -101,7 +101,7 @@ class Wanted:
         return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
 
 
-def wanted_of(
+def select_boxes(
     domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int, zeros: Zeros = ()
 ) -> Wanted:
     """The rows of a model that belong to some kinds.
@@ -135,7 +135,7 @@ def wanted_of(
     means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
     for part in parts:
         part.add_marginals(means, fitted.watched)
-    watch = Watch(domain, fitted.watched, means, zeros)
+    watch = MarginalTracker(domain, fitted.watched, means, zeros)
     return Wanted(side_by_side, watch, tuple(shares))
 
 

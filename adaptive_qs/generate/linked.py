@@ -29,13 +29,13 @@ from adaptive_qs.generate.denoise import denoised_model, single_targets
 from adaptive_qs.generate.loglinear import Rows, count_rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
+    MarginalTracker,
     SynthesisSettings,
-    Watch,
     begin_chains,
     choose_fit_rows,
     draw_pages,
     fill_rows,
-    sharpen,
+    shrink_to_measured,
     watch_list,
 )
 from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
@@ -122,7 +122,7 @@ class _Linked:
                 counts += as_given(mean, clique, self.given, given, self.domain)
         else:
             chains.add_marginals(wanted, tuple(self.means))
-        watch = Watch(self.domain, tuple(self.means), wanted, self.zeros)
+        watch = MarginalTracker(self.domain, tuple(self.means), wanted, self.zeros)
         pages = draw_pages(chains, watch, len(given), self.passes, self.workers, pick=_in_order)
         return np.concatenate(list(pages))
 
@@ -170,7 +170,7 @@ def _fit(
     own = [*targets, *(single for single in singles if single.clique[0] not in given)]
     fit = replace(settings.fit, early_rows=size)  # rows stay those of their given codes
     means = fit_weights(chains, own, watched, fit, workers, progress)
-    sharpen(coarse.domain, means, watched, own)
+    shrink_to_measured(coarse.domain, means, watched, own)
     codes = [coarse.marginal_of_codes(mean, c) for mean, c in zip(means, watched)]
     counts_of = [single.counts for single in singles]
     passes = settings.refine_passes

@@ -48,10 +48,10 @@ from adaptive_qs.generate.zeros import (
     PairMoves,
     Zeros,
     allowed_cells,
+    build_masks,
     independent_target,
     inside,
     masked,
-    masks_of,
     ruled_model,
     settle,
 )
@@ -127,7 +127,7 @@ def synthesize_rows(
         residuals, measured, workload, num_rows, seed, settings, workers, fitting, zeros=zeros
     )  # fmt: skip
     means = [fitted.means[c] for c in fitted.watched]
-    watch = Watch(residuals.domain, fitted.watched, means, zeros)
+    watch = MarginalTracker(residuals.domain, fitted.watched, means, zeros)
     passes = settings.refine_passes
     yield from draw_pages(fitted.chains, watch, num_rows, passes, workers, drawing)
 
@@ -214,7 +214,7 @@ def fit_model(
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
-    sharpen(coarse.domain, means, wanted, targets)
+    shrink_to_measured(coarse.domain, means, wanted, targets)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, wanted)]
     return Fitted(chains, dict(zip(wanted, codes)), watched)
 
@@ -251,7 +251,7 @@ def begin_chains(
     linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
     tree = dependence_tree(domain, linked, counts, given, carried)
     held += dict.fromkeys(zero.clique for zero in apart)
-    masks = masks_of(left, domain, [*carriers, *(zero.clique for zero in left)])
+    masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
     model = LogLinearModel(domain, held, counts, workers, masks, given, carried)
     write_tree(model, tree, settings.fit.damping_rows)
     fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
@@ -301,7 +301,7 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     return max(min(settings.fit_rows, affordable), settings.least_rows)
 
 
-def sharpen(
+def shrink_to_measured(
     domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
 ) -> None:
     """Move the chains' mean marginals towards the noisy ones where those are more precise.
@@ -403,7 +403,7 @@ class Page:
     rng: np.random.Generator
 
 
-class Watch:
+class MarginalTracker:
     """The marginals that a table is brought to.
 
     Args:
@@ -460,7 +460,7 @@ class States(Protocol):
 
 def draw_pages(
     chains: States,
-    watch: Watch,
+    watch: MarginalTracker,
     num_rows: int,
     passes: int,
     workers: int,

@@ -489,7 +489,7 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                     rows[r, i], rows[r, t] = chosen[low, 0], chosen[low, 1]
 
 
-def masks_of(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:
+def build_masks(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:
     """For each clique with zeros inside it, the cells that these leave."""
     found: dict[Clique, Mask] = {}
     for clique in cliques:

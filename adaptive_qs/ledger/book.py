@@ -26,10 +26,10 @@ from adaptive_qs.ledger.entries import (
     read_promise,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
-from adaptive_qs.ledger.run import LedgerRun, RunState, is_promised, release_hash, runs_of
+from adaptive_qs.ledger.run import LedgerRun, RunState, collect_runs, is_promised, release_hash
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
-from adaptive_qs.privacy.accounting import epsilon_of, rho_of
+from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
 from adaptive_qs.privacy.budget import (
     BudgetWarning,
     Place,
@@ -86,7 +86,7 @@ class Total:
         if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
             left = delta_left(delta, discovery_delta)
-            limit = Cost.within(rho_of(epsilon, left), discovery_delta)
+            limit = Cost.within(compute_rho(epsilon, left), discovery_delta)
             declared = {"epsilon": epsilon, "delta": delta}
         else:
             rho = positive_number("rho", rho)
@@ -105,7 +105,7 @@ class Total:
         rho, delta = float(self.limit.rho), self.declared["delta"]
         epsilon = self.declared.get("epsilon")
         if epsilon is None:
-            epsilon = epsilon_of(rho, delta_left(delta, self.limit.delta))
+            epsilon = compute_epsilon(rho, delta_left(delta, self.limit.delta))
         std = (2 * rho) ** -0.5
         return list_budget_warnings(epsilon, delta, std, rows, "a count that gets all of it")
 
@@ -214,7 +214,9 @@ class LedgerBook(Store):
         alone = [run for run in runs if run.counted == self.held]
         return not any(is_promised(self._opened, run.reserved, run.promise) for run in alone)
 
-    def epsilon_of(self, cost: Cost, promise: tuple[float, float] | None = None) -> float | None:
+    def compute_epsilon(
+        self, cost: Cost, promise: tuple[float, float] | None = None
+    ) -> float | None:
         """ε of a cost at the ledger's δ, of which partition selection takes its share first.
 
         None where that share is δ or more, so that no ε holds. What is the cost of one run alone
@@ -222,7 +224,7 @@ class LedgerBook(Store):
         """
         delta = self.declared["delta"]
         left = Fraction(delta) - cost.delta
-        found = epsilon_of(float_above(cost.rho), float_below(left)) if left > 0 else None
+        found = compute_epsilon(float_above(cost.rho), float_below(left)) if left > 0 else None
         if promise is None or cost == Cost() or promise[1] > delta:
             return found
         return promise[0] if found is None else min(found, promise[0])
@@ -450,7 +452,7 @@ class LedgerBook(Store):
     def runs(self) -> list[RunState]:
         """All runs, in the order in which they began, with costs computed anew."""
         try:
-            return runs_of(self.rows())
+            return collect_runs(self.rows())
         except ValueError as error:
             raise LedgerError(f"{self.path}: {error}: {RESTORE}") from None
 

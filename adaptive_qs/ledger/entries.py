@@ -264,6 +264,6 @@ def from_bytes(kind: str, data: bytes) -> Output:
     return tuple(map(str, values))
 
 
-def digests_of(stored: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
+def compute_digests(stored: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
     """SHA-256 of each output, as the entry of their release states it."""
     return tuple(hashlib.sha256(kind.encode() + b"\0" + data).hexdigest() for kind, data in stored)

@@ -20,7 +20,7 @@ from adaptive_qs.ledger.entries import (
     Reserved,
     Restored,
     Row,
-    digests_of,
+    compute_digests,
     from_bytes,
     parse_body,
     read_promise,
@@ -190,7 +190,7 @@ class LedgerRun(Ledger):
                 price=cost,
                 transcript=Transcript(events=tuple(events)),
                 definition=definition,
-                outputs=digests_of(stored),
+                outputs=compute_digests(stored),
             )
             self._store.append(body)
             self._store.add_outputs(self.number, self._position, stored)
@@ -302,7 +302,7 @@ class RunState:
             self.state = "finished" if body.finished else "closed"
 
 
-def runs_of(rows: Iterable[Row]) -> list[RunState]:
+def collect_runs(rows: Iterable[Row]) -> list[RunState]:
     """All runs in the order in which they began, from all entries.
 
     Costs are computed anew from the events, the budget from the runs, and both compared with what

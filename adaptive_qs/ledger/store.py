@@ -27,7 +27,7 @@ from adaptive_qs.ledger.entries import (
     Reserved,
     Row,
     chained,
-    digests_of,
+    compute_digests,
     last_sound,
     parse_body,
 )
@@ -316,7 +316,7 @@ class Store:
             body = parse_body(row.body)
             assert isinstance(body, Released)
             stored = self.outputs(run, body.position)
-            if digests_of(stored) != body.outputs:
+            if compute_digests(stored) != body.outputs:
                 raise LedgerError(
                     f"{self.path}: the answers of entry {row.number:,} are damaged: {RESTORE}"
                 )

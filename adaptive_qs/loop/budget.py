@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import check_choice
 from adaptive_qs.cliques import Array, downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import maximal_cliques
@@ -157,7 +157,7 @@ class LoopSettings:
         if not 0 < self.selecting_share <= MOST_SELECTING:
             most = f"a part in (0, {MOST_SELECTING:g}]"
             raise ValueError(f"selecting_share is {self.selecting_share!r}: give {most}")
-        one_of("levels", self.levels, LEVELS)
+        check_choice("levels", self.levels, LEVELS)
 
 
 @dataclass(frozen=True)

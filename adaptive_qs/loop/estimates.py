@@ -20,7 +20,7 @@ from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
-from adaptive_qs.strategy.columns import ColumnStrategy, noise_of
+from adaptive_qs.strategy.columns import ColumnStrategy, noise_by_attribute
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of
@@ -76,7 +76,7 @@ def measurement_cost(
     Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
     place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
     """
-    strategy = _strategy_of(residual, strategies)
+    strategy = _find_strategy(residual, strategies)
     if strategy is not None:
         cost = strategy.cost
         further = Fraction(strategy.squared_diameter, strategy.squared_sensitivity)
@@ -112,7 +112,7 @@ class Estimates:
     @classmethod
     def uniform(cls, domain: Domain, strategies: Strategies, replaced: bool) -> Estimates:
         """Return the estimates of which nothing is measured."""
-        reference, noise = uniform_reference(domain), noise_of(strategies)
+        reference, noise = uniform_reference(domain), noise_by_attribute(strategies)
         return cls(ReferenceModel(domain, reference, column_noise=noise), strategies, replaced)
 
     def with_reference(self, reference: Sequence[Array], domain: Domain | None = None) -> Estimates:
@@ -157,19 +157,19 @@ class Estimates:
             query, scale = _query(domain, residual, self.strategies)
             measurements.append(Measurement(query, each, Fraction(variance) * scale).finely())
         return {
-            residual: _estimate(domain, residual, noisy, _strategy_of(residual, self.strategies))
+            residual: _estimate(domain, residual, noisy, _find_strategy(residual, self.strategies))
             for residual, noisy in zip(noise_variances, mechanisms.measure(measurements))
         }
 
 
-def _strategy_of(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
+def _find_strategy(residual: Clique, strategies: Strategies) -> ColumnStrategy | None:
     return strategies.get(residual[0]) if len(residual) == 1 else None
 
 
 def _query(
     domain: Domain, residual: Clique, strategies: Strategies
 ) -> tuple[LinearQuery, Fraction | int]:
-    names, strategy = domain.clique_names(residual), _strategy_of(residual, strategies)
+    names, strategy = domain.clique_names(residual), _find_strategy(residual, strategies)
     if not residual:
         return LinearQuery(Purpose.ROWS, names), 1
     if strategy is not None:

@@ -306,12 +306,12 @@ class ProjectedEstimates:
         known = max(inside, key=domain.size, default=())
         parts = [known] if known else []
         parts += [(i,) for i in clique if i not in known]
-        sizes, *others = map(self._sizes_of, parts)
+        sizes, *others = map(self._find_sizes, parts)
         for other in others:
             sizes = sizes.times(other)
         return sizes
 
-    def _sizes_of(self, clique: Clique) -> CellSizeHistogram:
+    def _find_sizes(self, clique: Clique) -> CellSizeHistogram:
         if clique not in self._sizes:
             cells = project_to_simplex(self.model.marginal(clique), max(self.model.total, 1.0))
             self._sizes[clique] = CellSizeHistogram.of(cells)

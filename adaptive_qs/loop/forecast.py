@@ -33,7 +33,7 @@ from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import choose_rounds
 from adaptive_qs.loop.planner import Errors
-from adaptive_qs.pages.words import at_resolution, first_of
+from adaptive_qs.pages.words import at_resolution, join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
@@ -165,7 +165,7 @@ class LoopForecast:
         return (
             f"{len(columns):,} of {size:,} column{'s' if size > 1 else ''} will likely be "
             f"independent of all others at this budget, with {rows:,} rows: "
-            f"{first_of(columns, NAMED)}: {REMEDY}",
+            f"{join_first(columns, NAMED)}: {REMEDY}",
         )
 
     def note(self, compare: str = "--public-rows N") -> str | None:
@@ -185,7 +185,7 @@ class LoopForecast:
             return None
         return (
             "at this budget these columns will likely be independent of all others unless the "
-            f"table has at least about this many rows: {first_of(columns, NAMED)}: {REMEDY} "
+            f"table has at least about this many rows: {join_first(columns, NAMED)}: {REMEDY} "
             f"({compare} compares)"
         )
 

@@ -65,7 +65,7 @@ def at_resolution(columns: Sequence[str], groups: Sequence[int], codes: Sequence
     )
 
 
-def first_of(items: Sequence[str], most: int) -> str:
+def join_first(items: Sequence[str], most: int) -> str:
     """All items, or the first few and how many more: "a, b, c" or "a, b and 3 more"."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more

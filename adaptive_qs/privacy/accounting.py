@@ -43,7 +43,7 @@ _NORMAL_SLACK = 2.0**-48
 by at most 2⁻⁵²(x + μ), a tail by |x| as much, and the functions err by few ulp."""
 
 
-def delta_of(rho: float, epsilon: float) -> float:
+def compute_delta(rho: float, epsilon: float) -> float:
     """The δ for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_positive("epsilon", epsilon)
     if rho == 0:
@@ -55,7 +55,7 @@ def delta_of(rho: float, epsilon: float) -> float:
         return min(1.0, max(_float_above(log_delta.exp()), math.ulp(0.0)))  # which can underflow
 
 
-def epsilon_of(rho: float, delta: float) -> float:
+def compute_epsilon(rho: float, delta: float) -> float:
     """The smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_delta(delta)
     if rho == 0:
@@ -67,10 +67,10 @@ def epsilon_of(rho: float, delta: float) -> float:
         epsilon = _float_above((1 + order) * Decimal(rho) - exponent / order)
     if epsilon <= 0:
         return 0.0
-    return _moved(epsilon, 1, lambda value: delta_of(rho, value) <= delta)
+    return _moved(epsilon, 1, lambda value: compute_delta(rho, value) <= delta)
 
 
-def rho_of(epsilon: float, delta: float) -> float:
+def compute_rho(epsilon: float, delta: float) -> float:
     """The largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down."""
     _check_positive("epsilon", epsilon)
     _check_delta(delta)
@@ -78,17 +78,17 @@ def rho_of(epsilon: float, delta: float) -> float:
     with localcontext(_PRECISE):
         exponent = _precise_shape(order) + Decimal(delta).ln()
         rho = -_float_above(-(Decimal(epsilon) + exponent / order) / (1 + order))
-    return _moved(rho, -1, lambda value: delta_of(value, epsilon) <= delta)
+    return _moved(rho, -1, lambda value: compute_delta(value, epsilon) <= delta)
 
 
-def gaussian_delta_of(mu: float, epsilon: float) -> float:
+def compute_gaussian_delta(mu: float, epsilon: float) -> float:
     """The δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_positive("epsilon", epsilon)
     return min(1.0, _gaussian_delta(mu, epsilon))
 
 
-def gaussian_mu_of(epsilon: float, delta: float) -> float:
+def compute_gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
 
     Noise variances σ_i² on queries of squared sensitivities Δ_i² meet it if Σ Δ_i²/σ_i² <= μ².
@@ -103,12 +103,12 @@ def gaussian_mu_of(epsilon: float, delta: float) -> float:
     return _last_safe(mu_at(38.0), mu_at(-9.0), lambda mu: _gaussian_delta(mu, epsilon) <= delta)
 
 
-def mu_of(rho: float) -> float:
+def compute_mu(rho: float) -> float:
     """μ of Gaussian DP for a budget of μ²/2 = ρ, rounded up."""
     return math.nextafter(math.sqrt(2 * rho), math.inf)
 
 
-def gaussian_epsilon_of(mu: float, delta: float) -> float:
+def compute_gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_delta(delta)

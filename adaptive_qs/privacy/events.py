@@ -54,7 +54,7 @@ _COLUMNS = {
 """How many columns a charge of such a purpose is about; any number of them otherwise."""
 
 
-def label_of(purpose: Purpose, columns: Sequence[str]) -> str:
+def format_label(purpose: Purpose, columns: Sequence[str]) -> str:
     """A purpose and its columns in public words, for messages; nothing reads them back."""
     about = "" if purpose is Purpose.SELECTION else " x ".join(columns) or "total"
     return _WORDS[purpose] + about
@@ -123,7 +123,7 @@ class _Charge:
     @property
     def label(self) -> str:
         """What was released, in public words for messages."""
-        return label_of(self.purpose, self.columns)
+        return format_label(self.purpose, self.columns)
 
     def _set_positive(self, *parameters: str) -> None:
         """Keep parameters as fractions; refuse those that are not a positive int or Fraction."""

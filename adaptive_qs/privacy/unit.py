@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, Field
 
-from adaptive_qs.arguments import RELATION, one_of, positive_integer
+from adaptive_qs.arguments import RELATION, check_choice, positive_integer
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
 from adaptive_qs.privacy import DEFAULT_WEIGH as DEFAULT_WEIGH
@@ -78,7 +78,7 @@ def check_weigh(weigh: Any, person: str | None) -> None:
     Raises:
         InputError: it is such a name.
     """
-    if one_of("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
+    if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
         raise InputError(
             "weigh is 'persons', and the schema names no person column: add \"person\", the name "
             "of the column that tells whose a row is, or leave it out"
@@ -124,7 +124,7 @@ class Unit:
             InputError: there is a person column without a number of rows, or the other way
                 round, persons are to weigh alike without one, or one of the values is none.
         """
-        one_of("neighbours", neighbours, NEIGHBOURS)
+        check_choice("neighbours", neighbours, NEIGHBOURS)
         check_weigh(weigh, person)
         if (person is None) != (rows_per_person is None):
             raise InputError(

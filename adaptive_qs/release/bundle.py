@@ -37,10 +37,10 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_of
+from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_by_attribute
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
-from adaptive_qs.table.files import NameTaken, atomic_writer, sha256_of
+from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload, check_subsets
@@ -151,7 +151,7 @@ class Bundle:
         measured = map(self.domain.columns, self.estimates)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
             raise ValueError("the columns of no measured combination are not those of the manifest")
-        if self.manifest.resolutions != resolutions_of(self.rounds, self.domain):
+        if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
         object.__setattr__(self, "estimates", dict(ordered))
@@ -163,7 +163,7 @@ class Bundle:
 
     def model(self) -> ReferenceModel:
         """Estimates of every marginal, the same to the last bit for the same bundle."""
-        noise = noise_of(self.strategies)
+        noise = noise_by_attribute(self.strategies)
         return ReferenceModel(self.domain, self.reference, self.estimates, noise)
 
     def __repr__(self) -> str:
@@ -180,8 +180,8 @@ class Bundle:
 
         The same release gives the same digests. The pages for people follow from these members.
         """
-        texts = {name: sha256_of([text.encode()]) for name, text in self.texts().items()}
-        arrays = {name: sha256_of(npy_bytes(parts)) for name, parts in self.arrays().items()}
+        texts = {name: compute_sha256([text.encode()]) for name, text in self.texts().items()}
+        arrays = {name: compute_sha256(npy_bytes(parts)) for name, parts in self.arrays().items()}
         return texts | arrays
 
     def texts(self) -> dict[str, str]:
@@ -314,7 +314,7 @@ def charges_text(events: Iterable[Event]) -> str:
     return _json(Transcript(events=tuple(events)))
 
 
-def resolutions_of(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Resolution, ...]:
+def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Resolution, ...]:
     """The combinations of columns that rounds measured, each at every level, in their order."""
     chosen = dict.fromkeys((past.clique, past.groups) for past in rounds if len(past.clique) > 1)
     return tuple(
@@ -418,7 +418,7 @@ def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[
 
 def digest_of_statement(statement: Statement) -> str:
     """SHA-256 of a statement by itself, without what a sidecar adds to it."""
-    return sha256_of([statement.to_json().encode()])
+    return compute_sha256([statement.to_json().encode()])
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:

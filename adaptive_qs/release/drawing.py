@@ -13,7 +13,7 @@ import pyarrow as pa
 from adaptive_qs.arguments import shown
 from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.generate.check import CheckedPages, Gap
-from adaptive_qs.pages.words import counted, first_of
+from adaptive_qs.pages.words import counted, join_first
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import STAMP_KEY
@@ -68,7 +68,7 @@ class Contradiction:
             codes = [index]
             if position != column:
                 codes = np.flatnonzero(domain.groups(column, position).of == index).tolist()
-            labels.append(first_of([texts[code] for code in codes], MOST_NAMED))
+            labels.append(join_first([texts[code] for code in codes], MOST_NAMED))
         numbers = (round(number, 1) + 0.0 for number in (gap.measured, gap.drawn, gap.errors))
         return cls(domain.clique_names(gap.clique), tuple(labels), *numbers)
 
@@ -92,7 +92,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
         return ()
     return (
         f"the {table} contradicts the release by more than chance allows: "
-        f"{first_of([*map(str, found)], MOST_CONTRADICTIONS)}: do not use these counts, and draw "
+        f"{join_first([*map(str, found)], MOST_CONTRADICTIONS)}: do not use these counts, and draw "
         "it with another seed, or check the rules of the schema",
     )
 
@@ -186,8 +186,9 @@ class SampleRequest:
         if not rare:
             return ()
         return (
-            f"{first_of(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the release "
-            "stands for: the rest of such rows is what the model supposes, not what was measured",
+            f"{join_first(rare, MOST_NAMED)}: less than one row of the {total:,.0f} that the "
+            "release stands for: the rest of such rows is what the model supposes, not what was "
+            "measured",
         )
 
 
@@ -296,7 +297,7 @@ class Drawing:
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))
         if (ruleset := self.schema.ruleset) is None:
             return decode(codes, self.schema, rng, drawers)
-        from adaptive_qs.table.obey import drawn_under_rules
+        from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         columns = dict(zip(self.schema.names, codes.columns))
         if self.where is not None:

@@ -143,7 +143,7 @@ _MECHANISMS = {
 }
 
 
-def facts_of(events: Iterable[Event], schema: Schema, derived: Iterable[str]) -> tuple[Fact, ...]:
+def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) -> tuple[Fact, ...]:
     """Every fact in a release with these charges.
 
     Each charge is in exactly one fact, so that the exact costs of all facts add up to the cost of
@@ -171,7 +171,7 @@ def facts_of(events: Iterable[Event], schema: Schema, derived: Iterable[str]) ->
     )
 
 
-def mechanisms_of(events: Iterable[Event]) -> tuple[str, ...]:
+def list_mechanisms(events: Iterable[Event]) -> tuple[str, ...]:
     """The kinds of randomness behind these charges, each once."""
     return tuple(dict.fromkeys(_MECHANISMS[type(event)] for event in events))
 

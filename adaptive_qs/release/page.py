@@ -376,7 +376,7 @@ class Uses(NamedTuple):
     bad: tuple[str, ...]
 
 
-def uses_of(
+def describe_uses(
     columns: Sequence[SingleColumn],
     marginals: Sequence[Marginal],
     unconnected: Sequence[str],
@@ -470,7 +470,7 @@ def release_page(bundle: Bundle) -> str:
         ("adaptive_qs.release",),
         manifest=manifest,
         about=bundle.schema.about,
-        uses=uses_of(
+        uses=describe_uses(
             columns,
             marginals,
             manifest.unconnected,
@@ -510,7 +510,7 @@ statement.md tells what is promised, and tables can be sampled as ever.
 """
 
 
-def pages_of(bundle: Bundle) -> dict[str, str]:
+def build_pages(bundle: Bundle) -> dict[str, str]:
     """Every page by its name; the same bundle gives the same pages.
 
     A fault in the page with charts must not cost what was paid: then it says that there is none.

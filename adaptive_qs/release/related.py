@@ -23,15 +23,15 @@ from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.release.bundle import RELATION, TABLES
 from adaptive_qs.release.drawing import Contradiction, Drawing, contradictions
-from adaptive_qs.release.page import pages_of
+from adaptive_qs.release.page import build_pages
 from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
+from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import STAMP_KEY, sha256_of
+from adaptive_qs.table.files import STAMP_KEY, compute_sha256
 from adaptive_qs.table.grammar import parse_condition
-from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
 
@@ -214,7 +214,7 @@ class RelatedRelease:
     def _pages(self, pages: Iterable[Rows], width: int, seed: int) -> Iterator[pa.Table]:
         """Yield values of the children's own columns, which come after so many of the parents."""
         schema, model = self.schema.children, self.children.model()
-        drawers = drawers_of(schema.columns, lambda i: single_target(model, width + i).counts)
+        drawers = build_drawers(schema.columns, lambda i: single_target(model, width + i).counts)
         for number, rows in enumerate(pages):
             own = CodedTable.from_parts(schema.domain(), [rows[:, width:]], len(rows))
             rng = np.random.default_rng((seed, 2, number))
@@ -230,12 +230,12 @@ class RelatedRelease:
         }
         yield RELATION, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         for folder, release in self.by_table.items():
-            parts: dict[str, Any] = {**pages_of(release), **release.texts(), **release.arrays()}
+            parts: dict[str, Any] = {**build_pages(release), **release.texts(), **release.arrays()}
             yield from ((f"{folder}/{name}", part) for name, part in parts.items())
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of every member that a program reads, by name, as it is saved."""
-        found = {RELATION: sha256_of([dict(self.members())[RELATION].encode()])}
+        found = {RELATION: compute_sha256([dict(self.members())[RELATION].encode()])}
         for folder, release in self.by_table.items():
             found |= {f"{folder}/{name}": value for name, value in release.digests().items()}
         return found

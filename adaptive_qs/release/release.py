@@ -24,18 +24,18 @@ from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synt
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
-from adaptive_qs.privacy.accounting import mu_of
+from adaptive_qs.privacy.accounting import compute_mu
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.release.bundle import Bundle, resolutions_of, unconnected_columns
+from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
 from adaptive_qs.release.statement import Manifest, RoundRecord, stated
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
+from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
-from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escaped_names, find_escapes
@@ -147,13 +147,13 @@ class Release(Bundle):
             epsilon=epsilon,
             delta=delta,
             accountant="Gaussian DP" if ledger.filtered else "zCDP",
-            mu=mu_of(rho) if ledger.filtered else None,
+            mu=compute_mu(rho) if ledger.filtered else None,
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,
             ledger=ledger.place,
             unconnected=unconnected_columns(workload, map(model.domain.columns, model.estimates)),
-            resolutions=resolutions_of(rounds, model.domain),
+            resolutions=list_resolutions(rounds, model.domain),
         )
         return cls(
             manifest, schema, workload, estimates, model.reference, rounds, events,
@@ -210,9 +210,9 @@ class Release(Bundle):
         Raises:
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
-        from adaptive_qs.release.page import pages_of  # a run that saves no release draws none
+        from adaptive_qs.release.page import build_pages  # a run that saves no release draws none
 
-        write_archive(path, (pages_of(self) | self.texts() | self.arrays()).items(), force)
+        write_archive(path, (build_pages(self) | self.texts() | self.arrays()).items(), force)
 
     def sample(
         self,
@@ -259,13 +259,16 @@ class Release(Bundle):
             num_rows = check_rows(num_rows)
         seed = chosen_seed(seed)
         schema, stamp, model = self.schema, self.manifest.stamp, self.model()
-        drawers = drawers_of(schema.columns, lambda i: single_target(model, i).counts)
+        drawers = build_drawers(schema.columns, lambda i: single_target(model, i).counts)
         if where is None and balance is None:
             count = self.num_rows if num_rows is None else num_rows
             parts = self._parts(count, seed, workers, progress)
             checked = CheckedPages(parts, self.check(), seed)
             return Drawing(schema, count, checked, seed, stamp, drawers)
-        from adaptive_qs.generate.conditional import NoRowsError, wanted_of  # few tables need them
+        from adaptive_qs.generate.conditional import (  # few tables need them
+            NoRowsError,
+            select_boxes,
+        )
 
         domain = self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
@@ -274,7 +277,7 @@ class Release(Bundle):
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or MOST_EXPECTED
         try:
-            wanted = wanted_of(domain, fitted, wish.kinds, expected, self.zeros)
+            wanted = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
         except NoRowsError as error:
             raise InputError(
                 f"the release has no rows with {wish.names[error.kind]}: ask for others"

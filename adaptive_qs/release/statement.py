@@ -15,13 +15,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
-from adaptive_qs.machine import version_of
+from adaptive_qs.machine import find_version
 from adaptive_qs.pages.words import at_resolution
-from adaptive_qs.privacy.accounting import DISCRETE_SHARE, delta_of, gaussian_delta_of, left_after
+from adaptive_qs.privacy.accounting import (
+    DISCRETE_SHARE,
+    compute_delta,
+    compute_gaussian_delta,
+    left_after,
+)
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
-from adaptive_qs.release.facts import Fact, NonNegative, facts_of, mechanisms_of, total_cost
+from adaptive_qs.release.facts import Fact, NonNegative, list_facts, list_mechanisms, total_cost
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
 
@@ -36,7 +41,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markup
 
 def package_version() -> str:
     """Version of the installed package."""
-    return version_of("adaptive-qs")
+    return find_version("adaptive-qs")
 
 
 def versions() -> dict[str, str]:
@@ -44,7 +49,7 @@ def versions() -> dict[str, str]:
     return {
         "adaptive-qs": package_version(),
         "python": platform.python_version(),
-        **{name: version_of(name) for name in LIBRARIES},
+        **{name: find_version(name) for name in LIBRARIES},
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
         "processor": platform.machine(),
     }
@@ -122,7 +127,7 @@ DISCRETE = " up to a share 2^-20 of delta, for delta of at least 1e-300"
 """What discrete noise leaves of Gaussian DP; earlier versions did not say it."""
 
 
-def guarantee_of(
+def build_guarantee(
     rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
 ) -> str:
     """What is promised, in the one sentence that every statement, page and manifest has.
@@ -233,7 +238,7 @@ class Statement(BaseModel):
     def _check(self) -> Self:
         if self.insecure == (self.stamp == PRIVATE):
             raise ValueError("the stamp is not that of the noise")
-        promised = guarantee_of(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
+        promised = build_guarantee(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
         if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
             raise ValueError("the guarantee in words is not that of the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
@@ -250,11 +255,11 @@ class Statement(BaseModel):
         if (self.mu is None) == (self.accountant == "Gaussian DP"):
             raise ValueError("mu goes with the accountant of Gaussian DP")
         if self.mu is None:
-            implied = delta_of(self.rho, max(self.epsilon, 1e-300))
+            implied = compute_delta(self.rho, max(self.epsilon, 1e-300))
         else:
             if 2 * spent.rho > Fraction(self.mu) ** 2:
                 raise ValueError("mu is not that of the charges")
-            implied = gaussian_delta_of(self.mu, self.epsilon) * (1 + DISCRETE_SHARE)
+            implied = compute_gaussian_delta(self.mu, self.epsilon) * (1 + DISCRETE_SHARE)
         if Fraction(implied) + spent.delta > Fraction(self.delta) * (1 + ROUNDING):
             raise ValueError("epsilon and delta are not what the budget implies")
         return self
@@ -266,7 +271,7 @@ def stated(
     """The fields of a statement that follow from the charges, the schema, the kind of noise and
     whom the charges protect.
 
-    ``derived`` is what was computed from released values, as for :func:`facts_of`.
+    ``derived`` is what was computed from released values, as for :func:`list_facts`.
     """
     cost = Cost.of(events)
     return {
@@ -276,9 +281,9 @@ def stated(
         "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
         "rho_spent": float_above(cost.rho),
         "delta_spent": float_above(cost.delta),
-        "mechanisms": mechanisms_of(events),
+        "mechanisms": list_mechanisms(events),
         "schema_fingerprint": schema.fingerprint,
-        "facts": facts_of(events, schema, derived),
+        "facts": list_facts(events, schema, derived),
     }
 
 

@@ -15,11 +15,11 @@ from adaptive_qs.arguments import positive_number
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import (
-    epsilon_of,
-    gaussian_epsilon_of,
-    gaussian_mu_of,
-    mu_of,
-    rho_of,
+    compute_epsilon,
+    compute_gaussian_epsilon,
+    compute_gaussian_mu,
+    compute_mu,
+    compute_rho,
 )
 from adaptive_qs.privacy.budget import (
     Budget,
@@ -205,10 +205,10 @@ class PrivacyTarget:
             return replace(target, rho=positive_number("rho", rho))
         epsilon = positive_number("epsilon", epsilon)
         if not gaussian:
-            return replace(target, rho=rho_of(epsilon, left))
+            return replace(target, rho=compute_rho(epsilon, left))
         if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
             return replace(target, rho=math.inf if epsilon > 1 else 0.0)
-        beta = math.nextafter(gaussian_mu_of(epsilon, left) ** 2, 0.0)
+        beta = math.nextafter(compute_gaussian_mu(epsilon, left) ** 2, 0.0)
         return replace(target, rho=beta / 2)
 
     @property
@@ -219,8 +219,10 @@ class PrivacyTarget:
 
     def _with_epsilon(self, asked: float | None) -> Self:
         if asked is None and self.gaussian:
-            return replace(self, epsilon=gaussian_epsilon_of(mu_of(self.rho), self._converting))
-        implied = epsilon_of(self.rho, self._converting) if asked is None else float(asked)
+            return replace(
+                self, epsilon=compute_gaussian_epsilon(compute_mu(self.rho), self._converting)
+            )
+        implied = compute_epsilon(self.rho, self._converting) if asked is None else float(asked)
         return replace(self, epsilon=implied)
 
     @property
@@ -254,7 +256,7 @@ class PrivacyTarget:
         return target
 
     @property
-    def rho_of_published(self) -> float:
+    def compute_published_rho(self) -> float:
         """ρ for one row of what is published, of which :attr:`Unit.copies` are counted.
 
         What is measured at it has the noise, in such rows, of what is measured of the copies at ρ
@@ -262,7 +264,7 @@ class PrivacyTarget:
         """
         return self.rho * self.unit.copies**2
 
-    def left_of(self, remaining: Cost) -> Self:
+    def within(self, remaining: Cost) -> Self:
         """The same promise, with what measurements of single rows may cost where this much of the
         whole budget is left."""
         rows = self.unit.for_rows(remaining)

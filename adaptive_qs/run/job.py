@@ -31,7 +31,7 @@ from adaptive_qs.table.engines import (
     scheduler_warnings,
 )
 from adaptive_qs.table.engines.local import Spool, engine_for, preflight
-from adaptive_qs.table.files import sha256_of
+from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
 from adaptive_qs.table.sql import as_source, digest_query
@@ -203,7 +203,7 @@ class Job(Generic[W]):
         """Check the parameters.
 
         Args:
-            schema, options, budget, unit: as for :func:`budget_of`.
+            schema, options, budget, unit: as for :func:`resolve_budget`.
             plan: the work on a domain, with what learning leaves of the budget.
 
         Raises:
@@ -220,8 +220,8 @@ class Job(Generic[W]):
                 "--scheduler out"
             )
         rows = options.public_rows
-        target, learning = budget_of(schema, options, budget, unit)
-        work = plan(schema.widest_domain(), target.left_of(target.budget - learning))
+        target, learning = resolve_budget(schema, options, budget, unit)
+        work = plan(schema.widest_domain(), target.within(target.budget - learning))
         found = work.list_warnings(target, rows)
         doubts = check_budget_warnings(found, options.beyond_limits or options.resume)
         doubts += scheduler_warnings(options.scheduler)
@@ -386,7 +386,7 @@ class Job(Generic[W]):
         target, seed = self.target, self.options.insecure_seed
         return {
             "version": package_version(),
-            "schema": sha256_of([self.schema.to_json().encode()]),
+            "schema": compute_sha256([self.schema.to_json().encode()]),
             "budget": budget_text(target.budget, target.epsilon, target.delta),
             "unit": f"{target.unit.name}; {target.unit.relation}",
             "learning share": cost_text(self.learning),
@@ -398,13 +398,13 @@ class Job(Generic[W]):
     def _begin(self, digest: Digest) -> Mechanisms:
         self.session.recognise(digest())
         budget = self.session.begin(self.request, self.options.insecure, self.target.unit)
-        mechanisms = audited(budget) or Mechanisms(budget, entropy_of(self.options))
+        mechanisms = audited(budget) or Mechanisms(budget, choose_entropy(self.options))
         if self.before is not None:
             self.before()
         return mechanisms
 
 
-def budget_of(
+def resolve_budget(
     schema: Schema,
     options: BudgetOptions,
     budget: Callable[[Fraction | None], PrivacyTarget],
@@ -458,7 +458,7 @@ def _begun(mechanisms: Mechanisms) -> OpenBudget:
     return lambda: mechanisms
 
 
-def entropy_of(options: RunOptions) -> EntropySource:
+def choose_entropy(options: RunOptions) -> EntropySource:
     """Where the noise of a run comes from.
 
     Raises:

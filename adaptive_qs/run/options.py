@@ -23,10 +23,10 @@ from typing import (
 
 from adaptive_qs.arguments import (
     DEFAULT_SHARE,
+    check_choice,
     check_path,
     learning_share,
     natural_number,
-    one_of,
     positive_integer,
     positive_number,
     shown,
@@ -223,7 +223,7 @@ def _with_arguments(text: str | None, model: type) -> str | None:
 
 
 def _choice(known: Any) -> Callable[[str, Any], str]:
-    return lambda name, value: one_of(name, value, known)
+    return lambda name, value: check_choice(name, value, known)
 
 
 def _share(name: str, value: Any) -> float:

@@ -22,7 +22,7 @@ from adaptive_qs.run.budget import MIN_COST, Session
 from adaptive_qs.run.job import Job
 from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import Tables, measure, tables_job
-from adaptive_qs.table.files import sha256_of
+from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.related import Family, FamilyRows, RelatedSchema
 from adaptive_qs.workload.file import WorkloadSpec, resolve_workload
 from adaptive_qs.workload.workload import MOST_LISTED, Workload
@@ -112,7 +112,7 @@ class RelatedJob:
                 )
         beside = {
             "command": "synthesize --related",
-            "related schema": sha256_of([schema.model_dump_json().encode()]),
+            "related schema": compute_sha256([schema.model_dump_json().encode()]),
             "parents share": repr(share),
             **{f"children's {name}": text for name, text in children.work.request_fields().items()},
         }

@@ -192,7 +192,7 @@ def tables_job(
         served = QueryStrategies.of(workload, domain)
         if served is not None:
             check_learnable(served.queries, schema)
-        rho = share * left.rho_of_published
+        rho = share * left.compute_published_rho
         return Tables(marginals, limits, rho, options.levels, left_out, served)
 
     return Job.of(schema, options, budget, plan, unit)
@@ -291,7 +291,7 @@ def measure(
 
     counter.keep_up_to(work.limits.kept_cells)
     ledger, loop, threads = mechanisms.ledger, work.loop, work.limits.scoring_workers
-    rho = target.left_of(ledger.left).rho
+    rho = target.within(ledger.left).rho
     result = run_loop(
         mechanisms.table(counter), workload, mechanisms, rho, loop, threads, on_round,
         work.strategies,

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import check_choice
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
@@ -248,7 +248,7 @@ def choose_mechanism(
         ResourceExceeded: a subworkload is too large for the mechanism's solver, or the table of
             the whole domain for any number.
     """
-    one_of("mechanism", name, MECHANISMS)
+    check_choice("mechanism", name, MECHANISMS)
     request = PlanRequest(workload, settings or SolverSettings(), jobs, progress)
     with np.errstate(over="ignore"):
         choice = MECHANISMS[name](request)
@@ -319,7 +319,7 @@ def _is_sound(found: TableMechanism) -> bool:
     figures = np.array([largest, found.total_error])
     if not (np.isfinite(figures).all() and all(factor.is_finite for factor in factors)):
         return False
-    biases = [found.bias_of(part, index) for part, index, _ in found.workload.sets()]
+    biases = [found.compute_bias(part, index) for part, index, _ in found.workload.sets()]
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
 
 

@@ -13,7 +13,7 @@ from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.integer import GridFactor, Integers, on_grid, table_estimate
 from adaptive_qs.strategy.solution import Array, CenteringFactor
 from adaptive_qs.workload.axes import Marginal
-from adaptive_qs.workload.families import family_of
+from adaptive_qs.workload.families import find_family
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term, decompose_workload
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
@@ -138,7 +138,7 @@ def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
 
 def _asks_for_cells(part: QueryPart) -> bool:
     asked = part.axis.values() if part.joint is None else part.joint
-    return all(family_of(queries) == "marginal" for queries in asked)
+    return all(find_family(queries) == "marginal" for queries in asked)
 
 
 def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
@@ -159,6 +159,6 @@ def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
     return ColumnStrategy(factor)
 
 
-def noise_of(strategies: Mapping[int, ColumnStrategy]) -> dict[int, Array]:
+def noise_by_attribute(strategies: Mapping[int, ColumnStrategy]) -> dict[int, Array]:
     """Covariance of the noise by column, for :class:`~adaptive_qs.residual.ReferenceModel`."""
     return {attribute: strategy.noise for attribute, strategy in strategies.items()}

@@ -221,7 +221,7 @@ class Run:
         arrays = map(variances, range(self.axes))
         return np.asarray(reduce(np.multiply.outer, arrays)).reshape(-1)
 
-    def part_of(self, axis: int, queries: Queries, variances: Array) -> Array:
+    def slice_variances(self, axis: int, queries: Queries, variances: Array) -> Array:
         """What the run has of the variances of all queries on one axis."""
         if axis < self.axis:
             return np.asarray(variances[self.before[axis]])
@@ -238,7 +238,7 @@ def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool
     return all(len(shape) == 1 for shape in shapes)
 
 
-def runs_of(queries: Sequence[Queries]) -> Iterator[Run]:
+def split_into_runs(queries: Sequence[Queries]) -> Iterator[Run]:
     """All runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
     counts = [of.num_queries for of in queries]
     axis = next(k for k in range(len(counts)) if math.prod(counts[k + 1 :]) <= MOST_AT_ONCE)
@@ -261,7 +261,7 @@ def answer_in_runs(
 ) -> Iterator[tuple[Array, Array]]:
     """Answers to a product of queries from a table, with their variances, run by run."""
     last = -1
-    for run in runs_of(queries):
+    for run in split_into_runs(queries):
         if run.axis != last:
             last, beside = run.axis, table
             for axis, of in enumerate(queries):

@@ -190,12 +190,12 @@ class ResidualMechanism:
             lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None
             if lengths is not None:
                 return (lengths / asked.shape[0]) ** 2
-            return run.part_of(axis, asked, self._mean(asked, False))
+            return run.slice_variances(axis, asked, self._mean(asked, False))
         factor = strategy.factors[kept.index(axis)]
         full = partial(self._block, (asked,), factor, False)
         if axis == run.axis:
             return factor.run_variances(asked, run.first, run.stop, full)
-        return run.part_of(axis, asked, full())
+        return run.slice_variances(axis, asked, full())
 
     def largest_variance(self) -> tuple[float, bool]:
         """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
@@ -273,7 +273,7 @@ class ResidualMechanism:
             strategy = self.solutions[int(self.decomposition.class_of[residual])].strategy
             yield kept, strategy, 1 / float(self.shares[residual])
 
-    def _inside_of(self, part: int, index: int | slice) -> tuple[Array, Array]:
+    def _find_inside(self, part: int, index: int | slice) -> tuple[Array, Array]:
         """Class and share of every residual inside, −1 and 0 where there is none."""
         inside = self.decomposition.inside[part][index]
         known = inside >= 0
@@ -283,11 +283,11 @@ class ResidualMechanism:
     def _signature(self, part: int, index: int) -> tuple[object, ...]:
         """Equal for attribute sets whose variances are equal."""
         queries = self.workload.parts[part].queries(index)
-        return (part, queries, *(array.tobytes() for array in self._inside_of(part, index)))
+        return (part, queries, *(array.tobytes() for array in self._find_inside(part, index)))
 
     def _distinct_sets(self, part: int) -> list[int]:
         """One attribute set for each signature, up to rounding of the shares."""
-        classes, shares = self._inside_of(part, slice(None))
+        classes, shares = self._find_inside(part, slice(None))
         noise = np.log(shares, out=np.zeros_like(shares), where=shares > 0).round(10)
         queries = self.workload.parts[part]
         number: dict[object, int] = {}

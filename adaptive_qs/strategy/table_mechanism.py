@@ -173,7 +173,7 @@ class TableMechanism:
             asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
             if axis == run.axis:
                 return inside[axis].run_variances(asked, run.first, run.stop, full)
-            return run.part_of(axis, asked, full())
+            return run.slice_variances(axis, asked, full())
 
         def variances(run: Run) -> Array:
             return run.product(partial(of_axis, run)) * (constant / table.share)
@@ -181,7 +181,7 @@ class TableMechanism:
         estimates = kept[int(self.group_of[part][index])].sum(axis=outside)
         yield from answer_in_runs(queries, estimates, variances)
 
-    def bias_of(self, part: int, index: int) -> float:
+    def compute_bias(self, part: int, index: int) -> float:
         """Largest part of a query of one attribute set that its strategy does not measure."""
 
         def bias(asked: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]) -> float:

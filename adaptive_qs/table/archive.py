@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 from adaptive_qs.jsonfile import Claim, bounded_text, parse_json
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.table.files import atomic_writer, sealed_digest, sha256_of
+from adaptive_qs.table.files import atomic_writer, compute_sha256, sealed_digest
 
 MOST_RATIO = 200
 """Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
@@ -151,7 +151,7 @@ class ArchiveReader:
 
     def sha256(self, name: str) -> str:
         """Digest of a member's bytes."""
-        return sha256_of(self._pieces(self._member(name)))
+        return compute_sha256(self._pieces(self._member(name)))
 
     def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
         """Return the arrays of these shapes that were joined into one member."""

@@ -46,7 +46,7 @@ class Values(NamedTuple):
         return Values(*(array.reshape(shape) for array in self))
 
 
-def values_of(
+def read_values(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
     """Return the values that codes stand for, or the values of cells whose amounts are given.
@@ -81,7 +81,7 @@ def partition_values(
     changes, so what holds for one value of a piece holds for all.
     """
     codes = np.arange(column.size)
-    values, owner = values_of(column, codes), codes
+    values, owner = read_values(column, codes), codes
     for limit in sorted(set(limits)):
         low, high, known, _, _ = values
         cut = known & (low <= limit) & (limit <= high) & (low < high)

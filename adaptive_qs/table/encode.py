@@ -400,7 +400,7 @@ def decode(
 
     Categorical values have the type they were declared with; integers, numbers, dates and times
     are drawn from their bin or period, never outside the declared bounds, uniformly or as the
-    ``drawers`` of their columns do (see :mod:`adaptive_qs.table.inside`); missing values are null;
+    ``drawers`` of their columns do (:mod:`adaptive_qs.table.bin_density`); missing values are null;
     unknown values are the catch-all label. Encoding the result under the same schema gives the
     same codes. ``rng`` draws column by column.
 
@@ -410,7 +410,7 @@ def decode(
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
     if schema.ruleset is not None:
-        from adaptive_qs.table.obey import drawn_under_rules
+        from adaptive_qs.table.rule_sampling import drawn_under_rules
 
         codes = dict(zip(schema.names, table.columns))
         return pa.table(drawn_under_rules(codes, schema.ruleset, rng, drawers)[0])

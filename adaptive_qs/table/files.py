@@ -233,7 +233,7 @@ def _linked(temporary: Path, target: Path) -> bool:
     return True
 
 
-def sha256_of(pieces: Iterable[bytes]) -> str:
+def compute_sha256(pieces: Iterable[bytes]) -> str:
     """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
     digest = hashlib.sha256()
     for piece in pieces:
@@ -245,7 +245,7 @@ def sealed_digest(file: BinaryIO) -> str:
     """SHA-256 of all that was written to an open file, which is left at its end."""
     file.flush()
     file.seek(0)
-    return sha256_of(iter(partial(file.read, _PIECE), b""))
+    return compute_sha256(iter(partial(file.read, _PIECE), b""))
 
 
 def check_writable(path: str | Path) -> None:

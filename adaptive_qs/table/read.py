@@ -416,7 +416,7 @@ def frame_source(table: Any) -> Source:
 
     bad = partial(unreadable_column, FRAME)
 
-    def cells_of(part: Any, name: str) -> Cells:
+    def read_cells(part: Any, name: str) -> Cells:
         return frame_cells(part[:, names.index(name)])
 
     def read(wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -424,7 +424,7 @@ def frame_source(table: Any) -> Source:
         for start in range(0, rows, FRAME_ROWS):
             part = frame[start : start + FRAME_ROWS]
             columns = tuple(
-                redacted(partial(cells_of, part, name), partial(bad, name)) for name in wanted
+                redacted(partial(read_cells, part, name), partial(bad, name)) for name in wanted
             )
             yield Chunk(columns, start + len(part), rows)
 

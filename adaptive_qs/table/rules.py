@@ -29,7 +29,7 @@ from adaptive_qs.table.conditions import (
     Row,
     Surely,
     partition_values,
-    values_of,
+    read_values,
 )
 from adaptive_qs.table.grammar import Columns, parse_rule
 
@@ -264,7 +264,7 @@ class Ruleset:
         codes = np.arange(right.size)
         allowed = (codes == values[..., None]) | (codes == right.missing_code)
         for axis, column in enumerate(lefts):
-            found = values_of(column, np.arange(column.size))
+            found = read_values(column, np.arange(column.size))
             unknown = ~found.known & (found.missing | (column.kind != "numbers"))
             shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
             allowed = allowed | unknown.reshape(shape)
@@ -277,7 +277,7 @@ class Ruleset:
     def _places(self, name: str) -> dict[float | None, int]:
         """Return the codes of single values by their amounts."""
         column = self.columns[name]
-        found = values_of(column, np.arange(column.size))
+        found = read_values(column, np.arange(column.size))
         single = found.named & (found.low == found.high)
         return {float(found.low[code]): int(code) for code in np.flatnonzero(single)}
 

@@ -22,7 +22,7 @@ from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.jsonfile import Claim, render_schema
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.schema_files import (
@@ -164,7 +164,7 @@ class Schema(BaseModel):
         """
         if not self.rules:
             return None
-        from adaptive_qs.table.obey import check_values
+        from adaptive_qs.table.rule_sampling import check_values
         from adaptive_qs.table.rules import Ruleset
 
         ruleset = Ruleset.of(self.columns, [(r.rule, r.table) for r in self.declared_rules])
@@ -240,9 +240,9 @@ class Schema(BaseModel):
             found += self.ruleset.groups.get(column.name, ())
         if not found:
             return ()
-        from adaptive_qs.levels import chain_of
+        from adaptive_qs.levels import build_chain
 
-        return chain_of(found)
+        return build_chain(found)
 
     @property
     def fingerprint(self) -> str:
@@ -436,20 +436,20 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         verb = "is" if len(left) == 1 else "are"
         advice.append(
             f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed "
-            f'({first_of(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
+            f'({join_first(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
             "that was reviewed"
         )
     rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
     if rules:
         advice.append(
             f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
-            f"({first_of(rules, MAX_NAMED)}): "
+            f"({join_first(rules, MAX_NAMED)}): "
             f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
             "description of those, and the others out of the schema"
         )
     if schema.ruleset is not None:
         for name, labels in schema.ruleset.never().items():
-            said = first_of(list(map(repr, labels)), MAX_NAMED)
+            said = join_first(list(map(repr, labels)), MAX_NAMED)
             advice.append(f"the rules leave no row in which column {name!r} is {said}")
     named: dict[str, list[str]] = {}
     for column in schema.columns:
@@ -457,7 +457,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
             named.setdefault(line, []).append(repr(column.name))
     for line, names in named.items():
         kind = "column" if len(names) == 1 else "each of"
-        advice.append(f"{kind} {first_of(names, MAX_NAMED)} {line}")
+        advice.append(f"{kind} {join_first(names, MAX_NAMED)} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
     if len(largest) == 2 and cells > MANY_CELLS:

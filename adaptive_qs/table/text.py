@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Literal, cast, get_args
 
-from adaptive_qs.arguments import one_of
+from adaptive_qs.arguments import check_choice
 
 # Text that a spreadsheet program would run as a formula: how CSV writes it, and reads it back.
 #
@@ -48,7 +48,7 @@ def check_formulas(kind: str) -> Formulas:
     Raises:
         InputError: there is none.
     """
-    return cast(Formulas, one_of("formulas", kind, get_args(Formulas)))
+    return cast(Formulas, check_choice("formulas", kind, get_args(Formulas)))
 
 
 def escaped(text: str) -> str:

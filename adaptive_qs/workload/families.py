@@ -314,7 +314,7 @@ def family_names(spec: AttributeSpec | Mapping[str, AttributeSpec]) -> tuple[str
     return (spec if isinstance(spec, str) else str(spec.family),)  # type: ignore[attr-defined]
 
 
-def family_of(queries: Queries) -> str:
+def find_family(queries: Queries) -> str:
     """The name of the family that makes such queries."""
     return next(name for name, family in FAMILIES.items() if type(queries) in family.kinds)
 

@@ -36,8 +36,8 @@ from adaptive_qs.workload.workload import (
     QueryWorkload,
     Workload,
     all_sets,
+    parse_ways,
     unlisted_sets,
-    ways_of,
 )
 
 S = TypeVar("S", bound=Sized)
@@ -51,10 +51,10 @@ def all_ways_queries(
 ) -> QueryWorkload:
     """The same family of queries on all sets of the given numbers of attributes, of weight 1.
 
-    Errors are those of :func:`all_sets`, :func:`ways_of` and :func:`make_part`.
+    Errors are those of :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
     """
     maker = QueryMaker(domain)
-    parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, ways_of(ways)))
+    parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, parse_ways(ways)))
     return QueryWorkload(domain, tuple(parts))
 
 

@@ -82,7 +82,7 @@ class DroppedMarginals:
         )
 
 
-def cells_of(domain: Domain, cliques: NDArray[np.integer]) -> Array:
+def count_cells(domain: Domain, cliques: NDArray[np.integer]) -> Array:
     """Cells of the marginals over cliques of equally many attributes; exact below 2**53."""
     return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
 
@@ -96,7 +96,7 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
     closure = Workload(workload.domain, several).closure
     index = CliqueIndex(len(workload.domain), closure)
     groups = [np.array(list(group)) for k, group in groupby(closure, key=len) if k]
-    cells = np.concatenate([[1.0], *(cells_of(workload.domain, group) for group in groups)])
+    cells = np.concatenate([[1.0], *(count_cells(workload.domain, group) for group in groups)])
     weight = _weight_in(index, groups, several, len(closure))
     kept, bound = _kept(groups, cells, weight, ceilings)
     if workload.unlisted:

@@ -66,7 +66,7 @@ def check_subsets(degrees: Mapping[int, int]) -> None:
         )
 
 
-def ways_of(ways: Any) -> tuple[int, ...]:
+def parse_ways(ways: Any) -> tuple[int, ...]:
     """Numbers of attributes, given as one integer or as several.
 
     Raises:
@@ -217,7 +217,7 @@ class Workload:
             WorkloadError: a number below 1 or above the number of attributes.
             ResourceExceeded: more marginals than ``MAX_CLIQUES``.
         """
-        numbers = ways_of(ways)
+        numbers = parse_ways(ways)
         if most is not None and any(math.comb(len(domain), k) > most for k in numbers if k > 1):
             return cls._of_some(domain, numbers, most)
         sets = chain.from_iterable(some.tolist() for some in all_sets(domain, numbers))

@@ -47,7 +47,7 @@ from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.planner import ConditionalPlanner
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.counts import Measurement
 from adaptive_qs.privacy.events import Purpose
@@ -252,7 +252,7 @@ class Task:
         order = np.random.default_rng(seed).permutation(len(workload))
         sequence = [workload[k] for k in order]
         answers = {c: np.ones(domain.shape(c), dtype=np.float32) for c in workload}
-        rho = rho_of(EPSILON, DELTA) * (1 - SAFETY)
+        rho = compute_rho(EPSILON, DELTA) * (1 - SAFETY)
         timed = timed or len(sequence)
         return cls(counter, rho, workload, sequence, timed, scored_trials, answers)
 

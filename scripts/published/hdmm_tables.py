@@ -27,7 +27,7 @@ import typer
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.privacy.accounting import gaussian_mu_of
+from adaptive_qs.privacy.accounting import compute_gaussian_mu
 from adaptive_qs.strategy.bounds import gram_bound
 from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.hdmm import ProductWorkload, product_workload
@@ -157,7 +157,7 @@ def rmse(workload: ProductWorkload, set_errors: Array) -> float:
 
 def noise_scale(noise: Noise) -> float:
     """Standard deviation of the noise on sensitivity 1 at the paper's parameters."""
-    factor = 1 / gaussian_mu_of(EPSILON, DELTA) if noise == GAUSSIAN else 1 / EPSILON
+    factor = 1 / compute_gaussian_mu(EPSILON, DELTA) if noise == GAUSSIAN else 1 / EPSILON
     return factor * math.sqrt(noise.unit_variance)
 
 

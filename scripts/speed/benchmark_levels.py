@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.levels import chain_of
+from adaptive_qs.levels import build_chain
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.workload.workload import Workload
@@ -63,10 +63,10 @@ def payroll(rows: int = 50_000, seed: int = 0) -> CodedTable:
     """Employees: 400 titles in 40 families in 6 bands, 150 departments in 18 agencies, of which the
     families, bands and agencies are no columns; pay and age follow title and family."""
     rng = np.random.default_rng(seed)
-    family_of, band_of = refinement(400, 40, rng), refinement(40, 6, rng)
+    find_family, band_of = refinement(400, 40, rng), refinement(40, 6, rng)
     agency_of = refinement(150, 18, rng)
     title = rng.choice(400, rows, p=skewed(400, rng))
-    family = family_of[title]
+    family = find_family[title]
     agency = (rng.choice(18, rows, p=skewed(18, rng)) + 3 * family) % 18
     department = np.empty(rows, dtype=np.int64)
     for each in range(18):
@@ -84,7 +84,7 @@ def payroll(rows: int = 50_000, seed: int = 0) -> CodedTable:
         "sex": ((rng.random(rows) < share_of_women[family]).astype(int), 2),
         "contract": ((rng.choice(4, rows, p=[0.6, 0.2, 0.1, 0.1]) + (family % 3 == 0)) % 4, 4),
     }
-    groups = {"title": [family_of, band_of[family_of]], "department": [agency_of]}
+    groups = {"title": [find_family, band_of[find_family]], "department": [agency_of]}
     return _table(columns, groups, ("pay", "age"), rng)
 
 
@@ -112,7 +112,7 @@ def _table(
     attributes, codes = [], []
     for name, (values, size) in columns.items():
         place = rng.permutation(size) if name in groups else np.arange(size)
-        declared = chain_of([of[np.argsort(place)] for of in groups.get(name, ())])
+        declared = build_chain([of[np.argsort(place)] for of in groups.get(name, ())])
         attributes.append(Attribute(name, size, name in ordered, declared=declared))
         codes.append(place[values])
     return CodedTable.from_codes(Domain(tuple(attributes)), codes)

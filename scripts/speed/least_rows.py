@@ -17,7 +17,7 @@ import typer
 from adaptive_qs.domain import Domain
 from adaptive_qs.loop.expected import DEPENDENCE
 from adaptive_qs.loop.forecast import ROWS, LoopForecast
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.workload.workload import Workload
 from scripts.results import write_results
 
@@ -48,7 +48,7 @@ def equal(columns: int, values: int) -> dict[str, int]:
 
 def least_rows(workload: Workload, epsilon: float) -> int | None:
     """Rows that the median column takes; None where no table has as many."""
-    least = LoopForecast(workload, rho_of(epsilon, DELTA)).least_rows()
+    least = LoopForecast(workload, compute_rho(epsilon, DELTA)).least_rows()
     rows = median_high([math.inf if rows is None else rows for rows in least.values()])
     return None if rows == math.inf else int(rows)
 

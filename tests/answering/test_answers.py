@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, charges_of, statement_of_answers
+from adaptive_qs.answering.answers import AnswersManifest, group_charges, statement_of_answers
 from adaptive_qs.answering.api import plan
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch, answers_limits
@@ -158,7 +158,7 @@ def test_equal_charges_are_counted():
         GaussianEvent(Purpose.STRATEGY, (name,), squared, variance)
         for name, squared, variance in [("a", 1, 2), ("b", 2, 2), ("c", 1, 2), ("d", 1, 3)]
     ]
-    found = charges_of(events)
+    found = group_charges(events)
     assert [(c.times, c.charge.purpose, c.charge.columns) for c in found] == [
         (times, Purpose.STRATEGY, (name,)) for times, name in [(2, "a"), (1, "b"), (1, "d")]
     ]

@@ -26,7 +26,7 @@ from adaptive_qs.answering.measure import (
 from adaptive_qs.errors import BudgetExceeded, InputError, ResourceExceeded
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.events import UNITS_PER_RHO, label_of
+from adaptive_qs.privacy.events import UNITS_PER_RHO, format_label
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
 from adaptive_qs.run.budget import MAX_COST, PrivacyTarget
@@ -199,7 +199,7 @@ def test_labels_are_public_words():
     for number in range(mechanism.num_measurements):
         measurement = mechanism.measurement(number)
         query = module._query(WORKLOADS["several"].domain, measurement)
-        label = label_of(query.purpose, query.columns)
+        label = format_label(query.purpose, query.columns)
         names = [f"a{i}" for i in measurement.clique]
         assert label == f"strategy {' x '.join(names) or 'total'}"
 

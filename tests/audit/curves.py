@@ -30,7 +30,7 @@ from scipy import special, stats
 from adaptive_qs.audit.audit import Batch, Synthesis, record
 from adaptive_qs.audit.related import RelatedSynthesis
 from adaptive_qs.audit.tables import write_rows
-from adaptive_qs.privacy.accounting import delta_of
+from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -462,7 +462,7 @@ class Claim:
 def zcdp_curve(rho: float) -> tuple[np.ndarray, np.ndarray]:
     """Some ε and the δ that ρ-zCDP implies for each; a claim from fewer ε is a weaker one."""
     epsilon = np.linspace(0.01, rho + 8 * math.sqrt(2 * rho), 100)
-    return epsilon, np.array([delta_of(rho, float(e)) for e in epsilon])
+    return epsilon, np.array([compute_delta(rho, float(e)) for e in epsilon])
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pandas as pd
 
 from adaptive_qs.answering.api import answer
 from adaptive_qs.ledger.book import LedgerBook, Total, exported
-from adaptive_qs.privacy.accounting import gaussian_mu_of
+from adaptive_qs.privacy.accounting import compute_gaussian_mu
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.files import sample_dataset
 
@@ -70,7 +70,7 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
     ledger = folder / "ledger"
     budgets = [0.1 * 100 ** (number / count) for number in range(count)]
     total = Total.of(
-        rho=sum(gaussian_mu_of(epsilon, DELTA) ** 2 for epsilon in budgets),
+        rho=sum(compute_gaussian_mu(epsilon, DELTA) ** 2 for epsilon in budgets),
         delta=1e-6,
         discovery_delta=2 * count * DELTA,
     )

@@ -9,7 +9,7 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from adaptive_qs.privacy.accounting import gaussian_delta_of
+from adaptive_qs.privacy.accounting import compute_gaussian_delta
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import PartitionEvent, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -91,7 +91,7 @@ def test_claims_of_zcdp_are_below_those_of_gaussian_dp_and_delta_lowers_both(mu,
         assert lower < error or error == 0
     # The curve is that of all (ε, δ) together.
     epsilon = np.linspace(0.001, 12, 4_000)
-    delta = np.array([gaussian_delta_of(mu, e) for e in epsilon])
+    delta = np.array([compute_gaussian_delta(mu, e) for e in epsilon])
     lines = np.maximum(1 - delta - np.exp(epsilon) * alpha, np.exp(-epsilon) * (1 - delta - alpha))
     assert gaussian == pytest.approx(float(lines.max()), abs=1e-3)
 

@@ -11,7 +11,7 @@ import pytest
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.ledger.book import LedgerBook, exported
 from adaptive_qs.ledger.entries import Recovered, Row
-from adaptive_qs.ledger.run import runs_of
+from adaptive_qs.ledger.run import collect_runs
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
 
 from . import recompute_ledger
@@ -143,4 +143,4 @@ def test_what_a_copy_lacked_counts_beyond_the_total_and_blocks_every_run(tmp_pat
     assert recompute_ledger.Book(forged).problems != []
     rows = [Row(e["number"], e["time"], e["body"], b"") for e in forged["entries"]]
     with pytest.raises(ValueError, match="entry 2: does not count what was spent"):
-        runs_of(rows)
+        collect_runs(rows)

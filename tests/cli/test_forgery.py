@@ -19,11 +19,11 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import START, Released
 from adaptive_qs.ledger.run import release_hash
-from adaptive_qs.privacy.accounting import epsilon_of, mu_of
+from adaptive_qs.privacy.accounting import compute_epsilon, compute_mu
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, SelectionEvent
 from adaptive_qs.release.bundle import MEMBERS
-from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.facts import TABLES, list_facts
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import Manifest
 from adaptive_qs.synthesizer import Synthesizer
@@ -102,11 +102,11 @@ def forge_charges(path="r.zip"):
     events = tuple(map(cheaper, bundle.events))
     spent, rho = Cost.of(events), bundle.manifest.rho / 99
     content = bundle.manifest.model_dump() | {
-        "facts": facts_of(events, bundle.schema, TABLES),
+        "facts": list_facts(events, bundle.schema, TABLES),
         "rho_spent": float_above(spent.rho),
         "rho": rho,
-        "epsilon": epsilon_of(rho, bundle.manifest.delta),
-        "mu": mu_of(rho),
+        "epsilon": compute_epsilon(rho, bundle.manifest.delta),
+        "mu": compute_mu(rho),
         "guarantee": "",
     }
     replace(bundle, events=events, manifest=Manifest.model_validate(content)).save(path, force=True)

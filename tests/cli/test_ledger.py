@@ -23,7 +23,7 @@ from adaptive_qs.ledger.entries import Recovered, Row, last_sound
 from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import loop
 from adaptive_qs.machine import Fault
-from adaptive_qs.privacy.accounting import epsilon_of, rho_of
+from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
 from adaptive_qs.release.release import Release
 from adaptive_qs.synthesizer import Synthesizer
 
@@ -67,7 +67,7 @@ def interrupted(run, monkeypatch):
 
 def test_the_total_is_that_of_its_epsilon_and_delta(run, ledger):
     total = shown(run)["total"]
-    assert total["rho"] == rho_of(2.0, 1e-6)
+    assert total["rho"] == compute_rho(2.0, 1e-6)
     assert total["epsilon"] == pytest.approx(2.0, rel=1e-9)
     assert shown(run)["declared"] == {"epsilon": 2.0, "delta": 1e-6}
 
@@ -76,8 +76,8 @@ def test_discovery_takes_its_share_of_delta_first(run):
     done(ledger_of(run, "create", "--epsilon", 2, "--discovery-delta", "4e-10"))
     total = shown(run)["total"]
     assert total["discovery_delta"] == pytest.approx(4e-10, rel=1e-12)
-    assert total["rho"] == pytest.approx(rho_of(2.0, 6e-10), rel=1e-9)
-    assert total["rho"] < rho_of(2.0, 1e-9)
+    assert total["rho"] == pytest.approx(compute_rho(2.0, 6e-10), rel=1e-9)
+    assert total["rho"] < compute_rho(2.0, 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_runs_are_listed_with_what_they_spent_and_the_rest_is_left(run, ledger):
     assert answers["gaussian_mu"] == pytest.approx(math.sqrt(0.04), rel=1e-9)
     units = [content[part]["rho_units"] for part in ("total", "counted", "left")]
     assert units[0] == units[1] + units[2]
-    expected = epsilon_of(content["left"]["rho"], 1e-6)
+    expected = compute_epsilon(content["left"]["rho"], 1e-6)
     assert content["left"]["epsilon"] == pytest.approx(expected, rel=1e-12)
     assert "answer" in done(ledger_of(run, "show"))
 
@@ -168,7 +168,7 @@ def test_a_total_admits_no_run_of_more(run, total_of_one, more):
 
 
 def test_a_total_in_rho_is_a_total_in_rho(run):
-    done(ledger_of(run, "create", "--rho", repr(rho_of(1.0, 1e-6)), "--delta", "1e-6"))
+    done(ledger_of(run, "create", "--rho", repr(compute_rho(1.0, 1e-6)), "--delta", "1e-6"))
     assert run(*TABLE, *ONE, "--out", "o.csv").code == 3
 
 
@@ -202,7 +202,7 @@ def test_one_run_of_several_is_shown_at_what_it_promised_and_all_at_their_sum(ru
     assert each[1] <= 0.3  # at the larger delta of the ledger
     spent = sum(one["spent"]["rho"] for one in content["runs"])
     assert content["counted"]["rho"] == pytest.approx(spent, rel=1e-12)
-    assert content["counted"]["epsilon"] == pytest.approx(epsilon_of(spent, 1e-6), rel=1e-9)
+    assert content["counted"]["epsilon"] == pytest.approx(compute_epsilon(spent, 1e-6), rel=1e-9)
     assert run(*ANSWERS, *ONE, "--force").code == 3
 
 

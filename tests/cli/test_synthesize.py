@@ -18,7 +18,7 @@ from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.loop import loop
-from adaptive_qs.privacy.accounting import epsilon_of
+from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
@@ -140,7 +140,7 @@ def test_rho_reports_the_epsilon_it_implies(run):
     content = json.loads(done(run(*arguments, "--release", "r.zip", "--json")).out)
     assert content["rho"] == 0.016557414
     assert content["epsilon"] == pytest.approx(1, rel=1e-6)
-    assert epsilon_of(0.016557414, 1e-9) > 1.05  # what exact accounting is for
+    assert compute_epsilon(0.016557414, 1e-9) > 1.05  # what exact accounting is for
 
 
 def test_samples_of_a_release_repeat_with_their_seed(run):

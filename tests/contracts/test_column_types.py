@@ -22,12 +22,12 @@ from pydantic import Field
 from adaptive_qs.domain import BinLabel
 from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.table import cells as readers
+from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import MISSING, UNREADABLE
 from adaptive_qs.table.columns.numeric import IntegerColumn
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.inside import drawers_of
 from adaptive_qs.table.schema import Schema, bind_column_types
 from adaptive_qs.table.write import write_table
 from scripts.make_reference import COLUMNS
@@ -272,7 +272,7 @@ def codes_come_back(schema, cells, folder):
     codes = np.resize(np.arange(domain.sizes[0]), max(domain.sizes[0], 300))
     table = CodedTable.from_codes(domain, [codes])
     counts = np.random.default_rng(1).exponential(size=domain.sizes[0])
-    for drawers in (drawers_of(schema.columns, lambda _: counts), {}):
+    for drawers in (build_drawers(schema.columns, lambda _: counts), {}):
         decoded = decode(table, schema, np.random.default_rng(0), drawers)
         np.testing.assert_array_equal(read_table(decoded, schema).columns[0], codes)
     for suffix in ("csv", "parquet"):

@@ -32,7 +32,7 @@ from adaptive_qs.evaluation.attack import (
 from adaptive_qs.evaluation.promise import Promise
 from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
 from adaptive_qs.evaluation.tables import check_control, find_overlap
-from adaptive_qs.privacy.accounting import delta_of, epsilon_of
+from adaptive_qs.privacy.accounting import compute_delta, compute_epsilon
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
@@ -137,7 +137,7 @@ def test_worst_pair_of_an_epsilon_delta_promise_reaches_the_pair_distance(epsilo
 def test_bound_is_the_least_that_a_brute_force_search_finds(rho):
     def by_pair(log_epsilon, scale):
         epsilon = math.exp(float(np.squeeze(log_epsilon)))
-        return pair_distance(epsilon, delta_of(scale * rho, epsilon))
+        return pair_distance(epsilon, compute_delta(scale * rho, epsilon))
 
     one, four = (
         float(brute(by_pair, ((-12, 6),), (scale,), Ns=2_000, full_output=True)[1])
@@ -160,7 +160,7 @@ def test_everything_that_is_promised_is_used():
             math.tanh(epsilon)
         )
     rho, delta = 0.5, 1e-9
-    both = advantage_bound(promise(rho, epsilon_of(rho, delta), delta))
+    both = advantage_bound(promise(rho, compute_epsilon(rho, delta), delta))
     assert both == replacement_distance(rho)
     assert advantage_bound(promise(rho, 0.01, delta)) < 0.02
     assert advantage_bound(promise()) is None

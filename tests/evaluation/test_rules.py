@@ -23,7 +23,7 @@ from adaptive_qs.evaluation.rules import (
 )
 from adaptive_qs.evaluation.tables import JointCodes, TablePair, count_pairs
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.conditions import values_of
+from adaptive_qs.table.conditions import read_values
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.grammar import parse_condition, written, written_value
 from adaptive_qs.table.propose import propose
@@ -448,7 +448,7 @@ def test_labels_are_written_such_that_rules_read_them_as_labels(label):
     columns.append({"name": "x", "type": "integer", "min": 0, "max": 1})
     known = Schema.parse({"version": 1, "columns": columns}).by_name
     condition = parse_condition(f"c = {written_value(label, known)}", known)
-    outcome = condition.outcome({"c": values_of(known["c"], np.array([0, 1]))})
+    outcome = condition.outcome({"c": read_values(known["c"], np.array([0, 1]))})
     assert outcome.true.tolist() == [True, False]
 
 

@@ -118,7 +118,7 @@ def stopped_clock() -> None:
 
 def noting(journal: Path) -> None:
     """Note in a file each fault reached, each draw, and each release that the program sees."""
-    from adaptive_qs.ledger.entries import digests_of, to_bytes
+    from adaptive_qs.ledger.entries import compute_digests, to_bytes
     from adaptive_qs.ledger.run import LedgerRun
     from adaptive_qs.machine import on_reach
 
@@ -136,7 +136,7 @@ def noting(journal: Path) -> None:
             return draw()
 
         outputs = release(run, events, noted_draw, definition)
-        note("seen", position, ",".join(digests_of([to_bytes(output) for output in outputs])))
+        note("seen", position, ",".join(compute_digests([to_bytes(output) for output in outputs])))
         return outputs
 
     LedgerRun.release = noted

@@ -11,12 +11,12 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
 from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.conditional import wanted_of
+from adaptive_qs.generate.conditional import select_boxes
 from adaptive_qs.generate.linked import linked_rows
 from adaptive_qs.generate.loglinear import LogLinearModel, Target
 from adaptive_qs.generate.rows import Fitted
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
-from adaptive_qs.generate.zeros import Zero, masks_of
+from adaptive_qs.generate.zeros import Zero, build_masks
 
 from .helpers import (
     assert_drawn_from,
@@ -52,7 +52,7 @@ def model_of(zeros, workers=1, seed=3):
     rng = np.random.default_rng(seed)
     cliques = [*CLIQUES]
     singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in SIZES]
-    masks = masks_of(zeros, DOMAIN, cliques)
+    masks = build_masks(zeros, DOMAIN, cliques)
     model = LogLinearModel(DOMAIN, cliques, singles, workers, masks)
     tables = {c: np.exp(rng.normal(size=DOMAIN.shape(c))) for c in cliques}
     joint = np.zeros(SIZES)
@@ -181,7 +181,7 @@ def test_a_condition_has_the_conditional_distribution(box):
     chains = Chains(moves._model, proposals, start, rng, coarse, None, moves)
     means = {c: targets[k].counts.astype(np.float32) for k, c in enumerate(CLIQUES)}
     chances = {i: np.array(chance) for i, chance in box.items()}
-    wanted = wanted_of(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
+    wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
     taken = joint.copy()
     for i, chance in chances.items():
         taken *= chance.reshape([-1 if k == i else 1 for k in range(6)])

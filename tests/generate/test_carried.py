@@ -13,7 +13,7 @@ from adaptive_qs.generate.coarse import CoarseDomain, carried_zeros, find_carrie
 from adaptive_qs.generate.loglinear import LogLinearModel, Target
 from adaptive_qs.generate.rows import write_tree
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree, pair_marginals
-from adaptive_qs.generate.zeros import Zero, masks_of
+from adaptive_qs.generate.zeros import Zero, build_masks
 
 from .helpers import assert_drawn_from, drawn_rows, histogram, margin
 
@@ -36,7 +36,7 @@ def model_and_joint(workers=1):
     carried = find_carried(DOMAIN, CLIQUES, ZEROS)
     left = carried_zeros(ZEROS, carried)
     carriers = [carried.clique(c) for c in CLIQUES]
-    masks = masks_of(left, DOMAIN, [*carriers, *(zero.clique for zero in left)])
+    masks = build_masks(left, DOMAIN, [*carriers, *(zero.clique for zero in left)])
     model = LogLinearModel(DOMAIN, CLIQUES, singles, workers, masks, (), carried)
     tables = {c: np.exp(rng.normal(size=DOMAIN.shape(c))) for c in CLIQUES}
     tables |= {(i,): np.exp(rng.normal(size=SIZES[i])) for i in (1, 3, 4)}

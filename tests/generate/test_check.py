@@ -16,7 +16,7 @@ from adaptive_qs.generate import conditional
 from adaptive_qs.generate.check import Check
 from adaptive_qs.generate.rows import synthesize_rows
 from adaptive_qs.privacy.budget import GuardRailWarning
-from adaptive_qs.table import obey as rule_sampling
+from adaptive_qs.table import rule_sampling
 
 MESSAGE = "contradicts the release"
 

@@ -9,7 +9,7 @@ import pytest
 
 from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.conditional import NoRowsError, wanted_of
+from adaptive_qs.generate.conditional import NoRowsError, select_boxes
 from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint
 from adaptive_qs.generate.loglinear import Target
 from adaptive_qs.generate.rows import Fitted
@@ -81,7 +81,7 @@ RARE = {0: np.array([0.0, 1e-3, 0.0]), 1: np.array([0.0, 0.0, 0.0, 1e-3]), 3: np
 @pytest.mark.parametrize("kind", ["chains", "exact"])
 def test_rows_follow_the_conditional_distribution(kind, boxes):
     model, joint = fitted(kind)
-    wanted = wanted_of(DOMAIN, model, [boxes], ROWS)
+    wanted = select_boxes(DOMAIN, model, [boxes], ROWS)
     truth = sum(taken(joint, box) for box in boxes)
     assert_drawn_from(histogram(wanted.states.rows, DOMAIN), truth / truth.sum())
     error = 1e-6 if kind == "exact" else max(relative_error(joint, box) for box in boxes)
@@ -91,7 +91,7 @@ def test_rows_follow_the_conditional_distribution(kind, boxes):
 @pytest.mark.parametrize("kind", ["chains", "exact"])
 def test_pages_are_the_rows_of_the_box_and_have_its_marginals(kind):
     model, joint = fitted(kind)
-    wanted = wanted_of(DOMAIN, model, [[ONE]], 3_000)
+    wanted = select_boxes(DOMAIN, model, [[ONE]], 3_000)
     rows = np.concatenate(list(wanted.draw(3_000, 3, 1)))
     truth = taken(joint, ONE)
     truth /= truth.sum()
@@ -111,7 +111,7 @@ def test_kinds_come_in_equal_numbers_on_every_page(monkeypatch):
     monkeypatch.setattr("adaptive_qs.generate.conditional.LEAST_ROWS", 100)
     model, _ = fitted("chains", rows=500)
     kinds = [[{0: row}] for row in np.eye(3)]
-    wanted = wanted_of(DOMAIN, model, kinds, 250)
+    wanted = select_boxes(DOMAIN, model, kinds, 250)
     assert sum(wanted.shares) == pytest.approx(1)
     done = np.zeros(3)
     pages = list(wanted.draw(1_000, 1, 1))
@@ -124,7 +124,7 @@ def test_kinds_come_in_equal_numbers_on_every_page(monkeypatch):
 def test_rows_do_not_depend_on_the_number_of_workers():
     def made(workers, seed):
         model, _ = fitted("chains", seed=seed, workers=workers, rows=2_000)
-        return np.concatenate(list(wanted_of(DOMAIN, model, [APART], 500).draw(500, 2, workers)))
+        return np.concatenate(list(select_boxes(DOMAIN, model, [APART], 500).draw(500, 2, workers)))
 
     np.testing.assert_array_equal(made(1, 5), made(2, 5))
     assert (made(1, 5) != made(1, 6)).any()
@@ -137,7 +137,7 @@ def test_a_kind_without_rows_is_named():
     fit = ExactFit(Joint(DOMAIN), (empty / empty.sum()).ravel(), 1.0, 0.0, 1, 0.0)
     model = replace(model, chains=ExactChains(fit, ROWS, model.chains.rng, 1))
     with pytest.raises(NoRowsError) as caught:
-        wanted_of(DOMAIN, model, [[{0: np.eye(3)[0]}], [{0: np.eye(3)[1]}]], 100)
+        select_boxes(DOMAIN, model, [[{0: np.eye(3)[0]}], [{0: np.eye(3)[1]}]], 100)
     assert caught.value.kind == 1
 
 

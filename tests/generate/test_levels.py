@@ -16,7 +16,12 @@ from adaptive_qs.generate.loglinear import (
     make_target,
     outermost_cliques,
 )
-from adaptive_qs.generate.rows import SynthesisSettings, sharpen, synthesize_rows, write_tree
+from adaptive_qs.generate.rows import (
+    SynthesisSettings,
+    shrink_to_measured,
+    synthesize_rows,
+    write_tree,
+)
 from adaptive_qs.generate.tree import dependence_tree, mutual_information
 from adaptive_qs.levels import Grouping
 from adaptive_qs.residual import ReferenceModel, centered
@@ -77,7 +82,7 @@ def test_groups_move_as_wholes_towards_noisy_groups(noise_std):
     mean = np.arange(24, dtype=np.float32).reshape(6, 4)
     target = Target((COARSE_A, COARSE_B), np.full((2, 2), 70.0), noise_std)
     found = mean.copy()
-    sharpen(DOMAIN, [found], [(0, 1)], [target])
+    shrink_to_measured(DOMAIN, [found], [(0, 1)], [target])
     before, after = (DOMAIN.summed(m, (0, 1), target.clique) for m in (mean, found))
     weights = before / (before + noise_std**2)
     np.testing.assert_allclose(after, before + weights * (70 - before), rtol=1e-5)

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains, FitSettings, Follower, fit_weights
+from adaptive_qs.generate.chains import Chains, FitSettings, WeightUpdater, fit_weights
 from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
 from adaptive_qs.generate.rows import (
+    MarginalTracker,
     Page,
     SynthesisSettings,
-    Watch,
     choose_fit_rows,
     draw_pages,
-    sharpen,
+    shrink_to_measured,
     synthesize_rows,
     watch_list,
 )
@@ -230,7 +230,9 @@ class Walk:
 
 def watch_of(size, wanted):
     """Wants these counts of the second attribute in as many rows as there are chains."""
-    return Watch(domain_of(size, len(wanted)), [(1,)], [np.array(wanted, dtype=np.float32)])
+    return MarginalTracker(
+        domain_of(size, len(wanted)), [(1,)], [np.array(wanted, dtype=np.float32)]
+    )
 
 
 @pytest.mark.parametrize("num_rows", [1, 60, 99, 100, 101, 130, 250, 1_000])
@@ -297,7 +299,7 @@ def test_means_and_targets_are_weighted_by_their_precisions(noise_std):
     target = Target((0, 2), np.array([[30.0, 12.0], [4.0, 0.0]]), noise_std)
     means = [np.ones(3, dtype=np.float32), mean.copy()]
     domain = domain_of(2, 3, 2, 2)
-    sharpen(domain, means, [(1,), (0, 2)], [target, Target((3,), np.ones(2), 0.0)])
+    shrink_to_measured(domain, means, [(1,), (0, 2)], [target, Target((3,), np.ones(2), 0.0)])
     of_mean, of_target = 1 / np.maximum(mean, 0.5), 1 / max(noise_std, 1e-12) ** 2
     wanted = (of_mean * mean + of_target * target.counts) / (of_mean + of_target)
     np.testing.assert_allclose(means[1], wanted, rtol=1e-5, atol=1e-5)
@@ -416,7 +418,7 @@ def test_steps_are_shortened_where_targets_that_overlap_overshoot(step, shortene
     targets = [Target(c, ROWS * margin(table, c), 0.0) for c in PAIRS_OF_SIX]
     model = LogLinearModel(domain, PAIRS_OF_SIX, [np.ones(2)] * 6, 1)
     rows = np.random.default_rng(0).integers(2, size=(ROWS, 6)).astype(np.int32)
-    follower = Follower(model, targets, FitSettings(), workers=1)
+    follower = WeightUpdater(model, targets, FitSettings(), workers=1)
     for key in range(10):
         model.sweep(rows, key)
         follower.step(rows, step, 1.0)
@@ -469,7 +471,7 @@ def slow_distance(rows, means):
 
 def refine(model, rows, means, passes, rng):
     """Refine rows in place; the distance that was booked."""
-    watch = Watch(DOMAIN, WATCHED, means)
+    watch = MarginalTracker(DOMAIN, WATCHED, means)
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
     proposals = [rows.copy() for _ in range(passes)]
     for proposed in proposals:

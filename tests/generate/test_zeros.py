@@ -16,10 +16,10 @@ from adaptive_qs.generate.zeros import (
     PairMoves,
     Zero,
     allowed_cells,
+    build_masks,
     independent_target,
     learnt_values,
     masked,
-    masks_of,
     settle,
 )
 from adaptive_qs.residual import (
@@ -103,7 +103,7 @@ def test_moves_keep_the_distribution_where_nothing_can_change_alone():
     rng = np.random.default_rng(7)
     cliques = [*MEASURED, *(zero.clique for zero in ZEROS if len(zero.clique) > 1)]
     singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in DOMAIN.sizes]
-    masks = masks_of(ZEROS, DOMAIN, [*cliques, (3,)])
+    masks = build_masks(ZEROS, DOMAIN, [*cliques, (3,)])
     model = LogLinearModel(DOMAIN, cliques, singles, 1, masks)
     joint = ALLOWED * np.einsum("a,b,c,d,e->abcde", *singles)
     for clique in MEASURED:
@@ -123,7 +123,7 @@ def test_moves_of_pairs_do_not_depend_on_threads():
     rng = np.random.default_rng(8)
     cliques = [*MEASURED, *(zero.clique for zero in ZEROS if len(zero.clique) > 1)]
     singles = [rng.dirichlet(np.ones(n)) for n in DOMAIN.sizes]
-    model = LogLinearModel(DOMAIN, cliques, singles, 1, masks_of(ZEROS, DOMAIN, cliques))
+    model = LogLinearModel(DOMAIN, cliques, singles, 1, build_masks(ZEROS, DOMAIN, cliques))
     start = np.zeros((700, 5), dtype=np.int32)
     moved = []
     for workers in (1, 3):

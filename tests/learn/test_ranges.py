@@ -25,7 +25,7 @@ from adaptive_qs.learn.ranges import (
     quantile_edges,
 )
 from adaptive_qs.learn.schema import DEFAULT_SHARE
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.privacy.counts import PrivateValues, opened
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
@@ -360,7 +360,7 @@ def skewed(keys):
 
 
 def rho_learnt(epsilon):
-    return DEFAULT_SHARE * rho_of(epsilon, 1e-9)
+    return DEFAULT_SHARE * compute_rho(epsilon, 1e-9)
 
 
 def learnt_from(values, keys, epsilon, seed=0):

@@ -15,7 +15,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.forecast import MOST_CANDIDATES, LoopForecast, total_std
-from adaptive_qs.privacy.accounting import rho_of
+from adaptive_qs.privacy.accounting import compute_rho
 from adaptive_qs.run.job import Limits
 from adaptive_qs.run.memory import plan_memory
 from adaptive_qs.synthesizer import Synthesizer
@@ -30,8 +30,8 @@ def forecast_of(rho, ways=2, **sizes):
 
 
 def test_large_columns_take_more_rows_and_more_budget_takes_fewer():
-    assert forecast_of(rho_of(100.0, 1e-9), **SIZES).columns(5_000) == ()
-    little, much = (forecast_of(rho_of(epsilon, 1e-9), **SIZES) for epsilon in (1.0, 10.0))
+    assert forecast_of(compute_rho(100.0, 1e-9), **SIZES).columns(5_000) == ()
+    little, much = (forecast_of(compute_rho(epsilon, 1e-9), **SIZES) for epsilon in (1.0, 10.0))
     assert little.columns(500) == ("wide", "wider")
     least, fewer = little.least_rows(), much.least_rows()
     assert set(least) == set(SIZES)
@@ -47,7 +47,7 @@ def test_combinations_get_finer_with_the_budget_and_are_over_codes_without_level
     sizes = {"age": 90, "city": 200, "job": 40, "sex": 2}
     pairs = []
     for epsilon in (1.0, 300.0):
-        found = forecast_of(rho_of(epsilon, 1e-9), **sizes).resolutions(20_000)
+        found = forecast_of(compute_rho(epsilon, 1e-9), **sizes).resolutions(20_000)
         assert all(one.codes == tuple(sizes[name] for name in one.columns) for one in found)
         assert all(g in (n, 32, 8) for one in found for g, n in zip(one.groups, one.codes))
         pairs.append({one.columns: one for one in found})
@@ -58,7 +58,7 @@ def test_combinations_get_finer_with_the_budget_and_are_over_codes_without_level
     assert fine["job", "sex"].groups == (40, 2)
     off = LoopForecast(
         Workload.all_ways(Domain.from_sizes(sizes), 2),
-        rho_of(1.0, 1e-9),
+        compute_rho(1.0, 1e-9),
         LoopSettings(levels="off"),
     )
     assert off.resolutions(20_000)

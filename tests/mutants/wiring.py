@@ -189,7 +189,7 @@ def sampling_seed():
     def entropy(original, options):
         return InsecureSeed(seeds[0]) if seeds else original(options)
 
-    with wrapped(release, "chosen_seed", chosen_seed), wrapped(runs, "entropy_of", entropy):
+    with wrapped(release, "chosen_seed", chosen_seed), wrapped(runs, "choose_entropy", entropy):
         yield
 
 

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.accounting import (
-    delta_of,
-    epsilon_of,
-    gaussian_delta_of,
-    gaussian_epsilon_of,
-    gaussian_mu_of,
-    rho_of,
+    compute_delta,
+    compute_epsilon,
+    compute_gaussian_delta,
+    compute_gaussian_epsilon,
+    compute_gaussian_mu,
+    compute_rho,
 )
 
 from .oracles import gaussian_delta, zcdp_delta
@@ -28,15 +28,15 @@ deltas = st.floats(1e-30, 0.9)
 
 @pytest.mark.parametrize(("epsilon", "delta", "rho", "mu"), PAIRS)
 def test_known_pairs_are_met_to_seven_digits(epsilon, delta, rho, mu):
-    assert float(f"{rho_of(epsilon, delta):.7g}") == rho
-    assert float(f"{gaussian_mu_of(epsilon, delta):.7g}") == mu
+    assert float(f"{compute_rho(epsilon, delta):.7g}") == rho
+    assert float(f"{compute_gaussian_mu(epsilon, delta):.7g}") == mu
 
 
 @settings(max_examples=25, deadline=None)
 @given(epsilons, deltas)
 def test_rho_is_the_largest_safe_one(epsilon, delta):
-    rho = rho_of(epsilon, delta)
-    assert delta_of(rho, epsilon) <= delta
+    rho = compute_rho(epsilon, delta)
+    assert compute_delta(rho, epsilon) <= delta
     assert zcdp_delta(rho, epsilon) <= delta
     assert zcdp_delta(rho * (1 + 1e-10), epsilon) > delta
 
@@ -44,8 +44,8 @@ def test_rho_is_the_largest_safe_one(epsilon, delta):
 @settings(max_examples=25, deadline=None)
 @given(epsilons, deltas)
 def test_mu_is_the_largest_safe_one(epsilon, delta):
-    mu = gaussian_mu_of(epsilon, delta)
-    assert gaussian_delta_of(mu, epsilon) <= delta
+    mu = compute_gaussian_mu(epsilon, delta)
+    assert compute_gaussian_delta(mu, epsilon) <= delta
     assert gaussian_delta(mu, epsilon) <= delta
     assert gaussian_delta(mu * (1 + 1e-6), epsilon) > delta
 
@@ -53,22 +53,24 @@ def test_mu_is_the_largest_safe_one(epsilon, delta):
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1e-8, 1e2), st.floats(1e-30, 0.1))
 def test_epsilon_is_the_smallest_safe_one(rho, delta):
-    epsilon = epsilon_of(rho, delta)
+    epsilon = compute_epsilon(rho, delta)
     assert zcdp_delta(rho, epsilon) <= delta
     assert epsilon == 0 or zcdp_delta(rho, epsilon * (1 - 1e-7)) > delta
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "rho", "mu"), PAIRS)
 def test_known_pairs_are_met_the_other_way(epsilon, delta, rho, mu):
-    assert gaussian_epsilon_of(gaussian_mu_of(epsilon, delta), delta) <= epsilon * (1 + 1e-12)
-    assert gaussian_epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-6)
+    assert compute_gaussian_epsilon(compute_gaussian_mu(epsilon, delta), delta) <= epsilon * (
+        1 + 1e-12
+    )
+    assert compute_gaussian_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1e-5, 1e3), deltas)
 def test_the_gaussian_epsilon_is_the_smallest_safe_one(mu, delta):
-    epsilon = gaussian_epsilon_of(mu, delta)
-    assert gaussian_delta_of(mu, epsilon) <= delta
+    epsilon = compute_gaussian_epsilon(mu, delta)
+    assert compute_gaussian_delta(mu, epsilon) <= delta
     assert gaussian_delta(mu, epsilon) <= delta
     if epsilon > 1e-12:
         assert gaussian_delta(mu, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
@@ -77,39 +79,41 @@ def test_the_gaussian_epsilon_is_the_smallest_safe_one(mu, delta):
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1e-3, 1e2), deltas)
 def test_epsilon_and_mu_are_inverse(mu, delta):
-    epsilon = gaussian_epsilon_of(mu, delta)
+    epsilon = compute_gaussian_epsilon(mu, delta)
     if epsilon > 1e-6:
-        assert gaussian_mu_of(epsilon, delta) == pytest.approx(mu, rel=1e-6)
+        assert compute_gaussian_mu(epsilon, delta) == pytest.approx(mu, rel=1e-6)
 
 
 def test_a_gaussian_cost_within_delta_needs_next_to_no_epsilon():
-    assert gaussian_epsilon_of(1e-6, 0.5) == 1e-12
+    assert compute_gaussian_epsilon(1e-6, 0.5) == 1e-12
 
 
 def test_nothing_spent_reveals_nothing():
-    assert delta_of(0.0, 1.0) == 0
-    assert epsilon_of(0.0, 1e-9) == 0
+    assert compute_delta(0.0, 1.0) == 0
+    assert compute_epsilon(0.0, 1e-9) == 0
 
 
 def test_a_cost_within_delta_needs_no_epsilon():
-    assert epsilon_of(1e-12, 0.5) == 0
+    assert compute_epsilon(1e-12, 0.5) == 0
 
 
 def test_exact_accounting_beats_zcdp():
     for epsilon, delta, rho, mu in PAIRS:
-        assert gaussian_delta_of(math.sqrt(2 * rho), epsilon) < delta
+        assert compute_gaussian_delta(math.sqrt(2 * rho), epsilon) < delta
         assert mu**2 > 2 * rho
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
-@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of])
+@pytest.mark.parametrize("convert", [compute_rho, compute_gaussian_mu])
 def test_impossible_epsilons_are_refused(convert, bad):
     with pytest.raises(InputError, match="epsilon"):
         convert(bad, 1e-9)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, 1.0, math.inf, math.nan])
-@pytest.mark.parametrize("convert", [rho_of, gaussian_mu_of, epsilon_of, gaussian_epsilon_of])
+@pytest.mark.parametrize(
+    "convert", [compute_rho, compute_gaussian_mu, compute_epsilon, compute_gaussian_epsilon]
+)
 def test_impossible_deltas_are_refused(convert, bad):
     with pytest.raises(InputError, match="delta"):
         convert(1.0, bad)
@@ -118,14 +122,14 @@ def test_impossible_deltas_are_refused(convert, bad):
 @pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
 def test_impossible_costs_are_refused(bad):
     with pytest.raises(InputError, match="rho"):
-        delta_of(bad, 1.0)
+        compute_delta(bad, 1.0)
     with pytest.raises(InputError, match="rho"):
-        epsilon_of(bad, 1e-9)
+        compute_epsilon(bad, 1e-9)
     with pytest.raises(InputError, match="mu"):
-        gaussian_delta_of(bad, 1.0)
+        compute_gaussian_delta(bad, 1.0)
     with pytest.raises(InputError, match="mu"):
-        gaussian_epsilon_of(bad, 1e-9)
+        compute_gaussian_epsilon(bad, 1e-9)
 
 
 def test_a_delta_too_small_for_any_number_is_not_zero():
-    assert delta_of(1e-12, 0.1) == math.ulp(0.0)
+    assert compute_delta(1e-12, 0.1) == math.ulp(0.0)

@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 from adaptive_qs.privacy.accounting import (
-    delta_of,
-    epsilon_of,
-    gaussian_delta_of,
-    gaussian_epsilon_of,
-    gaussian_mu_of,
-    rho_of,
+    compute_delta,
+    compute_epsilon,
+    compute_gaussian_delta,
+    compute_gaussian_epsilon,
+    compute_gaussian_mu,
+    compute_rho,
 )
 from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import SystemEntropy, discrete_gaussian
@@ -69,10 +69,10 @@ def opendp_profile(rho):
 @pytest.mark.parametrize(("rho", "delta"), COSTS)
 def test_zcdp_converts_as_in_opendp(rho, delta):
     """Both round the same infimum over all orders up, so only rounding parts them."""
-    profile, epsilon = opendp_profile(rho), epsilon_of(rho, delta)
+    profile, epsilon = opendp_profile(rho), compute_epsilon(rho, delta)
     assert epsilon == pytest.approx(profile.epsilon(delta), rel=DOUBLE)
     if epsilon > 0:
-        assert delta_of(rho, epsilon) == pytest.approx(profile.delta(epsilon), rel=DOUBLE)
+        assert compute_delta(rho, epsilon) == pytest.approx(profile.delta(epsilon), rel=DOUBLE)
 
 
 @pytest.mark.parametrize(("rho", "delta"), COSTS)
@@ -89,13 +89,13 @@ def test_zcdp_converts_as_in_dp_accounting_at_its_best_order(rho, delta):
     theirs, order = accountant.get_epsilon_and_optimal_order(delta)
     a = order - 1
     tolerance = (a * rho + math.log(1 / delta) / a + 1) * step**2 / 6
-    ours = epsilon_of(rho, delta)
+    ours = compute_epsilon(rho, delta)
     assert theirs - tolerance <= ours <= theirs + DOUBLE * (1 + theirs)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), TARGETS)
 def test_opendp_finds_the_largest_rho_safe_and_a_larger_one_unsafe(epsilon, delta):
-    rho = rho_of(epsilon, delta)
+    rho = compute_rho(epsilon, delta)
     assert opendp_profile(rho).delta(epsilon) <= delta * (1 + DOUBLE)
     assert opendp_profile(rho * (1 + 1e-6)).delta(epsilon) > delta
 
@@ -104,7 +104,7 @@ def test_opendp_finds_the_largest_rho_safe_and_a_larger_one_unsafe(epsilon, delt
 @pytest.mark.parametrize("mu", MUS)
 def test_the_gaussian_epsilon_is_the_exact_one_rounded_up(mu, delta):
     exact = accounting.get_epsilon_gaussian(1 / mu, delta)
-    assert exact - SOLVER <= gaussian_epsilon_of(mu, delta) <= exact + SOLVER + NORMAL
+    assert exact - SOLVER <= compute_gaussian_epsilon(mu, delta) <= exact + SOLVER + NORMAL
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), TARGETS)
@@ -113,14 +113,16 @@ def test_the_gaussian_mu_is_the_exact_one_rounded_down(epsilon, delta):
     moves μ by a share of at most 2⁻³⁹/(xμ), and xμ > ε/2 on the grid."""
     exact = 1 / accounting.get_sigma_gaussian(epsilon, delta)
     moved = (NORMAL + SOLVER) / epsilon + SOLVER * exact
-    assert exact * (1 - moved) <= gaussian_mu_of(epsilon, delta) <= exact * (1 + SOLVER * exact)
+    assert (
+        exact * (1 - moved) <= compute_gaussian_mu(epsilon, delta) <= exact * (1 + SOLVER * exact)
+    )
 
 
 @pytest.mark.parametrize("delta", [1e-6, 1e-3])
 @pytest.mark.parametrize("mu", MUS[1:])
 def test_releases_of_several_precisions_compose_to_the_root_of_their_sum(mu, delta):
     """Privacy loss distributions of three releases, with shares of μ², enclose our δ."""
-    epsilon = gaussian_epsilon_of(mu, delta)
+    epsilon = compute_gaussian_epsilon(mu, delta)
 
     def composed(pessimistic):
         parts = [
@@ -134,7 +136,7 @@ def test_releases_of_several_precisions_compose_to_the_root_of_their_sum(mu, del
         ]
         return parts[0].compose(parts[1]).compose(parts[2]).get_delta_for_epsilon(epsilon)
 
-    ours = gaussian_delta_of(mu, epsilon)
+    ours = compute_gaussian_delta(mu, epsilon)
     assert composed(False) - TRANSFORM <= ours <= composed(True) + TRANSFORM
     assert ours == pytest.approx(delta, rel=1e-6)
 
@@ -161,10 +163,10 @@ def test_discrete_noise_costs_no_more_than_is_charged(sigma, sensitivity, count,
         float(GaussianEvent(Purpose.STRATEGY, ("x",), sensitivity**2, Fraction(sigma) ** 2).rho)
         * count
     )
-    epsilon = epsilon_of(rho, delta)
+    epsilon = compute_epsilon(rho, delta)
     assert true.get_delta_for_epsilon(epsilon) <= delta
     # Half the charge, as noise too small by √2 would have it, is refuted.
-    assert true.get_delta_for_epsilon(epsilon_of(rho / 2, delta)) > delta
+    assert true.get_delta_for_epsilon(compute_epsilon(rho / 2, delta)) > delta
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-3])
@@ -180,9 +182,9 @@ def test_selection_costs_no_more_than_is_charged(epsilon, rivals, delta):
         first, second, pessimistic_estimate=False, value_discretization_interval=1e-3
     ).self_compose(100)
     rho = 100 * float(SelectionEvent(Purpose.SELECTION, (), epsilon).rho)
-    assert true.get_delta_for_epsilon(epsilon_of(rho, delta)) <= delta
+    assert true.get_delta_for_epsilon(compute_epsilon(rho, delta)) <= delta
     if rivals == 1:  # evenly matched, the worst case: a quarter of the charge is refuted
-        assert true.get_delta_for_epsilon(epsilon_of(rho / 4, delta)) > delta
+        assert true.get_delta_for_epsilon(compute_epsilon(rho / 4, delta)) > delta
 
 
 def exact_probabilities(scores, epsilon):
@@ -213,7 +215,7 @@ def test_charges_are_those_of_opendp(sigma, sensitivity):
 @pytest.mark.parametrize(("epsilon", "delta", "rho", "mu", "beta"), TABLE)
 def test_promised_values_are_met_and_never_exceeded(epsilon, delta, rho, mu, beta):
     """To seven digits, and confirmed by the other libraries, which refuse the eighth."""
-    found, exact = rho_of(epsilon, delta), gaussian_mu_of(epsilon, delta)
+    found, exact = compute_rho(epsilon, delta), compute_gaussian_mu(epsilon, delta)
     assert [f"{x:.7g}" for x in (found, exact, exact**2)] == [rho, mu, beta]
     assert opendp_profile(found).delta(epsilon) <= delta * (1 + DOUBLE)
     assert accounting.get_epsilon_gaussian(1 / exact, delta) <= epsilon + SOLVER

@@ -15,7 +15,7 @@ from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
-from adaptive_qs.release.facts import TABLES, facts_of
+from adaptive_qs.release.facts import TABLES, list_facts
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
@@ -319,7 +319,7 @@ def test_columns_of_no_measured_combination_are_named_wherever_the_promise_is(tm
 
 
 def test_the_facts_are_those_of_the_charges(release):
-    assert release.manifest.facts == facts_of(release.events, release.schema, TABLES)
+    assert release.manifest.facts == list_facts(release.events, release.schema, TABLES)
     assert release.manifest.mechanisms == ("exact discrete Gaussian", "exponential mechanism")
     kinds = {fact.kind for fact in release.manifest.facts if fact.basis == "paid for"}
     assert kinds == {"rows", "single columns", "combinations", "selections"}

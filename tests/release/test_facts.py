@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, SelectionEvent
-from adaptive_qs.release.facts import ANSWERS, TABLES, Fact, facts_of, total_cost
+from adaptive_qs.release.facts import ANSWERS, TABLES, Fact, list_facts, total_cost
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
 
 from .examples import charges, schemas
@@ -29,7 +29,7 @@ def runs(draw):
 @given(run=runs())
 def test_every_column_has_one_fact_of_each_kind(run):
     schema, events = run
-    facts = facts_of(events, schema, TABLES)
+    facts = list_facts(events, schema, TABLES)
     covered = Counter((fact.kind, name) for fact in facts for name in fact.columns)
     assert set(covered.values()) == {1}
     for kind in PER_COLUMN:
@@ -47,7 +47,7 @@ def test_every_column_has_one_fact_of_each_kind(run):
 @given(run=runs())
 def test_facts_add_up_to_what_was_charged(run):
     schema, events = run
-    facts = facts_of(events, schema, ANSWERS)
+    facts = list_facts(events, schema, ANSWERS)
     assert total_cost(facts) == Cost.of(events)
     assert all((fact.rho_units > 0) == (fact.basis == "paid for") for fact in facts)
     assert all(Fraction(fact.rho) >= fact.cost.rho for fact in facts)
@@ -60,7 +60,7 @@ def test_what_was_learnt_is_paid_for_and_nothing_drafted_is_public(run):
     schema, events = run
     basis = {
         name: fact.basis
-        for fact in facts_of(events, schema, TABLES)
+        for fact in list_facts(events, schema, TABLES)
         if fact.kind == "values"
         for name in fact.columns
     }
@@ -88,7 +88,7 @@ SCHEMA = Schema.parse(
 
 
 def facts(*events):
-    found = facts_of(events, SCHEMA, TABLES)
+    found = list_facts(events, SCHEMA, TABLES)
     return [(f.kind, f.columns, f.rho_units) for f in found if f.basis == "paid for"]
 
 
@@ -131,7 +131,7 @@ def test_every_charge_is_in_exactly_one_fact(run):
     schema, events = run
 
     def paid(charged):
-        found = facts_of(charged, schema, TABLES)
+        found = list_facts(charged, schema, TABLES)
         return {
             (f.kind, f.columns if f.kind == "values" else ()): f.cost
             for f in found
@@ -157,7 +157,7 @@ def test_charges_about_unknown_columns_are_refused(purpose):
 
 def test_what_was_learnt_elsewhere_is_said_to_be():
     (fact,) = (
-        f for f in facts_of([], SCHEMA, TABLES) if f.columns == ("b",) and f.kind == "values"
+        f for f in list_facts([], SCHEMA, TABLES) if f.columns == ("b",) and f.kind == "values"
     )
     assert fact.basis == "post-processing"
     assert "a budget that is not this one" in fact.fact

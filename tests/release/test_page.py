@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from adaptive_qs.pages.charts import CHARACTER, Bar
-from adaptive_qs.release.bundle import resolutions_of, unconnected_columns
+from adaptive_qs.release.bundle import list_resolutions, unconnected_columns
 from adaptive_qs.release.page import (
     COLUMNS_SHOWN,
     MARGINALS_SHOWN,
@@ -22,10 +22,10 @@ from adaptive_qs.release.page import (
     SingleColumn,
     budget_parts,
     column_chart,
+    describe_uses,
     release_page,
     single_columns,
     sure_at_most,
-    uses_of,
     workload_marginals,
 )
 from adaptive_qs.release.release import Release
@@ -99,7 +99,9 @@ def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
         Marginal(("fine", "noisy"), 9, False, None, 0.01, 0, 0.0),
         Marginal(("finer", "noisy"), 9, False, 1.0, 0.04, 1, 0.1, (2, 3), "finer in 2 groups"),
     ]
-    uses = uses_of([*columns, column("single", None)], marginals, ("noisy",), ["fine <= finer"])
+    uses = describe_uses(
+        [*columns, column("single", None)], marginals, ("noisy",), ["fine <= finer"]
+    )
     assert uses.good == (
         "counts and shares of single columns: finer and fine",
         "counts by combinations that were measured: fine × finer",
@@ -115,7 +117,7 @@ def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
     model = bundle.model()
     parts = (single_columns(bundle.schema, model, model.total),
              workload_marginals(bundle, model, model.total))  # fmt: skip
-    found = uses_of(*parts, bundle.manifest.unconnected)
+    found = describe_uses(*parts, bundle.manifest.unconnected)
     assert section.count("<li>") == sum(map(len, found)) > 0
     assert found.bad[-1] in section
 
@@ -297,7 +299,10 @@ def changed(bundle, **parts):
     kept = {"workload": bundle.workload, "estimates": bundle.estimates, "rounds": bundle.rounds}
     of = kept | parts
     unconnected = unconnected_columns(of["workload"], of["estimates"])
-    says = {"unconnected": unconnected, "resolutions": resolutions_of(of["rounds"], bundle.domain)}
+    says = {
+        "unconnected": unconnected,
+        "resolutions": list_resolutions(of["rounds"], bundle.domain),
+    }
     manifest = bundle.manifest.model_copy(update=says)
     return replace(bundle, manifest=manifest, **parts)
 

@@ -11,11 +11,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import delta_of, epsilon_of, gaussian_delta_of, mu_of
+from adaptive_qs.privacy.accounting import (
+    compute_delta,
+    compute_epsilon,
+    compute_gaussian_delta,
+    compute_mu,
+)
 from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
-from adaptive_qs.release.facts import TABLES, facts_of, mechanisms_of
+from adaptive_qs.release.facts import TABLES, list_facts, list_mechanisms
 from adaptive_qs.release.statement import DISCRETE, Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
@@ -31,17 +36,17 @@ def manifest_of(schema, events, **changes):
         "stamp": PRIVATE,
         "rho": rho,
         "rho_spent": rho,
-        "epsilon": epsilon_of(rho, delta),
+        "epsilon": compute_epsilon(rho, delta),
         "delta": delta + float_above(cost.delta),
         "delta_spent": float_above(cost.delta),
         "accountant": "zCDP",
-        "mechanisms": mechanisms_of(events),
+        "mechanisms": list_mechanisms(events),
         "entropy": "operating system CSPRNG",
         "settings": {"reference": "product"},
         "watched_cells": 1,
         "most_rows": 9,
         "schema_fingerprint": schema.fingerprint,
-        "facts": facts_of(events, schema, TABLES),
+        "facts": list_facts(events, schema, TABLES),
     }
     return Manifest(**content | changes)
 
@@ -124,7 +129,7 @@ def test_statements_that_contradict_themselves_are_refused(change, complaint):
 def test_the_share_of_delta_for_discoveries_counts():
     found = PartitionEvent(Purpose.VALUES, ("job",), 1, 40, Fraction(1, 1000))
     spent = float_above(Cost.of([BEFORE, found]).rho)
-    epsilon = epsilon_of(spent, 1e-6)
+    epsilon = compute_epsilon(spent, 1e-6)
     stated = manifest_of(SCHEMA, [BEFORE, found], epsilon=epsilon, delta=1e-6 + 1e-3)
     page = statement_page(stated)
     assert "| 0.001 |" in page
@@ -139,20 +144,20 @@ def test_the_share_of_delta_for_discoveries_counts():
 def test_gaussian_dp_is_stated_exactly():
     """With the share of δ by which discrete noise may be worse; not without it."""
     epsilon, mu = 1.5, 1.0
-    exact = gaussian_delta_of(mu, epsilon)
+    exact = compute_gaussian_delta(mu, epsilon)
     claim = {"accountant": "Gaussian DP", "mu": mu, "epsilon": epsilon}
     stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=exact * (1 + 2**-21))
     words = "mu-Gaussian DP with mu = 1 up to a share 2^-20 of delta, for delta of at least 1e-300"
     assert words in statement_page(stated)
     with pytest.raises(ValidationError, match="implies"):
         manifest_of(SCHEMA, [BEFORE], **claim, delta=exact)
-    assert gaussian_delta_of(mu, epsilon) < delta_of(stated.rho, epsilon)
+    assert compute_gaussian_delta(mu, epsilon) < compute_delta(stated.rho, epsilon)
 
 
 def test_a_guarantee_in_the_words_of_earlier_versions_is_read_and_kept():
     """Byte for byte, since a ledger has the digest of what was handed over."""
     claim = {"accountant": "Gaussian DP", "mu": 1.0, "epsilon": 1.5}
-    stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=gaussian_delta_of(1.0, 1.5) * 1.001)
+    stated = manifest_of(SCHEMA, [BEFORE], **claim, delta=compute_gaussian_delta(1.0, 1.5) * 1.001)
     new = stated.to_json()
     assert DISCRETE in new
     old = new.replace(DISCRETE, "")
@@ -174,7 +179,7 @@ def test_every_budget_that_a_run_accepts_can_be_stated(budget, delta):
     spent = GaussianEvent(Purpose.ROWS, (), 1, 1 / (Fraction(9, 5) * Fraction(target.rho)))
     figures = {"rho": target.rho, "epsilon": target.epsilon, "delta": target.delta}
     if target.gaussian:
-        figures |= {"accountant": "Gaussian DP", "mu": mu_of(target.rho)}
+        figures |= {"accountant": "Gaussian DP", "mu": compute_mu(target.rho)}
     assert statement_page(manifest_of(SCHEMA, [spent], **figures))
 
 

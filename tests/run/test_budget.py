@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.accounting import FINE_NOISE, epsilon_of, rho_of
+from adaptive_qs.privacy.accounting import FINE_NOISE, compute_epsilon, compute_rho
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.run.budget import MAX_COST, MAX_FILTERED, MIN_COST, SLACK, PrivacyTarget
 
@@ -43,7 +43,7 @@ def test_known_costs_are_met_to_seven_digits_but_for_the_slack(epsilon, delta, c
     assert cost * (1 - SLACK) - 5e-7 * cost <= target.cost <= cost * (1 + 5e-7)
     assert exact_delta(target.cost, epsilon) * (1 + SLACK) <= delta
     assert exact_delta(target.cost * (1 + 2 * SLACK), epsilon) * (1 + SLACK) > delta
-    assert target.cost > 1.05 * 2 * rho_of(epsilon, delta)  # what exact accounting is for
+    assert target.cost > 1.05 * 2 * compute_rho(epsilon, delta)  # what exact accounting is for
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "cost"), TABLE)
@@ -78,7 +78,7 @@ def test_tables_are_of_zcdp_where_noise_is_narrow(given_):
     assert not target.gaussian
     assert not target.filtered
     left = target.delta * (1 - float(target.discovery_share))
-    assert target.epsilon == pytest.approx(epsilon_of(target.rho, left), rel=1e-9)
+    assert target.epsilon == pytest.approx(compute_epsilon(target.rho, left), rel=1e-9)
 
 
 def test_a_table_may_be_learnt_with_nearly_all_of_the_budget():
@@ -103,7 +103,9 @@ def test_what_is_asked_for_is_never_exceeded(epsilon, delta):
 def test_costs_tell_an_epsilon_that_holds(cost, delta):
     target = PrivacyTarget.of_answers(cost=cost, delta=delta)
     assert exact_delta(cost, target.epsilon) * (1 + SLACK) <= delta
-    assert target.epsilon <= epsilon_of(cost / 2, delta) * (1 + 1e-5) or target.epsilon == 1e-12
+    assert (
+        target.epsilon <= compute_epsilon(cost / 2, delta) * (1 + 1e-5) or target.epsilon == 1e-12
+    )
     if target.epsilon > 1e-6:
         assert exact_delta(cost, target.epsilon * (1 - 1e-4)) > delta * (1 - SLACK)
         back = PrivacyTarget.of_answers(epsilon=target.epsilon, delta=delta).cost

@@ -2,8 +2,8 @@
 
 Values lie on points: integers, multiples of a step, days, seconds. A heap is a value that many rows
 share, and an ending is what many values have in common: 99 cents, whole hundreds, the first day of
-a month. How many rows have them is learnt from the private rows and paid for; how values are drawn
-by it is in :mod:`adaptive_qs.table.inside`. The bins of numbers can be left to be learnt as well.
+a month. How many rows have them is learnt from the private rows and paid for.
+:mod:`adaptive_qs.table.bin_density` draws values by it. The bins of numbers can be learnt as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from adaptive_qs.pages.words import first_of
+from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns.base import (
     OUTSIDE,
     UNREADABLE,
@@ -434,7 +434,7 @@ class NumberColumn(RangeColumn):
             return span + beyond
         words = f"{span} in {self.num_values:,} bin{'s' if self.num_values > 1 else ''}"
         if own:
-            words += f", own bin{'s' if len(own) > 1 else ''}: {first_of(own, OWN_BINS)}"
+            words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, OWN_BINS)}"
         return words + beyond
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from adaptive_qs.arguments import Registry, one_of, shown
+from adaptive_qs.arguments import Registry, check_choice, shown
 from adaptive_qs.machine import CheckRows, StepProgress
 
 if TYPE_CHECKING:
@@ -139,4 +139,4 @@ def open_engine(
     Raises:
         InputError: there is no such engine; as for the opener.
     """
-    return ENGINES[one_of("engine", name, ENGINES)](source, schema, options, progress)
+    return ENGINES[check_choice("engine", name, ENGINES)](source, schema, options, progress)

@@ -38,7 +38,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import CountingEngine, EngineOptions, Occupied
 from adaptive_qs.table.engines import workers as remote
-from adaptive_qs.table.engines.local import Spool, files_of
+from adaptive_qs.table.engines.local import Spool, find_path
 from adaptive_qs.table.read import table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
@@ -274,7 +274,7 @@ def open_dask(
     with ExitStack() as stack:
         cluster = stack.enter_context(_connected(options))
         threads = cluster.start()
-        files = files_of(source)
+        files = find_path(source)
         sums = isinstance(source, Spool) and source.sums
         reader = cluster.submit(remote.same, remote.Reader(schema, remote.own_versions(), sums))
         cluster.everywhere(remote.load, reader)
@@ -309,7 +309,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
             not see a file.
         ResourceExceeded: the table is no file, and too large for the coordinator's memory.
     """
-    files = files_of(source)
+    files = find_path(source)
     if files is None and options.check_held is not None:
         options.check_held(rows)
     with _connected(options) as cluster:

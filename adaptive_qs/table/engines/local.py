@@ -84,10 +84,10 @@ def _check_disk(name: str, rows: int, domain: Domain, options: EngineOptions) ->
         return
     folder = temporary_folder(options.temp_folder)
     if shutil.disk_usage(folder).free < rows * row_bytes + SPARE_BYTES:
-        raise _no_room(folder, _codes_of(row_bytes), OSError())
+        raise _no_room(folder, _describe_codes(row_bytes), OSError())
 
 
-def _codes_of(row_bytes: int) -> str:
+def _describe_codes(row_bytes: int) -> str:
     return f"the codes of the table, {row_bytes:,} bytes for each row"
 
 
@@ -208,7 +208,7 @@ class Spool(Rows):
             yield _select(chunk, self._source.names, wanted)
 
 
-def files_of(source: Any) -> str | Path | None:
+def find_path(source: Any) -> str | Path | None:
     """Return the files that workers may read, each row once; None where this process reads."""
     if isinstance(source, Spool) and not source.keeps:
         source = source.table
@@ -426,7 +426,7 @@ class StoredBlocks:
         self._held.clear()
 
     def _write(self, block: bytearray) -> None:
-        _write_all(self._file, block, self._folder, _codes_of(self.row_bytes))
+        _write_all(self._file, block, self._folder, _describe_codes(self.row_bytes))
 
 
 @contextmanager

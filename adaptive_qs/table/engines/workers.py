@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.machine import version_of
+from adaptive_qs.machine import find_version
 from adaptive_qs.table.coded import code_dtype
 from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
 from adaptive_qs.table.engines import Occupied
@@ -42,7 +42,7 @@ def own_versions() -> dict[str, str]:
     """Versions of Python and of what reads cells, as this process has them."""
     python = ".".join(platform.python_version_tuple()[:2])
     here = [name for name in PACKAGES if name not in _EXTRAS or find_spec(name)]
-    return {"python": python, **{name: version_of(name) for name in here}}
+    return {"python": python, **{name: find_version(name) for name in here}}
 
 
 def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:

@@ -105,7 +105,9 @@ class Inside:
         return points
 
 
-def drawers_of(columns: Sequence[ColumnBase], counts: Callable[[int], Array]) -> dict[str, Drawer]:
+def build_drawers(
+    columns: Sequence[ColumnBase], counts: Callable[[int], Array]
+) -> dict[str, Drawer]:
     """What draws the values of columns with bins or periods, by name.
 
     Args:

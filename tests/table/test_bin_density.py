@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.table.bin_density import build_drawers, inside
 from adaptive_qs.table.columns.binned import Counted, Ending
-from adaptive_qs.table.inside import drawers_of, inside
 from adaptive_qs.table.schema import Schema
 
 
@@ -119,7 +119,7 @@ def test_first_days_of_months():
 def test_whatever_the_counts_are_values_stay_in_their_codes(counts):
     column = column_of(type="numeric", edges=[-1e6, 0, 1e-3, 10, 1e9], decimals=3)
     column = counted(column, (0.0, 7.5, 1e8), (50, 3, 1), [(0, 1000, 7)])
-    drawers = drawers_of([column], lambda _: np.array(counts))
+    drawers = build_drawers([column], lambda _: np.array(counts))
     codes = np.tile(np.arange(4), 500)
     drawn = column.decode(codes, np.random.default_rng(1), drawers.get("x"))
     np.testing.assert_array_equal(column.encode(drawn), codes)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import DAY, NEAR, Values, values_of
+from adaptive_qs.table.conditions import DAY, NEAR, Values, read_values
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class _Drawn:
         self._pool = [first]
         self._size = len(first)
         self._place = np.arange(len(first))
-        self._amounts = self._amounts_of(first)
+        self._amounts = self._find_amounts(first)
 
     def _bins(self, codes: NDArray[np.int64]) -> tuple[NDArray, NDArray]:
         low, high = self.column.ends(codes)
         return (low // DAY, high // DAY) if self.column.by_day else (low, high)
 
-    def _amounts_of(self, values: pa.Array) -> NDArray[np.float64] | None:
+    def _find_amounts(self, values: pa.Array) -> NDArray[np.float64] | None:
         if not self.column.measured:
             return None
         if values.null_count == len(values):
@@ -80,13 +80,13 @@ class _Drawn:
 
     def values(self, rows: Indices) -> Values:
         amounts = None if self._amounts is None else self._amounts[rows]
-        return values_of(self.column, self.codes[rows], amounts)
+        return read_values(self.column, self.codes[rows], amounts)
 
     def put(self, rows: Indices, values: pa.Array) -> None:
         self._place[rows] = self._size + np.arange(len(rows))
         self._pool.append(values)
         self._size += len(values)
-        amounts = self._amounts_of(values)
+        amounts = self._find_amounts(values)
         if self._amounts is not None and amounts is not None:
             self._amounts[rows] = amounts
 
