@@ -78,11 +78,13 @@ def associate(counts: PairCounts) -> Association:
 
 
 def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
-    """Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 where an attribute has one value.
+    """Return Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 if an attribute has one value.
 
     Args:
+        pair: sums over the cells of the two attributes.
         rows: N.
-        r, c: values of the two attributes that occur.
+        r: number of values of the first attribute that occur.
+        c: number of values of the second.
     """
     if min(r, c) < 2:
         return 0.0

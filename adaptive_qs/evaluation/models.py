@@ -465,12 +465,13 @@ def _figures(facts: Utility, held_out: bool) -> tuple[checks.Figure, ...]:
         ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
+        ("score", "AUROC of gradient boosting, 0.5 by chance"),
     )  # fmt: skip
     columns = (
         checks.number("trained on true"), checks.number("on synthetic"),
         checks.number("kept", partial(share, digits=2)),
     )  # fmt: skip
-    caption = "AUROC of gradient boosting on true rows: mean ± standard deviation over repeats. "
-    caption += "Kept: part of the gain over chance, which is 0.5"
+    caption = "AUROC on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
+    caption += "over chance"
     row = (facts.real, facts.synthetic, facts.kept)
     return checks.Facts(lines), checks.Table(caption, columns, [row], "scores")
