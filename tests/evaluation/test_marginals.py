@@ -52,6 +52,7 @@ def test_error_is_the_brute_force_distance(workers, most_cells, monkeypatch):
     weighted = sum(w * np.square(d).sum() for w, d in zip([1, 2, 3, 1], found))
     assert result.rmse == pytest.approx(np.sqrt(weighted / sum(map(len, found))))
     assert seen == [(3, 4), (4, 4)]
+    assert workload_error(TRUE, TRUE, WORKLOAD).max_l1 == 0
 
 
 def test_marginals_too_large_for_any_array_are_compared():
@@ -61,10 +62,6 @@ def test_marginals_too_large_for_any_array_are_compared():
     assert workload_error(true, true, workload).max_l1 == 0
     errors = [clique.l1 for clique in workload_error(true, synthetic, workload).per_clique]
     assert errors == pytest.approx([2, 2])
-
-
-def test_equal_tables_have_no_error():
-    assert workload_error(TRUE, TRUE, WORKLOAD).max_l1 == 0
 
 
 def test_tables_of_different_domains_are_refused():
