@@ -121,22 +121,6 @@ def best_threshold(members: Array, non_members: Array) -> float:
     return float(thresholds[np.argmax(tpr - fpr)])
 
 
-def resolution(targets: int, attacks: int, confidence: float) -> float:
-    """Return the least advantage that the interval distinguishes from none, at rates near 1/2.
-
-    Args:
-        targets: of either kind; half of them are tested.
-        attacks: as for :func:`judge`.
-        confidence: likewise.
-    """
-    from scipy.stats import binomtest
-
-    tested = targets - targets // 2
-    level = 1 - (1 - confidence) / (2 * attacks)
-    interval = binomtest(tested // 2, tested).proportion_ci(level, method="exact")
-    return float(interval.high - interval.low)
-
-
 # What the attacker sees, and what is attacked.
 
 MAX_KEYS = 2**22
@@ -297,7 +281,7 @@ MAX_TARGETS, MAX_KNOWN = 10_000, 100_000
 """Maximum number of members, and of non-members, that are attacked, and of synthetic rows, and of
 reference rows, that the attacker uses."""
 COARSE = 0.1
-"""Resolution that is worth a note."""
+"""Half of the width of an interval that is worth a note."""
 MARGINALS = "likelihood ratio of 1-, 2- and 3-way marginals"
 CLOSENESS = "density of close rows, synthetic against reference"
 ATTACKS = (MARGINALS, CLOSENESS)
@@ -349,8 +333,8 @@ def measure_membership(
         for name, scores in zip(ATTACKS, found)
     ]
     scores = tuple(sorted(judged, key=lambda score: -score.advantage))
-    targets, least = stack.rows[2], resolution(stack.rows[2], len(ATTACKS), confidence)
-    notes = tuple(_limitations(overlap, least, bound, targets, stack))
+    targets, least = stack.rows[2], max((score.upper - score.lower) / 2 for score in scores)
+    notes = tuple(_limitations(overlap, least, bound, targets))
     return Membership(scores, targets, targets, confidence, bound, promise, notes)
 
 
@@ -386,8 +370,9 @@ def _attack(
 
 
 def _limitations(
-    overlap: Overlap, least: float, bound: float | None, targets: int, stack: Stack
+    overlap: Overlap, least: float, bound: float | None, targets: int
 ) -> Iterator[str]:
+    """Yield notes on the overlap, and on the least advantage that differs from none."""
     yield (
         "the intervals are about this one release, the bound about the mean over releases; other "
         "attacks may do better"
@@ -399,8 +384,8 @@ def _limitations(
         )
     elif overlap.complete:
         yield (
-            "every control row is also a row of the true table, as may be where few combinations "
-            "of values exist: whether the control rows were held out cannot be decided"
+            "every control row is also a row of the true table, which is no mistake if few "
+            "combinations of values exist: whether the rows were held out cannot be decided"
         )
     if least > COARSE or (bound is not None and least > bound):
         yield (
@@ -409,12 +394,6 @@ def _limitations(
         )
     if targets == MAX_TARGETS:
         yield f"{targets:,} rows of either kind were attacked, to save time"
-    compared = rows_compared(len(stack.columns))
-    if compared < min(CLOSENESS_ROWS, max(stack.rows[:2])):
-        yield (
-            f"the density of close rows was taken from {compared:,} rows of either kind at most: "
-            "with so many columns more take long"
-        )
 
 
 # The check of attacks.

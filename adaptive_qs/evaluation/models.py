@@ -403,7 +403,7 @@ def find_target(true: CodedTable, name: str) -> Target:
 
 
 def _cut_at_quantiles(counts: Codes) -> Codes:
-    """Return a class for each code, cut where the cumulative count passes each quantile."""
+    """Return a class for each code, cut at the quantiles of the rows."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
     before_last, last = np.flatnonzero(counts)[-2:].tolist()

@@ -134,7 +134,7 @@ class BarChart:
         return self.whole if self.whole is not None else largest or 1.0
 
     @property
-    def beside(self) -> BarChart:
+    def outside(self) -> BarChart:
         """The bars outside the scale, as parts of all."""
         series = zip(*(bar.values for bar in self.numbers), strict=True)
         return BarChart(self.apart, False, whole=max(map(sum, series)) or 1.0)

@@ -1,4 +1,4 @@
-"""Names, numbers and progress in words, and templates rendered to one self-contained file."""
+"""Readable names, numbers and progress, and templates rendered to one self-contained file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JOINT = re.compile(r"(?<=_)(?=[^\W_])|(?<=\w[/.])(?=[^\W\d])")
 
 
 def joints(text: str) -> list[str]:
-    """Split a text where a line may break, such as after "_" in a name."""
+    """Split a text at possible line breaks, such as after "_" in a name."""
     return _JOINT.split(text)
 
 

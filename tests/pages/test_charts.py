@@ -74,7 +74,7 @@ def test_a_histogram_has_the_height_of_its_own_bars():
     chart = BarChart(bars, True, apart=(Bar("(missing)", (0.85, 0.81)),))
     assert chart.top == 0.12
     assert chart.steps().startswith("M0 0H1")
-    missing = chart.beside
+    missing = chart.outside
     assert [bar.label for bar in missing.bars] == ["(missing)"]
     assert [missing.width(value) for value in missing.bars[0].values] == ["85.0", "81.0"]
 
