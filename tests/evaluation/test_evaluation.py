@@ -217,6 +217,8 @@ def test_other_columns_are_refused():
         compared(Workload.all_ways(other.domain(), 1))
     with pytest.raises(DataError, match="different attributes"):
         TablePair(PAIR.true, table(Domain.from_sizes({"a": 4}), 5, 1))
+    with pytest.raises(DataError, match="no rows"):
+        TablePair(PAIR.true, table(SIZED.domain(), 0, 1))
 
 
 def test_the_json_form_has_plain_finite_values():
