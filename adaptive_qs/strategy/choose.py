@@ -17,13 +17,12 @@ from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
 from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
-    solve_path,
     solve_residual_planner,
 )
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
 from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import SolveCache, check_dense, dense_fits, solve
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (
     ResidualMechanism,
     Solver,
@@ -32,7 +31,6 @@ from adaptive_qs.strategy.residual_mechanism import (
 )
 from adaptive_qs.strategy.solution import (
     Array,
-    Factor,
     IdentityFactor,
     SolverSettings,
     Status,
@@ -44,8 +42,7 @@ from adaptive_qs.strategy.table_mechanism import (
     of_products,
     used_attributes,
 )
-from adaptive_qs.workload.axes import Marginal
-from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -63,8 +60,6 @@ MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-OPTIMAL_AXIS = 1_536
-"""Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
 """Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
 
@@ -85,10 +80,7 @@ def product_candidates(
     No matrix mechanism has a smaller total error than ``bound``.
     """
     clique = used_attributes(workload)
-    if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
-        if workload.num_sets == 1:
-            queries = workload.parts[0].queries(0)
-            yield from _large_product(workload, clique, queries, bound, settings)
+    if max(workload.domain.shape(clique)) > LARGE_AXIS:
         return
     try:
         products = product_workload(workload, settings, clique)
@@ -133,44 +125,6 @@ def _optimal_product(
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
     return TableMechanism.single(workload, clique, Strategy(factors), best, status)
-
-
-def _large_product(
-    workload: QueryWorkload,
-    clique: Clique,
-    queries: tuple[Queries, ...],
-    bound: float,
-    settings: SolverSettings,
-) -> Iterator[TableMechanism]:
-    """The product of strategies for each axis by itself, long ones by waves; nothing where one of
-    them has none."""
-    weight = float(workload.parts[0].weights[0])
-    objective, least = weight, weight
-    factors: list[Factor] = []
-    for asked in queries:
-        found = _axis_strategy(asked, settings)
-        if found is None:
-            return
-        factors.append(found[0])
-        objective, least = objective * found[1], least * found[2]
-    best = min(max(bound, least), objective)
-    status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.RESTRICTED
-    yield TableMechanism.single(workload, clique, Strategy(tuple(factors)), best, status)
-
-
-def _axis_strategy(
-    queries: Queries, settings: SolverSettings
-) -> tuple[Factor, float, float] | None:
-    """A factor for one axis, its error and a lower bound; None where that is too much to find."""
-    if isinstance(queries, Marginal):
-        return IdentityFactor(queries.size), float(queries.size), float(queries.size)
-    if queries.size > OPTIMAL_AXIS:
-        return solve_path(queries)
-    gram = queries.gram()
-    if exchangeable(gram) is None and not dense_fits(queries.size, settings):
-        return None
-    solution = solve_axis(gram, settings)
-    return solution.strategy.factors[0], solution.objective, solution.lower_bound
 
 
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:

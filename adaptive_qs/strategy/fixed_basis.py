@@ -10,7 +10,6 @@ import numpy as np
 from adaptive_qs.strategy.bounds import (
     judged,
     known_fourier_diagonal,
-    path_bound,
     total_variance,
 )
 from adaptive_qs.strategy.solution import (
@@ -22,7 +21,7 @@ from adaptive_qs.strategy.solution import (
     SolverSettings,
     Strategy,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
+from adaptive_qs.strategy.waves import LARGE_AXIS, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
@@ -137,7 +136,7 @@ LEAST_WEIGHT = 1e-7
 def _fourier_factor(h: Array) -> Factor:
     """V = F diag(h) F*; of a long axis as a convolution, where all frequencies are measured."""
     if h.ndim == 1 and h.size > LARGE_AXIS and h[1:].min() > LEAST_WEIGHT * h.max():
-        return make_wave(Ends.PERIODIC, h.size, np.sqrt(h[1 : h.size // 2 + 1]), balanced=True)
+        return make_wave(h.size, np.sqrt(h[1 : h.size // 2 + 1]), reflected=False)
     return FourierFactor(h.shape, h)
 
 
@@ -165,11 +164,11 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     if Prefix not in families or Circular in families:
         return found
     (n,) = shape
-    where, _ = frequencies(Ends.NEUMANN, n)
+    where, _ = frequencies(n, reflected=True)
     squares = 4 * np.sin(np.pi * where[1:] / (2 * n)) ** 2
     values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, asked))
     spectrum = np.asarray(values) ** 0.25
-    factor = make_wave(Ends.NEUMANN, n, np.concatenate([[MEAN * spectrum[0]], spectrum]), True)
+    factor = make_wave(n, np.concatenate([[MEAN * spectrum[0]], spectrum]), reflected=True)
     strategy = Strategy((factor,))
     other = judged(subworkload, strategy, total_variance(subworkload, strategy))
     return min(found, other, key=lambda solution: solution.objective)
@@ -187,22 +186,6 @@ def _cosine_values(queries: Queries, squares: Array) -> Array:
         case Prefix():
             return 1 / squares
     return (queries.size + 1) / squares
-
-
-def solve_path(queries: Queries) -> tuple[Factor, float, float] | None:
-    """For a long axis by itself, with its total: a factor, its error and a lower bound.
-
-    Only for prefixes and ranges.
-    """
-    n = queries.size
-    by_family: dict[type[Queries], Ends] = {Prefix: Ends.MIXED, Range: Ends.DIRICHLET}
-    ends = by_family.get(type(queries))
-    if n <= LARGE_AXIS or ends is None:
-        return None
-    where, period = frequencies(ends, n)
-    factor = make_wave(ends, n, np.sin(np.pi * where / period) ** -0.5)
-    objective = factor.total(queries)
-    return factor, objective, min(path_bound(queries), objective)
 
 
 # Weighted Fourier queries on each axis apart: what is left of them where cells are many.

@@ -156,18 +156,6 @@ class Factor:
         root = self.inverse.reshape(*self.shape, -1).sum(axis=outside)
         return root_squares([of for of in queries if of is not None], root)
 
-    def figures(
-        self, queries: Sequence[Queries | None], squares: Callable[[], Array]
-    ) -> tuple[float, float, bool]:
-        """Return the sum of the variances, the largest, and whether that is exact or a bound.
-
-        Args:
-            queries: as for :meth:`variances`.
-            squares: Returns these variances; it is called where there is no closed form.
-        """
-        found = squares()
-        return float(found.sum()), float(found.max()), True
-
     def total(self, queries: Queries) -> float:
         """Return the sum of the variances of queries on the factor's single axis."""
         return float(self.variances([queries]).sum())

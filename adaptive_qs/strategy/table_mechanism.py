@@ -19,7 +19,6 @@ from adaptive_qs.strategy.bounds import (
     SINGLE_CELLS,
     gram_bound,
     known_gram_eigenvalues,
-    path_bound,
     root_sum,
     svd_bound,
 )
@@ -46,8 +45,7 @@ from adaptive_qs.strategy.mechanism import (
 )
 from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
-from adaptive_qs.strategy.waves import LARGE_AXIS
-from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition
@@ -101,7 +99,7 @@ class TableMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return sum(
-            weight * math.prod(total for total, _, _ in self._figures(part, index))
+            weight * math.prod(float(piece.sum()) for piece in self._pieces(part, index))
             for part, index, weight in self.workload.sets()
         )
 
@@ -146,13 +144,11 @@ class TableMechanism:
 
         The factors are not negative, so their largest values multiply.
         """
-        top, exact = 0.0, True
-        for part, index, _ in self.workload.sets():
-            figures = self._figures(part, index)
-            largest, known = math.prod(f[1] for f in figures), all(f[2] for f in figures)
-            if largest > top:
-                top, exact = largest, known
-        return top, exact
+        products = (
+            math.prod(float(piece.max()) for piece in self._pieces(part, index))
+            for part, index, _ in self.workload.sets()
+        )
+        return max(products, default=0.0), True
 
     def streams(self, part: int, index: int) -> bool:
         """Whether the queries of a set are so many that they are answered in runs."""
@@ -197,8 +193,6 @@ class TableMechanism:
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            if factor.is_matrix_free:  # as ranges, which are differences of prefixes
-                asked = tuple(map(_prefixes, asked))
             biases.append(bias(asked, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
@@ -217,19 +211,6 @@ class TableMechanism:
             return [*pieces, self._joint(part, index)]
         return [*pieces, *(self._block(*of) for of in self._blocks(part, index))]
 
-    def _figures(self, part: int, index: int) -> list[tuple[float, float, bool]]:
-        """The sum of each of these arrays, its largest value, and whether that is exact."""
-        table, _, queries = self._set(part, index)
-        if len(queries[0].shape) > 1:
-            joint = self._joint(part, index)
-            figures = [(float(joint.sum()), float(joint.max()), True)]
-        else:
-            figures = [
-                factor.figures(of, partial(self._block, of, factor))
-                for of, factor in self._blocks(part, index)
-            ]
-        return [(1 / table.share, 1 / table.share, True), *figures]
-
     def _blocks(self, part: int, index: int) -> Iterator[tuple[tuple[Queries | None, ...], Factor]]:
         """Every factor with the queries on its axes, None for an axis outside the set."""
         table, clique, queries = self._set(part, index)
@@ -244,13 +225,6 @@ class TableMechanism:
         factors, axes = table.strategy.factors, tuple(table.clique.index(i) for i in clique)
         key = (asked, axes, tuple(map(id, factors)))
         return self._cache.get(key, lambda: joint_squares(asked, axes, factors))
-
-
-def _prefixes(queries: Queries) -> Queries:
-    match queries:
-        case FirstCells(size, inner):
-            return FirstCells(size, Prefix(inner.size))
-    return Prefix(queries.size)
 
 
 def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) -> float:
@@ -318,8 +292,7 @@ def _family_bound(queries: Queries) -> float:
     cells = math.prod(queries.shape)
     known = known_gram_eigenvalues(queries)
     if known is not None:
-        dual = path_bound(queries) if cells > LARGE_AXIS else 0.0
-        return max(dual, root_sum(known) ** 2 / cells)
+        return root_sum(known) ** 2 / cells
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
