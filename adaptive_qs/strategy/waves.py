@@ -28,10 +28,10 @@ from adaptive_qs.workload.matrices import BLOCK, Queries
 # counts are exact, and so is the sensitivity: (K S)ᵀ(K S) has the diagonal S_j² (K²)_jj.
 #
 # Why this form: the unconstrained optimum V = G^½ of tr(G V⁺), with the centered Gram matrix of
-# ranges or prefixes, has these eigenvectors: of ranges on a circle, of prefixes by reflection, where
-# its diagonal has peaks at the ends: there the privacy cost would be spent, and S = diag(V)^-½
-# levels it. That is within 1.7 % of the singular value bound. Trees and wavelets with the best weight for
-# each level leave 1.45 times the squared error and more.
+# ranges or prefixes, has these eigenvectors: of ranges on a circle, of prefixes by reflection. The
+# diagonal of the latter has peaks at the ends, where the privacy cost would be spent, which
+# S = diag(V)^-½ levels. The result is within 1.7 % of the singular value bound. Trees and wavelets
+# with the best weight for each level leave 1.45 times the squared error and more.
 #
 # Only mean-free tables are estimated, and what the mean adds to the columns of a reflected factor
 # would be spent in vain. So M = K S − r1ᵀ with an integer vector r near KS1/n − τu, where u is the
