@@ -95,7 +95,7 @@ def _expected_errors(counts, masses, stds, errors):  # type: ignore[no-untyped-d
 
 
 def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array, Array]:
-    """Cells of each mean size and their rows; the last are those of up to 2**SMALLEST rows."""
+    """Return cells and rows by mean size; the last are cells of up to 2**SMALLEST rows."""
     mass, last = share * total, number.size
     kind = np.where(mass >= number * 2.0**SMALLEST, np.arange(last), last)
     numbers: Array = np.bincount(kind, number, last + 1).astype(np.float64)
@@ -126,7 +126,7 @@ class ErrorCurves:
         self._logs[rows] = np.log2(np.maximum(errors, 1e-300))
 
     def at(self, std: Array, rows: Integers) -> Array:
-        """Expected L1 error (rows) of estimates measured with this noise.
+        """Return the expected L1 error (rows) of estimates measured with this noise.
 
         Args:
             std: standard deviation of the noise in one cell (rows), shape (..., len(rows)).
@@ -160,7 +160,7 @@ class CellSizeHistogram:
 
     @classmethod
     def of(cls, cells: Array) -> CellSizeHistogram:
-        """Those of non-negative cells of any shape, not all zero."""
+        """Return the sizes of non-negative cells of any shape, not all zero."""
         share = cells.reshape(-1) / cells.sum()
         with np.errstate(divide="ignore"):
             fall = np.minimum(-2.0 * np.log2(share), 2.0 * LEAST_OCTAVE + 1).astype(np.int64)
@@ -169,12 +169,12 @@ class CellSizeHistogram:
         return cls(number, np.bincount(fall, share, kinds).astype(np.float64))
 
     def times(self, other: CellSizeHistogram) -> CellSizeHistogram:
-        """The sizes of the product of two estimates over different attributes."""
+        """Return the sizes of the product of two estimates over different attributes."""
         number, mass = np.convolve(self.number, other.number), np.convolve(self.mass, other.mass)
         return CellSizeHistogram(number, mass)
 
     def errors(self, total: float, stds: Array) -> Array:
-        """Expected L1 errors (rows) of an estimate of so many rows, by ascending noise (rows)."""
+        """Return expected L1 errors (rows) of an estimate of ``rows`` rows, by ascending noise."""
         errors = np.empty((1, stds.size))
         count, mass = _with_small_as_one(self.number, self.mass, total)
         _expected_errors(count[None], mass[None], stds, errors)
@@ -300,7 +300,7 @@ class ProjectedEstimates:
         return self._all_formed or cells <= most or self.model.precision(clique) > 0
 
     def _product_sizes(self, clique: Clique) -> CellSizeHistogram:
-        """The sizes of cells if nothing but one marginal inside, and columns, were known."""
+        """Return the sizes of cells if only one marginal inside, and columns, were known."""
         domain, model = self._domain, self.model
         inside = (tau for tau in subsets(clique) if model.holds(tau) and self._is_formed(tau))
         known = max(inside, key=domain.size, default=())
@@ -340,7 +340,7 @@ rows; of more columns, its powers."""
 def mean_error(
     shares: Sequence[NDArray[np.float64]], total: float, candidates: Sequence[Clique], rho: float
 ) -> float:
-    """Mean L1 error (share of the rows) of marginals of several columns if each got as much.
+    """Return the mean L1 error (share of the rows) of marginals if each got as much budget.
 
     Where it is large the budget suffices for groups of codes or for some of them only, where it is
     small for all of them. Without any it is 0.

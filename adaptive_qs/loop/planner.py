@@ -28,7 +28,7 @@ from adaptive_qs.residual import axis_weight
 def allocate_precision(
     weight: ArrayLike, cost: ArrayLike, known: ArrayLike, budget: ArrayLike
 ) -> Array:
-    """New precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
+    """Return the precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
 
     Args:
         weight: v, shape (..., m), non-negative.
@@ -115,8 +115,7 @@ class ConditionalPlanner:
         return max(group.residuals.shape[1] for group in self._groups)
 
     def expected_stds(self, precision: Array, budgets: Array, rows: NDArray[np.int64]) -> Array:
-        """Noise in a cell (standard deviation, rows) of candidates after their own best
-        measurement.
+        """Return the noise in a cell (rows) of candidates after their best measurement.
 
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
@@ -183,8 +182,9 @@ class ConditionalPlanner:
         return best, least
 
     def noise_held(self, precision: Array) -> Array:
-        """Noise in a cell (standard deviation, rows) of each candidate that comes from the
-        residuals that are known; the others are taken to be exactly as estimated.
+        """Return the noise in a cell (standard deviation, rows) from the known residuals.
+
+        The other residuals are taken to be exactly as estimated.
 
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
@@ -193,7 +193,7 @@ class ConditionalPlanner:
         return np.asarray(np.sqrt(self._variance_weights() @ variance))
 
     def _variance_weights(self) -> csr_matrix:
-        """v_τ of each residual in the variance of each candidate, shape (candidates, residuals)."""
+        """Return v_τ of each residual in the variance of each candidate, shape (c, residuals)."""
         rows = [np.repeat(group.rows, group.residuals.shape[1]) for group in self._groups]
         residuals = [group.residuals.ravel() for group in self._groups]
         weights = [group.weight.ravel() for group in self._groups]
@@ -202,7 +202,7 @@ class ConditionalPlanner:
         return csr_matrix((np.concatenate(weights), places), shape=shape)
 
     def allocate(self, clique: Clique, precision: Array, budget: float) -> dict[Clique, float]:
-        """New precision for each residual of a candidate worth measuring (1 / rows²).
+        """Return a new precision for each residual of a candidate worth measuring (1 / rows²).
 
         Residuals that would get a negligible part of the budget and are already known are left
         out (Fuentes et al., Appendix D.2) and their share goes to the others.
@@ -230,7 +230,7 @@ class _Group(NamedTuple):
 def below_all(
     domain: Domain, members: NDArray[np.int64], depth: Sequence[int], index: CliqueIndex
 ) -> tuple[NDArray[np.int64], Array]:
-    """Where the residuals of many cliques stand, and their variance weights.
+    """Return the positions of the residuals of many cliques, and their variance weights.
 
     Args:
         domain: the attributes, with their levels.
@@ -277,7 +277,7 @@ class _AxisWeights:
         self._tables: dict[int | None, Array] = {}
 
     def __call__(self, positions: NDArray[np.int64], step: int | None) -> Array:
-        """Factors of attributes at these positions of cliques.
+        """Return factors of attributes at these positions of cliques.
 
         Args:
             positions: shape (cliques,).

@@ -111,7 +111,7 @@ def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
 
 
 def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
-    """tr(G V⁺): Σ weight · variance (rows²) over the queries, with unit noise variance.
+    """Return tr(G V⁺): Σ weight · variance (rows²) over the queries at unit noise variance.
 
     The strategy is of the same shape, and its range holds that of G; its factors may cover one axis
     or several each, whatever the terms of G do.
@@ -130,7 +130,7 @@ def is_product(term: Term, axes: int) -> bool:
 
 
 def gram_trace(queries: CenteredQueries) -> float:
-    """tr of the Gram matrix, from the fewest numbers that give it."""
+    """Return the trace of the Gram matrix, from the fewest numbers that give it."""
     known = known_eigenvalues(queries)
     if known is not None:
         return float(known.sum())
@@ -169,14 +169,14 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
 
 
 def _applied(table: Array, matrices: Mapping[int, Array]) -> Array:
-    """Symmetric matrices applied along some axes of rows (m, *shape), one at a time."""
+    """Apply symmetric matrices along some axes of rows (m, *shape), one at a time."""
     for axis, matrix in matrices.items():
         table = np.moveaxis(np.tensordot(table, matrix, axes=(axis + 1, 0)), -1, axis + 1)
     return table
 
 
 def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
-    """The partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices, a block at a time."""
+    """Return the partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices."""
     for block in blocks:
         size = len(block)
         rest = len(matrix) // size
@@ -214,7 +214,7 @@ def svd_bound(subworkload: Subworkload) -> float:
 
 
 def gram_bound(gram: Array, cells: int | None = None) -> float:
-    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error.
+    """Return (tr G^½)²/N of a Gram matrix (N, N), the least error at privacy cost 1.
 
     Also of WWᵀ over so many cells, which has the same trace of the root.
     """
@@ -224,7 +224,7 @@ def gram_bound(gram: Array, cells: int | None = None) -> float:
 
 
 def root_sum(eigenvalues: Array) -> float:
-    """Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
+    """Return Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
     noise = eigenvalues.size * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return float(np.sqrt(eigenvalues[eigenvalues > noise]).sum())
 
@@ -236,7 +236,7 @@ def judged(
     iterations: int = 0,
     gap: float = PROVEN,
 ) -> Solution:
-    """The best of a family: OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
+    """Return a solution, OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
     return Solution(strategy, objective, bound, status, iterations)

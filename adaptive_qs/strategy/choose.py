@@ -75,7 +75,7 @@ def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
 def product_candidates(
     workload: QueryWorkload, bound: float, settings: SolverSettings
 ) -> Iterator[TableMechanism]:
-    """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
+    """Yield OPT_⊗, optimal axis by axis if the workload is one product; else OPT_⊗ and OPT_+.
 
     No matrix mechanism has a smaller total error than ``bound``.
     """
@@ -113,7 +113,7 @@ def _optimal_product(
     bound: float,
     settings: SolverSettings,
 ) -> TableMechanism:
-    """The optimum for ⊗G_i is the product of the optima; so is the bound."""
+    """Return the optimum for ⊗G_i, the product of the optima; so is the bound."""
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
     solutions = []
     for gram in grams:
@@ -215,7 +215,7 @@ def choose_mechanism(
 
 
 def plan_auto(request: PlanRequest) -> MechanismChoice:
-    """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
+    """Plan QuerySmasher, or a strategy for the whole table if that is better.
 
     Groups that are measured apart contradict each other within their noise, so they have to be
     considerably better; all other mechanisms estimate one table, and their answers agree.
@@ -241,7 +241,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
 
 
 def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
-    """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
+    """Return the mechanism with a bound for all matrix mechanisms if that is better.
 
     A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
     """
@@ -263,7 +263,7 @@ def _better(best: MechanismChoice, found: TableMechanism, problems: int) -> Mech
 
 
 def _is_sound(found: TableMechanism) -> bool:
-    """Whether all queries are answered without bias, with the variances that are stated.
+    """Return whether all answers are unbiased and have the stated variances.
 
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
     cells do not matter: one that no query asks about may have none.
@@ -278,29 +278,29 @@ def _is_sound(found: TableMechanism) -> bool:
 
 
 def plan_querysmasher(request: PlanRequest) -> MechanismChoice:
-    """The optimum of every residual space: QuerySmasher of He et al."""
+    """Plan QuerySmasher: the optimum of every residual space (He et al.)."""
     cache = SolveCache()
     return _smashed("querysmasher", request, lambda s: solve(s, request.settings, cache))
 
 
 def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
-    """The same contrasts for all queries, optimal for marginals: ResidualPlanner."""
+    """Plan ResidualPlanner: the same contrasts for all queries, optimal for marginals."""
     return _smashed("residualplanner", request, solve_residual_planner)
 
 
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
-    """Noise on Fourier coefficients: Weighted Fourier Factorizations."""
+    """Plan Weighted Fourier Factorizations: noise on Fourier coefficients (He et al.)."""
     return _smashed("wff", request, solve_fourier)
 
 
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
-    """HDMM: a product, a union of products or weighted marginals."""
+    """Plan HDMM: a product, a union of products or weighted marginals (McKenna et al.)."""
     found = table_mechanism.hdmm(request.decomposition, request.settings)
     return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
 
 
 def plan_identity(request: PlanRequest) -> MechanismChoice:
-    """Noise on every cell of the table over all attributes in use."""
+    """Plan noise on every cell of the table over all attributes in use."""
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
     bound = any_mechanism_bound(request.decomposition, request.settings)

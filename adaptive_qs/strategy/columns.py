@@ -59,7 +59,7 @@ class ColumnStrategy:
 
     @classmethod
     def of_integers(cls, rows: Integers) -> ColumnStrategy:
-        """The strategy with this M; see there for errors."""
+        """Build the strategy with this M; errors are those of the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 
     @property
@@ -109,12 +109,12 @@ class ColumnStrategy:
         return self.factor.digest
 
     def estimate(self, answers: Array) -> Array:
-        """The residual in centered form from noisy answers: M⁺a, unbiased."""
+        """Return M⁺a, the unbiased residual in centered form from noisy answers."""
         return table_estimate((self.factor,), answers)
 
 
 def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
-    """The strategy of each column for which there is a better one than to count its cells.
+    """Return the strategy of each column that has a better one than counting its cells.
 
     Args:
         workload: what tables are to serve. Parts that ask for cells alone ask for no strategy.
@@ -142,7 +142,7 @@ def _asks_for_cells(part: QueryPart) -> bool:
 
 
 def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
-    """The one that is best for a subworkload and for cells; None where cells are best for both."""
+    """Return the best strategy for a subworkload and cells; None if it is to count cells."""
     from adaptive_qs.strategy.optimal import solve  # most workloads need no solver
 
     (size,) = asked.shape
@@ -160,5 +160,5 @@ def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
 
 
 def noise_by_attribute(strategies: Mapping[int, ColumnStrategy]) -> dict[int, Array]:
-    """Covariance of the noise by column, for :class:`~adaptive_qs.residual.ReferenceModel`."""
+    """Return noise covariances by column, for :class:`~adaptive_qs.residual.ReferenceModel`."""
     return {attribute: strategy.noise for attribute, strategy in strategies.items()}

@@ -33,7 +33,7 @@ from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 
 
 def solve_residual_planner(subworkload: Subworkload) -> Solution:
-    """The strategy of ResidualPlanner: optimal for marginals, valid for any queries.
+    """Return the strategy of ResidualPlanner: optimal for marginals, valid for any queries.
 
     OPTIMAL where it meets the singular value bound, else RESTRICTED, as are the others here.
     """
@@ -65,7 +65,7 @@ CHUNK_CELLS = 2**22
 
 
 def solve_fourier(subworkload: Subworkload) -> Solution:
-    """The optimum of the Fourier family, without a matrix over the cells.
+    """Return the optimum of the Fourier family, without a matrix over the cells.
 
     One Fourier factor for each axis where the workload is one product term, otherwise one over all.
     """
@@ -82,7 +82,7 @@ def solve_fourier(subworkload: Subworkload) -> Solution:
 
 
 def subworkload_spectrum(subworkload: Subworkload) -> Array:
-    """c_f of all terms together, of the subworkload's shape."""
+    """Return c_f of all terms together, of the subworkload's shape."""
     total = np.zeros(subworkload.shape)
     for term in subworkload.terms:
         total += term.scale * reduce(np.multiply.outer, map(fourier_spectrum, term.factors))
@@ -91,7 +91,7 @@ def subworkload_spectrum(subworkload: Subworkload) -> Array:
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis, of the queries' shape.
+    """Return c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
 
     Non-negative and read-only; zero at frequencies that are zero along some axis.
     """
@@ -134,7 +134,7 @@ LEAST_WEIGHT = 1e-7
 
 
 def _fourier_factor(h: Array) -> Factor:
-    """V = F diag(h) F*; of a long axis as a convolution, where all frequencies are measured."""
+    """Return V = F diag(h) F*, as a convolution if a long axis has all frequencies measured."""
     if h.ndim == 1 and h.size > LARGE_AXIS and h[1:].min() > LEAST_WEIGHT * h.max():
         return make_wave(h.size, np.sqrt(h[1 : h.size // 2 + 1]), reflected=False)
     return FourierFactor(h.shape, h)
@@ -147,7 +147,7 @@ def _fourier_factor(h: Array) -> Factor:
 
 
 def solve_waves(subworkload: Subworkload) -> Solution | None:
-    """The strategy of one long axis; None for a short one, or queries without a closed form.
+    """Return the strategy of one long axis; None for a short one or other queries.
 
     The best of Fourier weights and, where prefixes are asked for, of cosines; OPTIMAL where it
     meets the lower bound.
@@ -179,7 +179,7 @@ MEAN = 0.1
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:
-    """Eigenvalues of the centered Gram for the cosines; of ranges every second is a close one."""
+    """Return eigenvalues of the centered Gram for the cosines; of ranges every other is near."""
     match queries:
         case Marginal():
             return np.ones_like(squares)
@@ -202,7 +202,7 @@ SETTLED = 1e-6
 
 
 def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
-    """One Fourier factor for each axis, contrasts where that would not fit in memory."""
+    """Return one Fourier factor for each axis, contrasts if that would not fit in memory."""
     shape = subworkload.shape
     c = subworkload_spectrum(subworkload)
     weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
@@ -225,7 +225,7 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
 
 
 def _seen_from(c: Array, weights: list[Array], axis: int) -> Array:
-    """Σ_f c_f / Π_{j≠axis} h_j over all other axes, shape (n,)."""
+    """Return Σ_f c_f / Π_{j≠axis} h_j over all other axes, shape (n,)."""
     total = np.moveaxis(c, axis, 0)
     for h in reversed(weights[:axis] + weights[axis + 1 :]):
         total = total @ _reciprocal(h)

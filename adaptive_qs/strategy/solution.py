@@ -36,7 +36,7 @@ class SolverSettings:
     max_bytes: int = 4 * 2**30
 
     def can_measure(self, cells: int) -> bool:
-        """Whether a dense factor over so many cells can be rounded and measured within memory."""
+        """Return whether a dense factor over this many cells fits in memory when measured."""
         return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
 
 
@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 
 
 def kron(matrices: Iterable[Array], scale: float = 1.0) -> Array:
-    """scale · ⊗ matrices; of none the scale, shape (1, 1)."""
+    """Return scale · ⊗ matrices; without matrices the scale, shape (1, 1)."""
     product: Array = np.full((1, 1), scale)
     for matrix in matrices:
         product = np.kron(product, matrix).astype(np.float64, copy=False)
@@ -495,7 +495,7 @@ class Strategy:
         return tuple(n for factor in self.factors for n in factor.shape)
 
     def split(self, axes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Factor]]:
-        """Every factor with those of ``axes``, one for each axis of the table, that it covers."""
+        """Yield every factor with the elements of ``axes`` that belong to the axes it covers."""
         start = 0
         for factor in self.factors:
             yield axes[start : start + len(factor.shape)], factor

@@ -49,7 +49,7 @@ W = TypeVar("W", Workload, QueryWorkload)
 def all_ways_queries(
     domain: Domain, ways: int | Iterable[int], family: AttributeSpec = "marginal"
 ) -> QueryWorkload:
-    """The same family of queries on all sets of the given numbers of attributes, of weight 1.
+    """Return one family of queries on all sets of the given numbers of attributes, of weight 1.
 
     Errors are those of :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
     """
@@ -59,7 +59,7 @@ def all_ways_queries(
 
 
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
-    """What is asked of some sets of equally many attributes, shape (sets, k), positions as listed.
+    """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
     A set that occurs twice with the same queries is asked once, with the sum of its weights.
 
@@ -134,7 +134,7 @@ class Part(BaseModel):
     def marginals(
         self, domain: Domain, most: int | None = None
     ) -> list[list[tuple[Clique, float]]]:
-        """Its cliques and their weights, whatever is asked of them.
+        """Return the cliques and their weights, of queries of any kind.
 
         ``most`` is as for :meth:`Workload.all_ways`.
         """
@@ -144,7 +144,7 @@ class Part(BaseModel):
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
     def asked(self, maker: QueryMaker) -> list[QueryPart]:
-        """What it asks of the sets of each number of attributes."""
+        """Return one query part for the sets of each number of attributes."""
         domain = maker.domain
         if self.attributes is None:
             sets = all_sets(domain, self.ways or ())
@@ -173,7 +173,7 @@ class WorkloadFile(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
-        """The workload file in parsed JSON.
+        """Read the workload file from parsed JSON.
 
         Raises:
             WorkloadError: it is not one; the message names ``source``, the part and the mend.
@@ -189,7 +189,7 @@ class WorkloadFile(BaseModel):
 
     @classmethod
     def of(cls, workload: Workload) -> Self:
-        """The file that :meth:`workload` turns back into these cliques, in this order."""
+        """Build the file that :meth:`workload` turns back into these cliques, in this order."""
         parts = []
         for weight, group in groupby(workload.weights.items(), key=lambda item: item[1]):
             names = tuple(workload.domain.clique_names(clique) for clique, _ in group)
@@ -199,7 +199,7 @@ class WorkloadFile(BaseModel):
     def workload(
         self, domain: Domain, source: str = "workload", most: int | None = None
     ) -> Workload:
-        """The weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
+        """Return the weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
 
         Raises:
             WorkloadError: an attribute that the domain lacks, or more ways than attributes; the
@@ -233,7 +233,7 @@ class WorkloadFile(BaseModel):
         return all(name == "marginal" for name in names)
 
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
-        """The queries over a domain: for each part of the file, one part per number of attributes.
+        """Return the queries over a domain, in one part for each part and number of attributes.
 
         Args:
             domain: the attributes.
@@ -258,7 +258,7 @@ class WorkloadFile(BaseModel):
     def _read(
         self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]
     ) -> Iterator[tuple[Part, list[S]]]:
-        """Every part with what is read of it; errors name the file and the part."""
+        """Yield every part with what is read from it; errors name the file and the part."""
         asked = 0
         for number, part in enumerate(self.parts, start=1):
             try:
@@ -283,7 +283,7 @@ QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Quer
 
 
 def resolve_workload(spec: WorkloadSpec, domain: Domain, most: int | None = None) -> Workload:
-    """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
+    """Return the workload over a domain; by default all 2-way marginals, 1-way for one attribute.
 
     ``most`` is as for :meth:`Workload.all_ways`.
 
@@ -296,7 +296,7 @@ def resolve_workload(spec: WorkloadSpec, domain: Domain, most: int | None = None
 
 
 def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
-    """As :func:`resolve_workload`, for any queries.
+    """Return the workload of any queries, as :func:`resolve_workload`.
 
     Raises:
         WorkloadError: also where an attribute cannot carry the queries asked of it, or a matrix
@@ -307,8 +307,9 @@ def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
 
 
 def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
-    """What makes the queries of a workload file, or of its parsed content, over a domain, where it
-    asks for more than the cells of marginals; None of all else.
+    """Return a function that makes a file's queries over a domain; None if it has cells alone.
+
+    The file may be given by its parsed content. Sources of other kinds give None as well.
 
     Raises:
         WorkloadError: the file is missing or no workload file; what is returned raises as
@@ -364,7 +365,7 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 
 
 def workload_digest(workload: Workload | QueryWorkload) -> str:
-    """SHA-256 of the attributes, sets, weights and queries, in hexadecimal digits."""
+    """Return the SHA-256 of the attributes, sets, weights and queries, in hexadecimal digits."""
     domain = workload.domain
     digest = hashlib.sha256(repr((domain.names, domain.sizes)).encode())
     if isinstance(workload, Workload):

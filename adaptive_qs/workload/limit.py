@@ -67,7 +67,7 @@ class DroppedMarginals:
     bound: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line: how much, by which ceiling, in which order."""
+        """Return one line: how much, by which ceiling, in which order."""
         most = {
             "candidates": f"{self.ceilings.candidates:,} of several columns "
             f"(--{self.ceilings.candidates_by})",
@@ -83,13 +83,15 @@ class DroppedMarginals:
 
 
 def count_cells(domain: Domain, cliques: NDArray[np.integer]) -> Array:
-    """Cells of the marginals over cliques of equally many attributes; exact below 2**53."""
+    """Return the cells of marginals over cliques of equally many attributes; exact below 2**53."""
     return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
 
 
 def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMarginals | None]:
-    """The workload, or what of it stays within the ceilings; it does not look at attributes of one
-    value, about which nothing is measured."""
+    """Return the part of a workload within the ceilings, and what was dropped.
+
+    Attributes of one value do not count: nothing is measured about them.
+    """
     several = _of_several_values(workload)
     if not several:
         return workload, None
@@ -118,7 +120,7 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
 
 
 def _of_several_values(workload: Workload) -> dict[Clique, float]:
-    """What is asked for, without attributes of one value."""
+    """Return the requested cliques without attributes of one value."""
     sizes = workload.domain.sizes
     weights: dict[Clique, float] = {}
     for clique, weight in workload.weights.items():
@@ -141,7 +143,7 @@ def _places(index: CliqueIndex, cliques: Collection[Clique]) -> NDArray[np.int64
 def _weight_in(
     index: CliqueIndex, groups: list[NDArray[np.int64]], weights: Mapping[Clique, float], size: int
 ) -> Array:
-    """For each clique of the closure the weights of all asked for that contain it."""
+    """Return for each clique of the closure the weight of requested cliques that contain it."""
     total = np.zeros(size)
     for group in groups:
         asked = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
@@ -156,7 +158,7 @@ def _weight_in(
 def _kept(
     groups: list[NDArray[np.int64]], cells: Array, weight: Array, ceilings: Ceilings
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Which cliques of the closure stay, the empty one among them, and what left others out."""
+    """Return which cliques of the closure stay, with the empty one, and the binding ceilings."""
     singles = len(groups[0])
     several = np.arange(1 + singles, cells.size)
     fitting = several[cells[several] <= ceilings.largest]
@@ -181,7 +183,7 @@ def _kept(
 def _first_pairs_first(
     order: NDArray[np.int64], pairs: NDArray[np.int64], begin: int
 ) -> NDArray[np.int64]:
-    """Ranked cliques with the first pair of every column at the front; pairs are at ``begin``."""
+    """Put the first pair of every column at the front of ranked cliques; pairs are at ``begin``."""
     ranked = order[order < begin + len(pairs)]
     _, first = np.unique(pairs[ranked - begin], return_index=True)
     covering = ranked[np.unique(first // 2)]
@@ -194,7 +196,7 @@ def _handed_down(
     weights: Mapping[Clique, float],
     kept: NDArray[np.bool_],
 ) -> Array:
-    """Weights of the cliques of the closure after those that are left out handed theirs down."""
+    """Return the weights of the closure after dropped cliques handed theirs down."""
     own = np.zeros(kept.size)
     own[_places(index, weights)] = list(weights.values())
     for group in reversed(groups[1:]):

@@ -53,11 +53,11 @@ class Queries:
         return self.answer(np.eye(self.size).reshape(*self.shape, self.size))
 
     def matrix(self) -> Array:
-        """Q in floating point, a copy."""
+        """Return Q in floating point, a copy."""
         return self.coefficients.astype(np.float64)
 
     def gram(self) -> Array:
-        """QᵀQ, shape (N, N)."""
+        """Return QᵀQ, shape (N, N)."""
         raise NotImplementedError
 
     def circulant(self) -> Array | None:
@@ -65,25 +65,25 @@ class Queries:
         return None
 
     def sums(self) -> Array:
-        """Q1, shape (m,): the number of cells, with their coefficients, in each query."""
+        """Return Q1, shape (m,): the number of cells, with their coefficients, in each query."""
         return self.answer(np.ones(self.shape))
 
     def squared_sums(self) -> float:
-        """‖Q1‖²."""
+        """Return ‖Q1‖²."""
         return float((self.sums() ** 2).sum())
 
     def column_norms(self) -> Array:
-        """Σ_q Q[q, cell]², shape (N,): the diagonal of the Gram matrix."""
+        """Return Σ_q Q[q, cell]², shape (N,), the diagonal of the Gram matrix."""
         raise NotImplementedError
 
     def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept (ascending), shape (m, *kept sizes)."""
+        """Return the mean of each query over the axes not kept, shape (m, *kept sizes)."""
         dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
         q = self.coefficients.reshape(-1, *self.shape)
         return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table over the attributes.
+        """Return Q applied to a table over the attributes.
 
         Args:
             table: shape (*shape, ...); trailing axes are independent tables.
@@ -102,11 +102,11 @@ class Queries:
         return self.num_queries
 
     def in_runs(self, first: int, stop: int) -> slice:
-        """Where the queries of consecutive runs are among all."""
+        """Return the positions of the queries of consecutive runs among all."""
         return slice(first, stop)
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """The answers to those queries only."""
+        """Return the answers to those queries only."""
         return self.answer(table)[self.in_runs(first, stop)]
 
     # Queries on one axis that each count one stretch of its cells are arcs.
@@ -125,7 +125,7 @@ class Queries:
         return None
 
     def squares(self, covariance: Array) -> Array:
-        """Variance of every query's answer: diag(Q C Qᵀ).
+        """Return diag(Q C Qᵀ), the variance of every query's answer.
 
         Args:
             covariance: C, shape (N, N, ...): of the cells of a table, symmetric in its first two
@@ -137,7 +137,7 @@ class Queries:
         raise NotImplementedError
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """A sentence such as "age <= 39" for each query, in the order of :meth:`answer`.
+        """Yield a label such as "age <= 39" for each query, in the order of :meth:`answer`.
 
         Args:
             names: one per attribute covered.
@@ -168,7 +168,7 @@ class MatrixQueries(Queries):
         return len(self.coefficients)
 
     def gram(self) -> Array:
-        """QᵀQ, shape (N, N)."""
+        """Return QᵀQ, shape (N, N)."""
         q = self.coefficients
         # Sums of fewer than 2^24 zeros and ones are exact in single precision, at half the time.
         exact = q.dtype == np.uint8 and len(q) < 2**24
@@ -179,15 +179,15 @@ class MatrixQueries(Queries):
         return gram.astype(np.float64, copy=False)
 
     def sums(self) -> Array:
-        """Q1, shape (m,)."""
+        """Return Q1, shape (m,)."""
         return self.coefficients.sum(axis=1, dtype=np.float64)
 
     def column_norms(self) -> Array:
-        """Σ_q Q[q, cell]², shape (N,)."""
+        """Return Σ_q Q[q, cell]², shape (N,)."""
         return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table; signed for unsigned integers, since coefficients may be negative.
+        """Return Q applied to a table; signed for unsigned integers, since Q may be negative.
 
         Raises:
             ResourceExceeded: the answers may not fit in the table's integers.
@@ -217,7 +217,7 @@ class MatrixQueries(Queries):
         return answers.reshape(self.num_queries, *array.shape[axes:])
 
     def squares(self, covariance: Array) -> Array:
-        """diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
+        """Return diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
         trailing = covariance.shape[2:]
         c = covariance.reshape(self.size, self.size, -1)
         variances = np.empty((self.num_queries, c.shape[2]))
@@ -287,7 +287,7 @@ class Custom(MatrixQueries):
         return hash(self.digest)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "custom query 7", counted from 1; on one attribute "age: custom query 7"."""
+        """Yield labels such as "custom query 7", from 1; on one attribute "age: custom query 7"."""
         of = name_of_one(names)
         return (f"{of}custom query {row + 1}" for row in range(self.num_queries))
 
@@ -301,7 +301,7 @@ class CustomAxis(Custom):
 
 
 def _checked(values: ArrayLike, width: int) -> Array:
-    """The matrix as contiguous floats of its own that cannot be written to."""
+    """Return the matrix as a contiguous read-only copy in floating point."""
     raw = np.asarray(values)
     if raw.ndim != 2 or raw.dtype.kind not in "biuf":
         raise WorkloadError(
@@ -328,7 +328,7 @@ def _checked(values: ArrayLike, width: int) -> Array:
 
 
 def name_of_one(names: tuple[str, ...]) -> str:
-    """What a label starts with: the only attribute; a matrix may list several in another order."""
+    """Return the start of a label: the name of the attribute if it is the only one."""
     return f"{names[0]}: " if len(names) == 1 else ""
 
 
@@ -349,7 +349,7 @@ ROW_RANGE = 1e4
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
-    """The matrix in a file, one row for each query, checked for its size before it is read.
+    """Read the matrix in a file, one row for each query; its size is checked first.
 
     Raises:
         WorkloadError: no such file, or none of this kind.

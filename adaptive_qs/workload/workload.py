@@ -67,7 +67,7 @@ def check_subsets(degrees: Mapping[int, int]) -> None:
 
 
 def parse_ways(ways: Any) -> tuple[int, ...]:
-    """Numbers of attributes, given as one integer or as several.
+    """Return numbers of attributes, given as one integer or as several.
 
     Raises:
         WorkloadError: it is neither.
@@ -88,7 +88,7 @@ def parse_ways(ways: Any) -> tuple[int, ...]:
 
 
 def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
-    """All sets of k attributes for each number k listed, once, shape (sets, k).
+    """Return all sets of k attributes for each number k listed, once, shape (sets, k).
 
     Raises:
         WorkloadError: a number below 1 or above the number of attributes.
@@ -112,7 +112,7 @@ def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
 
 
 def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray, Array]]:
-    """All sets of so many attributes, or in the place of some of them smaller ones.
+    """Return all sets of k attributes, or smaller sets in the place of some of them.
 
     Where there are more than ``most``, those of the smallest attributes are listed, of as many as
     have no more sets; and all sets of one attribute less, which share the weight of those that are
@@ -147,13 +147,13 @@ def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray,
 
 
 def unlisted_sets(domain: Domain, ways: Iterable[int], most: int) -> dict[int, int]:
-    """How many sets of each of these numbers of attributes :func:`listed_sets` leaves out."""
+    """Return how many sets of each number of attributes :func:`listed_sets` leaves out."""
     d = len(domain)
     return {k: math.comb(d, k) - math.comb(_listed_among(d, k, most), k) for k in ways}
 
 
 def _listed_among(attributes: int, ways: int, most: int) -> int:
-    """Of how many attributes all sets of so many are listed."""
+    """Return the number of attributes of which all sets are listed."""
     if ways < 2 or math.comb(attributes, ways) <= most:
         return attributes
     small = ways
@@ -205,7 +205,7 @@ class Workload:
     def all_ways(
         cls, domain: Domain, ways: int | Iterable[int], most: int | None = None
     ) -> Workload:
-        """All marginals of the given numbers of attributes, each of weight 1.
+        """Return all marginals of the given numbers of attributes, each of weight 1.
 
         Args:
             domain: the attributes.
@@ -233,8 +233,9 @@ class Workload:
         return cls(domain, weights, unlisted_sets(domain, ways, most), handed_down=True)
 
     def serving(self, target: str) -> Workload:
-        """What models need that predict one attribute from the others: every set asked for, also
-        together with it, of the same weight.
+        """Return the workload for models that predict one attribute from the others.
+
+        Every set is also asked for together with the target, with the same weight.
 
         A set of attributes shows how these depend on each other, and with the target how it depends
         on them. So the combinations with the target weigh at least as much as all others together:
@@ -294,7 +295,7 @@ class Workload:
         return tuple(totals)
 
     def relevance(self, clique: Clique) -> float:
-        """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
+        """Return w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
 
     @property
@@ -305,7 +306,7 @@ class Workload:
         return np.array(self._attribute_weight) + mean
 
     def priorities(self, cliques: Sequence[Clique]) -> Array:
-        """w_γ of some cliques of the closure, with which a loop weighs their errors.
+        """Return w_γ of some cliques of the closure, with which a loop weighs their errors.
 
         (Σ weight_π⁴)^¼ over the π that contain γ. Each of them is off by what γ is off, but not by
         the sum of what all its parts are: between the sum and the largest weight. A weight on one
@@ -364,7 +365,7 @@ class QueryPart:
         return int(self.cliques.shape[1])
 
     def queries(self, index: int) -> tuple[Queries, ...]:
-        """The factors of one set's queries: one for each attribute, or one for them all."""
+        """Return the factors of one set's queries: one for each attribute, or one for them all."""
         if self.joint is not None:
             return (self.joint[index],)
         return tuple(self.axis[int(i)] for i in self.cliques[index])
@@ -430,7 +431,7 @@ class QueryWorkload:
         return sum(part.num_queries for part in self.parts)
 
     def sets(self) -> Iterator[tuple[int, int, float]]:
-        """Number of the part, position in it and weight of every attribute set, in order."""
+        """Yield part number, position in it and weight of every attribute set, in order."""
         for number, part in enumerate(self.parts):
             yield from ((number, index, w) for index, w in enumerate(part.weights.tolist()))
 
@@ -440,7 +441,7 @@ class QueryWorkload:
         return sum(map(len, self.parts))
 
     def marginals(self) -> Workload:
-        """The attribute sets as marginals, each with its largest weight, serving the target.
+        """Return the attribute sets as marginals, each with its largest weight, serving the target.
 
         Raises:
             InputError: as :meth:`Workload.serving`.
