@@ -38,8 +38,8 @@ from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
 SAFETY = 1e-6
-"""Part of a budget left unspent so that rounding costs up, and what exact accounting adds to those
-of noise, never exceed it."""
+"""Share of a budget that stays unspent, so that costs that are rounded up, and what exact
+accounting adds to the costs of noise, never exceed it."""
 TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
 
@@ -300,8 +300,10 @@ class LoopBudget:
         return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
 
     def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:
-        """Spend on a choice and on measuring what was chosen, which gets all there is where not
-        as much again would be left for a later round."""
+        """Spend on a choice and on measuring it.
+
+        The measurement gets all of the budget if less than as much would be left for a later round.
+        """
         candidates.limit.take(candidates.cliques[row])
         measuring = float(plan.gains.budget[row])
         cost = choice_cost(plan.selecting, self.left)
@@ -340,7 +342,7 @@ class LoopBudget:
 #
 #     min over f of  f e(f) + (1 − f) e + (1 − f)² D
 #
-# where e(f) is the error of a marginal that has its even part of the budget among so many, and e
+# where e(f) is the error of a marginal that has its even part of the budget, and e
 # that of one that is left as it is. Measured together, all have the error of the joint plan.
 #
 # Of a workload of triples all pairs may be measured together, with half of the budget, and the

@@ -46,7 +46,8 @@ to 1.5, and from 1.5 to 2)."""
 FINEST = -4
 """The least noise for which errors are tabulated is 2**FINEST rows; below it they grow with it."""
 _SURE = -8.0
-"""Cells that are so many standard deviations above the threshold stay above it."""
+"""Position of the threshold relative to a cell, in standard deviations, below which the cell stays
+above it."""
 _ROOT, _SCALE = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 
@@ -197,7 +198,8 @@ def _project(cells, bits, ends, total, thresholds, counts, masses):  # type: ign
         ends: where each estimate ends.
         total: rows of each.
         thresholds: τ, shape (estimates,).
-        counts, masses: cells of about each size and their rows, shape (estimates, sizes).
+        counts: cells of about each size, shape (estimates, sizes).
+        masses: their rows, of the same shape.
     """
     least = 2 * (1023 + SMALLEST) - 1
     begin = 0
@@ -349,7 +351,7 @@ def mean_error(
         shares: of the codes of each column, all of which are taken to be independent.
         total: number of rows.
         candidates: marginals over codes.
-        rho: for all those of several columns together.
+        rho: for all marginals of several columns together.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     total = max(total, 1.0)

@@ -75,7 +75,7 @@ class PredictedMarginal(NamedTuple):
 
     Attributes:
         columns: their names.
-        groups: codes of each that are told apart, or groups of them.
+        groups: number of codes, or groups of codes, of each column.
         codes: all codes of each.
     """
 
@@ -89,8 +89,10 @@ class PredictedMarginal(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopForecast:
-    """What a run of this budget will likely measure, and which columns it leaves independent of all
-    others, selecting by AIM's rule whichever the settings name."""
+    """Forecast of what a run of this budget measures, and of the columns it leaves unconnected.
+
+    It selects by AIM's rule, whichever rule the settings name.
+    """
 
     workload: Workload
     rho: float
@@ -137,7 +139,7 @@ class LoopForecast:
     def least_rows(self) -> dict[str, int | None]:
         """Return about how many rows each column takes to be connected; None above ``ROWS``.
 
-        Columns of which no combination with another one is asked for are left out.
+        Columns without a requested combination with another one are not included.
         """
         left_at: dict[int, frozenset[int]] = {-1: self._asked}
 
@@ -158,7 +160,7 @@ class LoopForecast:
             for i in sorted(self._asked)
         }
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
         columns = self.columns(rows) if self.possible else ()
         if not columns:
@@ -178,10 +180,10 @@ class LoopForecast:
         Columns that take no more than ``FEW_ROWS`` are not named.
         """
         least = self.least_rows() if self.possible else {}
-        wanted = [(rows or math.inf, name) for name, rows in least.items()]
+        needed = [(rows or math.inf, name) for name, rows in least.items()]
         columns = [
             f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
-            for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+            for rows, name in sorted(needed, key=lambda pair: -pair[0])
             if rows > FEW_ROWS
         ]
         if not columns:
@@ -346,8 +348,7 @@ class _Choices:
 
 
 class _Start(NamedTuple):
-    """What all loops over a table of ``rows`` begin with: the precision (1 / rows²) of what was
-    measured first, and the rho left after that."""
+    """First measurements of all loops over a table: their precision (1 / rows²), and ρ left."""
 
     rows: int
     choices: _Choices

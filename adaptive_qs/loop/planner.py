@@ -76,7 +76,7 @@ more than eight residuals, so that some residual always gets more than that."""
 
 
 class ConditionalPlanner:
-    """Plans measurements of many candidate cliques at once.
+    """Planner of measurements of many candidate cliques together.
 
     Args:
         domain: the attributes, with their levels.
@@ -120,7 +120,7 @@ class ConditionalPlanner:
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
             budgets: Σ p_τ x_τ available, 2ρ; several of them.
-            rows: positions of the candidates asked for, ascending.
+            rows: positions of the requested candidates, ascending.
 
         Returns:
             Shape (budgets, rows); infinite without a budget for what was never measured.
@@ -141,7 +141,7 @@ class ConditionalPlanner:
     def plan_together(
         self, errors: Errors, precision: Array, budget: float, priorities: Array
     ) -> tuple[Array, Array]:
-        """Measure all candidates at once: residuals that several of them share are measured once.
+        """Measure all candidates together: residuals that several of them share are measured once.
 
         Minimises Σ w_γ E_γ(σ_γ²), the weighted error expected of the candidates, where a variance
         is Σ v_τ / (x_τ + a_τ) over the residuals inside. The error of a projected marginal is about

@@ -125,7 +125,7 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
 
 
 def is_product(term: Term, axes: int) -> bool:
-    """Whether a term has one factor for each axis."""
+    """Return whether a term has one factor for each axis."""
     return len(term.factors) == axes
 
 
@@ -193,15 +193,15 @@ def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
 #     (tr G^½)² ≤ tr(G V⁺) · tr V ≤ N tr(G V⁺).
 
 PROVEN = 1e-9
-"""Relative distance to the lower bound that rounding explains: the optimum is proven."""
+"""Relative distance to the lower bound that rounding explains, so that the optimum is proven."""
 DENSE_CELLS = 2_000
-"""Largest matrix whose eigenvalues are taken for a bound on a sum of terms."""
+"""Most cells of a matrix whose eigenvalues are computed to bound a sum of terms."""
 SINGLE_CELLS = 4_096
-"""The same for one factor of one term, which is solved once and kept."""
+"""Most cells of one factor of one term whose eigenvalues are computed, once."""
 
 
 def svd_bound(subworkload: Subworkload) -> float:
-    """A lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
+    """Return a lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
 
     One product term: (Π_k tr G_k^½)² / N, exact. A sum of terms on at most ``DENSE_CELLS`` cells:
     the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds, since the
@@ -216,7 +216,7 @@ def svd_bound(subworkload: Subworkload) -> float:
 def gram_bound(gram: Array, cells: int | None = None) -> float:
     """Return (tr G^½)²/N of a Gram matrix (N, N), the least error at privacy cost 1.
 
-    Also of WWᵀ over so many cells, which has the same trace of the root.
+    The matrix can also be WWᵀ of queries over ``cells`` cells: its root has the same trace.
     """
     return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)) ** 2 / (
         cells or len(gram)
@@ -244,7 +244,7 @@ def judged(
 
 @lru_cache(maxsize=4_096)
 def _factor_bound(queries: CenteredQueries) -> float:
-    """(tr G^½)² / N of one factor.
+    """Return (tr G^½)² / N of one factor.
 
     Past ``SINGLE_CELLS`` cells and rows, and with no known spectrum, (tr G^½)² ≥ tr G is all that
     is used: valid, and weak.

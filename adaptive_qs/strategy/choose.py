@@ -53,19 +53,19 @@ from adaptive_qs.workload.workload import QueryWorkload
 # where few sets share little. Both are tried only where they are quick to find.
 
 MOST_CELLS = 10_000_000
-"""Largest table that a candidate measures."""
+"""Most cells of the table that a candidate measures."""
 CELL_BYTES = 64
-"""Memory of one cell of it, from counting to the estimate."""
+"""Memory in bytes per cell of that table, from counting to the estimate."""
 MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
 SEARCHED_AXIS = 256
-"""Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
+"""Most codes of an attribute for a search, with one solve for each attribute and sweep."""
 
 
 def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
-    """Whether there are products to try: few sets, no joint queries, a table that fits."""
+    """Return whether there are products to try: few sets, no joint queries, a table that fits."""
     if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
         return False
     most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
@@ -128,21 +128,21 @@ def _optimal_product(
 
 
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    asked, number = products.only_asked(), products.asked.tolist()
-    start = nested(asked)
+    nonzero, number = products.only_nonzero(), products.nonzero.tolist()
+    start = nested(nonzero)
     return sorted(
         tuple(tuple(number[j] for j in sets) for sets in groups)
-        for groups in {start, operators.merged(asked, start)}
+        for groups in {start, operators.merged(nonzero, start)}
         if len(groups) > 1
     )
 
 
 GROUPED_ERROR = 0.9
-"""Squared error of groups measured apart, beside that of consistent answers, from which they are
-taken: an RMSE that is 5 % smaller."""
+"""Largest squared error of separately measured groups, relative to that of consistent answers, with
+which they are preferred: an RMSE that is 5 % smaller."""
 MOST_BIAS = 1e-6
-"""Part of a query that rounding in the solvers may lose: what is measured is made whole again when
-it becomes integers."""
+"""Largest part of a query that rounding in the solvers may lose; the integers that are measured
+restore it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +164,7 @@ class MechanismChoice:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What is to be planned, as :func:`choose_mechanism` is asked."""
+    """Arguments of :func:`choose_mechanism`."""
 
     workload: QueryWorkload
     settings: SolverSettings
@@ -178,7 +178,7 @@ class PlanRequest:
 
 
 Planner = Callable[[PlanRequest], MechanismChoice]
-"""How the mechanism of one name is planned; raises as :func:`choose_mechanism` does."""
+"""Plans the mechanism of one name; raises as :func:`choose_mechanism` does."""
 
 
 def choose_mechanism(
@@ -208,7 +208,7 @@ def choose_mechanism(
         choice = MECHANISMS[name](request)
         if not math.isfinite(choice.mechanism.total_error):
             raise ResourceExceeded(
-                f"the error of mechanism {choice.name} on all cells of so many attributes is "
+                f"the error of mechanism {choice.name} on all cells of the attributes is "
                 "beyond any number: use the mechanism auto"
             )
     return choice

@@ -59,9 +59,9 @@ def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> S
 # as for circular queries and marginals, that meets the singular value bound: it is the optimum.
 
 ROUNDING = 1e-13
-"""Coefficients below this share of the largest are zero: the transform rounds there."""
+"""Share of the largest coefficient below which others are zero, since the transform rounds."""
 CHUNK_CELLS = 2**22
-"""Numbers of queries that are transformed at a time."""
+"""Coefficients of queries that are transformed at a time."""
 
 
 def solve_fourier(subworkload: Subworkload) -> Solution:
@@ -149,8 +149,7 @@ def _fourier_factor(h: Array) -> Factor:
 def solve_waves(subworkload: Subworkload) -> Solution | None:
     """Return the strategy of one long axis; None for a short one or other queries.
 
-    The best of Fourier weights and, where prefixes are asked for, of cosines; OPTIMAL where it
-    meets the lower bound.
+    The best of Fourier weights and, for prefixes, of cosines; OPTIMAL if it meets the lower bound.
     """
     terms, shape = subworkload.terms, subworkload.shape
     parts = [term.factors[0] for term in terms]
@@ -160,13 +159,13 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     if not families <= {Marginal, Prefix, Range, Circular}:
         return None
     found = solve_fourier(subworkload)
-    asked = [part.queries for part in parts]
+    requested = [part.queries for part in parts]
     if Prefix not in families or Circular in families:
         return found
     (n,) = shape
     where, _ = frequencies(n, reflected=True)
     squares = 4 * np.sin(np.pi * where[1:] / (2 * n)) ** 2
-    values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, asked))
+    values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, requested))
     spectrum = np.asarray(values) ** 0.25
     factor = make_wave(n, np.concatenate([[MEAN * spectrum[0]], spectrum]), reflected=True)
     strategy = Strategy((factor,))
@@ -175,7 +174,7 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
 
 
 MEAN = 0.1
-"""Eigenvalue of the mean beside that of the longest wave: it is not measured, but may not be 0."""
+"""Eigenvalue of the mean relative to that of the longest wave; it is not measured but not 0."""
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:

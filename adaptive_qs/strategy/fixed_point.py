@@ -139,8 +139,8 @@ PRECISION = 1e-13
 """Relative precision to which a Gram matrix or its rows are taken to be known."""
 
 FEW_ROWS = 0.8
-"""Below this rank per coordinate the row form is cheaper: two products replace part of the
-eigenproblem, whose constant is about ten times theirs."""
+"""Rank per coordinate below which the row form is cheaper: two products replace part of the
+eigenproblem, whose constant is about ten times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,15 +246,16 @@ def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> 
 Members = NDArray[np.int64]
 
 EXPONENT = 3.0
-"""p: diagonal problems converge at once with 2 and diverge at 4; most have slower modes, for which
-3 took the fewest iterations of 1, 2, 3, 4 on range, prefix, affine and random workloads."""
+"""Power p of the update: diagonal problems converge in one step with 2 and diverge at 4; most have
+slower modes, for which 3 took the fewest iterations of 1, 2, 3, 4 on range, prefix, affine and
+random workloads."""
 
 MEMORY = 4
 """Earlier steps that Anderson acceleration combines."""
 
 SLACK = 10.0
-"""Most that s may fall below its best, relative to the gap: p = 1 never lowers s, so an iterate
-that does is an extrapolation gone too far."""
+"""Largest fall of s below its best, relative to the gap, before a shorter step: p = 1 never lowers
+s, so an iterate that does has extrapolated too far."""
 
 _SMALLEST = 1e-12
 """Floor of y relative to the uniform vector: changes s by less than its rounding allowance."""
@@ -351,7 +352,7 @@ def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -
     Args:
         gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
         shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are used.
-        settings: gap asked for and iteration limit.
+        settings: requested gap and iteration limit.
 
     Returns:
         One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
@@ -415,7 +416,7 @@ def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) ->
     Args:
         rows: W, shape (m, N); may be dependent.
         shape: sizes of the axes, N = Πshape.
-        settings: gap asked for and iteration limit.
+        settings: requested gap and iteration limit.
 
     Raises:
         ValueError: another shape, or rows that are not finite or all zero.

@@ -25,9 +25,9 @@ IntArray = NDArray[np.intp]
 Groups = tuple[tuple[int, ...], ...]
 
 SMALLEST_SHARE = 1e-9
-"""Of a factor in the trace of a sum of Gram matrices: with less, rounding loses its queries."""
+"""Least share of a factor in the trace of a sum of Gram matrices; rounding loses smaller ones."""
 ARRAYS_PER_GRAM = 6
-"""Square arrays that a one-dimensional solver holds at once, beside the Gram matrices."""
+"""Square arrays that a one-dimensional solver holds in memory besides the Gram matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +61,17 @@ class ProductWorkload:
         )
 
     @cached_property
-    def asked(self) -> IntArray:
-        """The sets whose queries are not all zero; WorkloadError where there is none."""
+    def nonzero(self) -> IntArray:
+        """The sets whose queries are not all zero; WorkloadError if there is none."""
         zero = [np.array([not gram.any() for gram in grams]) for grams in self.grams]
         void = np.any([of[self.kinds[:, i]] for i, of in enumerate(zero)], axis=0)
         if void.all():
             raise WorkloadError("every query of the workload is zero: ask for something")
         return np.flatnonzero(~void)
 
-    def only_asked(self) -> ProductWorkload:
-        """Return the sets whose queries are not all zero; raise as :attr:`asked` does."""
-        return self if len(self.asked) == len(self) else self.subset(self.asked.tolist())
+    def only_nonzero(self) -> ProductWorkload:
+        """Return the sets whose queries are not all zero; raise as :attr:`nonzero` does."""
+        return self if len(self.nonzero) == len(self) else self.subset(self.nonzero.tolist())
 
     def set_values(self, axis_values: Sequence[Array]) -> Array:
         """Return Π_i values[i][kinds[j, i]] for every set j."""
@@ -215,7 +215,7 @@ def _errors(axis: Factor, grams: Sequence[Array]) -> Array:
 SWEEPS = 50
 """Most passes over the attributes from one starting point."""
 MOST_MERGED = 200
-"""Merging compares all pairs of groups: more groups than this are left as they are."""
+"""Most groups that are merged, since merging compares all pairs of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,9 +229,9 @@ class Operators:
     rng: np.random.Generator
 
     order: ClassVar[int] = 2
-    """k of the column norm Lk that is the sensitivity."""
+    """Order k of the column norm Lk that is the sensitivity."""
     coarse_gap: ClassVar[float] = 1e-2
-    """Gap asked of a single attribute while the others still move."""
+    """Largest gap of a single attribute's solution while the others still move."""
 
     def axis(self, gram: Array, settings: SolverSettings, previous: Factor | None = None) -> Factor:
         """Return OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺), for G of shape (n, n).
@@ -263,11 +263,11 @@ class Operators:
         one product is solved attribute by attribute, exactly (theorem 4). The first starting point
         is the identity on every attribute. Sets whose queries are all zero have no say.
         """
-        asked = workload.only_asked()
-        whole = asked.factorised()
+        nonzero = workload.only_nonzero()
+        whole = nonzero.factorised()
         if whole is not None:
             return ProductStrategy.single(workload, [self.axis(g, self.settings) for g in whole])
-        found = [self._descend(asked, first=r == 0) for r in range(restarts)]
+        found = [self._descend(nonzero, first=r == 0) for r in range(restarts)]
         (axes,) = min(found, key=lambda product: product.total_error).parts
         return ProductStrategy.single(workload, axes)
 
@@ -298,14 +298,14 @@ class Operators:
         """Return OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
 
         Without groups the best of: every set in a group of its own (the paper's default), every
-        set beside a larger one that contains it, and both of these with groups joined where an
+        set with a larger one that contains it, and both of these with groups joined where an
         estimate says that it saves. Sets whose queries are all zero are placed anew.
         """
         if groups is None:
-            asked = workload.only_asked()
-            choices = {tuple((j,) for j in range(len(asked))), nested(asked)}
-            choices |= {self.merged(asked, start) for start in sorted(choices)}
-            number = workload.asked.tolist()
+            nonzero = workload.only_nonzero()
+            choices = {tuple((j,) for j in range(len(nonzero))), nested(nonzero)}
+            choices |= {self.merged(nonzero, start) for start in sorted(choices)}
+            number = workload.nonzero.tolist()
             found = []
             for choice in sorted(choices):
                 groups = tuple(tuple(number[j] for j in sets) for sets in choice)
@@ -316,11 +316,11 @@ class Operators:
         found = []
         for sets in groups:
             part = workload.subset(sets)
-            asked = part.only_asked()
-            if len(asked) > 1:
+            nonzero = part.only_nonzero()
+            if len(nonzero) > 1:
                 found.append(self.product(part, restarts=1))
                 continue
-            keys = list(enumerate(asked.kinds[0].tolist()))
+            keys = list(enumerate(nonzero.kinds[0].tolist()))
             for i, kind in keys:
                 if (i, kind) not in solved:
                     solved[i, kind] = self.axis(workload.grams[i][kind], self.settings)
@@ -333,7 +333,7 @@ class Operators:
 
         A join takes two groups and all others whose attributes these two mention. A group's error
         is estimated without a search: on each attribute by the strategy that is best for the plain
-        sum of the queries asked there, each scaled to the same trace.
+        sum of the queries there, each scaled to the same trace.
         """
         if len(start) > MOST_MERGED:
             return start
@@ -421,13 +421,13 @@ def nested(workload: ProductWorkload) -> Groups:
 
 def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
     """Return the groups; sets whose queries are all zero join sets that share most with them."""
-    asked = set(workload.asked.tolist())
-    if len(asked) == len(workload):
+    nonzero = set(workload.nonzero.tolist())
+    if len(nonzero) == len(workload):
         return groups
-    kept = [[j for j in sets if j in asked] for sets in groups]
+    kept = [[j for j in sets if j in nonzero] for sets in groups]
     kept = [sets for sets in kept if sets]
     mentioned = [_attributes(workload, tuple(sets)) for sets in kept]
-    for j in sorted(set(range(len(workload))) - asked):
+    for j in sorted(set(range(len(workload))) - nonzero):
         own = _attributes(workload, (j,))
         home = max(range(len(kept)), key=lambda g: (own & mentioned[g]).bit_count())
         kept[home].append(j)
@@ -447,7 +447,7 @@ def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
 AxisValues = Sequence[tuple[Array, Array]]
 
 MOST_ATTRIBUTES = 20
-"""Arrays over all subsets of more attributes than this are not made."""
+"""Most attributes for arrays over all their subsets."""
 
 
 def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
@@ -457,7 +457,7 @@ def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
     the gap of the settings; else the largest of several bounds. A column's L2 norm is at most its
     L1 norm, so all of them hold for that sensitivity too.
     """
-    workload = workload.only_asked()
+    workload = workload.only_nonzero()
 
     def least(gram: Array) -> float:
         return solve_axis(gram, settings).lower_bound

@@ -33,12 +33,12 @@ Integers = NDArray[np.int64]
 MOST_COMPLETED = 1024
 """Cells up to which a matrix that spans too little is completed."""
 ZERO = 1e-9
-"""Sums of normalised rows below this are zero."""
+"""Sum of a normalised row below which it is zero."""
 SPANNED = 1e-11
-"""Squared singular values above this share of their sum are surely not zero."""
+"""Share of their sum above which squared singular values are surely not zero."""
 TRIMS_PER_COLUMN = 16
 MOST_TRIMMED_BITS = 26
-"""Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
+"""Most bits of a matrix that is trimmed: its squared column norms stay in 64 bits."""
 
 
 def centered(
@@ -178,9 +178,9 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 # unbiased.
 
 MOST_BITS, LEAST_BITS = 24, 4
-"""Bits of one factor."""
+"""Most and fewest bits of the coefficients of one factor."""
 BESIDE_WAVES = 6
-"""Bits of a small factor beside one over many cells, which makes better use of the others."""
+"""Bits of a small factor next to one over many cells, which uses the others better."""
 WELL_DETERMINED = 1e-13
 """Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
 
@@ -256,7 +256,7 @@ class GridFactor(Factor):
 
     @property
     def dimension(self) -> int:
-        """Of the space of those tables."""
+        """Dimension of the space of these tables."""
         return _dimension(self.shape, self.balanced)
 
     @cached_property
@@ -296,7 +296,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
             must not be mixed with those it contains.
 
     Raises:
-        ResourceExceeded: so many cells that too little would be left of the coefficients.
+        ResourceExceeded: too many cells for the bits of the coefficients.
     """
     kept = [factor for factor in strategy.factors if factor.is_exact]
     fixed = sum(math.log2(factor.largest) for factor in kept)

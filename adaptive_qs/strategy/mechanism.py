@@ -51,7 +51,7 @@ class Mechanism(Protocol):
 
     @property
     def workload(self) -> QueryWorkload:
-        """What is answered."""
+        """Workload that is answered."""
 
     @property
     def total_error(self) -> float:
@@ -59,15 +59,15 @@ class Mechanism(Protocol):
 
     @property
     def lower_bound(self) -> float:
-        """No mechanism of the same kind has a smaller total error."""
+        """Total error that no mechanism of the same kind beats."""
 
     @property
     def statuses(self) -> Counter[Status]:
-        """How the distinct optimisation problems ended."""
+        """Number of distinct optimisation problems by status."""
 
     @property
     def num_measurements(self) -> int:
-        """How many measurements there are."""
+        """Number of measurements."""
 
     def measurement(self, index: int) -> StrategyMeasurement:
         """Return the measurement with this number."""
@@ -78,8 +78,10 @@ class Mechanism(Protocol):
     def on_grid(self, grid_bits: int) -> Mechanism:
         """Return the mechanism with integer strategies, ready to be measured.
 
-        Their coefficients have at most so many bits together; too many cells are refused
-        (ResourceExceeded).
+        Their coefficients have at most ``grid_bits`` bits together.
+
+        Raises:
+            ResourceExceeded: too many cells.
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
@@ -92,7 +94,7 @@ class Mechanism(Protocol):
         """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
 
     def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
 
     def answer_runs(
         self, part: int, index: int, kept: Mapping[int, Array]
@@ -130,8 +132,8 @@ class ArrayCache:
 
 
 PROBES = 3
-"""Random tables on which estimates are compared with the truth: a query that a strategy misses
-shows on all of them but for a set of tables of measure zero."""
+"""Number of random tables on which estimates are compared with the truth. A query that a strategy
+misses shows on each of them with probability 1."""
 
 
 def largest_bias(
@@ -196,7 +198,7 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
 # All queries on the last axes, some runs of those on one axis, and one query on each axis before.
 
 MOST_AT_ONCE = 2**21
-"""Answers of one attribute set that are made at a time."""
+"""Most answers of one attribute set in memory."""
 
 
 @dataclass(frozen=True)
@@ -263,10 +265,10 @@ def answer_in_runs(
     last = -1
     for run in split_into_runs(queries):
         if run.axis != last:
-            last, beside = run.axis, table
+            last, others = run.axis, table
             for axis, of in enumerate(queries):
                 if axis != run.axis:
-                    answers = of.answer(np.moveaxis(beside, axis, 0))
-                    beside = np.moveaxis(answers, 0, axis)
-        answers = queries[run.axis].answer_runs(beside[run.before], run.first, run.stop)
+                    answers = of.answer(np.moveaxis(others, axis, 0))
+                    others = np.moveaxis(answers, 0, axis)
+        answers = queries[run.axis].answer_runs(others[run.before], run.first, run.stop)
         yield answers.reshape(-1), variances(run)

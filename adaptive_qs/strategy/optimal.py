@@ -40,10 +40,10 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 # wherever its terms differ along one axis only: A⊗B + A⊗C = A⊗(B + C).
 
 _KEY_DIGITS = 12
-"""Digits of relative weights that tell two problems apart."""
+"""Digits of relative weights by which two problems differ."""
 
 _COMPARED_CELLS = 64
-"""Queries on larger axes are taken for marginal queries by their family only."""
+"""Most cells of an axis whose queries are compared with marginal queries by their Gram."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Piece:
 
     @property
     def key(self) -> frozenset[tuple[Factors, float]]:
-        """Equal for problems that are equal up to rounding and the order of their terms."""
+        """Key of the problem up to rounding and the order of its terms."""
         return _key({t.factors: t.scale for t in self.subworkload.terms})
 
 
@@ -196,7 +196,7 @@ def _runs(pieces: Sequence[Piece]) -> list[list[int]]:
 
 
 class SolveCache:
-    """Every problem is solved once, also when several threads ask for it at the same time."""
+    """Solutions by problem; each is solved once, also if several threads need it together."""
 
     def __init__(self) -> None:
         self._solutions: dict[Hashable, Solution] = {}
@@ -235,7 +235,7 @@ core, and five to fifteen are needed. Symmetry and few queries make larger table
 GATHERED_COST = 10
 """Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
 
-# Matrices over all cells, or of all queries over all cells, that are held at once: in the dense
+# Matrices over all cells, or of all queries over all cells, in memory together: in the dense
 # solver; in that for few rows; of interleaved factors; to find the error of a strategy.
 _DENSE_COPIES, _ROW_COPIES, _INTERLEAVED_COPIES, _QUERY_COPIES = 9, 6, 3, 2
 
@@ -247,7 +247,7 @@ def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
 
 
 def dense_fits(cells: int, settings: SolverSettings) -> bool:
-    """Return whether the dense solver has room for so many cells."""
+    """Return whether the dense solver has room for a table of this size."""
     return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
@@ -316,7 +316,7 @@ def _bytes(count: float) -> str:
 # The automatic choice of a solver for one subworkload.
 
 _AXIS_SHARE = 8
-"""One-dimensional solves are cheap and shared: each may use up this fraction of the gap."""
+"""Divisor of the gap for each one-dimensional solve, which is cheap and shared."""
 
 
 def solve(
@@ -332,7 +332,7 @@ def solve(
     subworkloads of a plan share a cache.
 
     Returns:
-        OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit;
+        OPTIMAL within the requested gap; STOPPED with a larger gap at the iteration limit;
         RESTRICTED where a long axis has a strategy in closed form.
 
     Raises:

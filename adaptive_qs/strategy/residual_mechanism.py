@@ -1,4 +1,4 @@
-"""Mechanisms that measure every residual by itself: QuerySmasher and those that it contains."""
+"""Mechanisms that measure residuals separately: QuerySmasher and its special cases."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ Pieces = list[tuple[tuple[int, ...], Array]]
 """Non-negative arrays over some axes of a query set; their product over all axes is a variance."""
 
 VARIANCE_BYTES = 2**28
-"""Most memory for variances that may come again."""
+"""Most bytes of variances in memory for later sets."""
 EXACT_QUERIES = 20_000_000
-"""Variances computed one by one to find the largest; beyond, a bound is given instead."""
+"""Most variances computed to find the largest; beyond that it is bounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,12 @@ class ResidualMechanism:
 
     @property
     def workload(self) -> QueryWorkload:
-        """What is answered."""
+        """Workload that is answered."""
         return self.decomposition.workload
 
     @cached_property
     def errors(self) -> Array:
-        """Shape (residuals,): L_τ, weighted squared error of a residual's queries at cost 1."""
+        """Weighted squared error L_τ of each residual's queries at cost 1, shape (residuals,)."""
         return self._spread([solution.objective for solution in self.solutions])
 
     @property
@@ -93,18 +93,18 @@ class ResidualMechanism:
 
     @property
     def lower_bound(self) -> float:
-        """No mechanism of independent residual measurements has a smaller total error."""
+        """Total error that no mechanism of independent residual measurements beats."""
         bounds = self._spread([solution.lower_bound for solution in self.solutions])
         return max(float(np.sqrt(bounds).sum() ** 2), self.any_bound)
 
     @property
     def statuses(self) -> Counter[Status]:
-        """How the classes' problems ended."""
+        """Number of classes by status."""
         return Counter(solution.status for solution in self.solutions)
 
     @property
     def num_measurements(self) -> int:
-        """One for each residual."""
+        """Number of residuals."""
         return len(self.decomposition.residuals)
 
     def measurement(self, index: int) -> StrategyMeasurement:
@@ -119,7 +119,7 @@ class ResidualMechanism:
         return [residual for residual in inside if residual >= 0]
 
     def on_grid(self, grid_bits: int) -> ResidualMechanism:
-        """Return the mechanism with integer strategies, whose errors are those reported."""
+        """Return the mechanism with integer strategies, whose errors are reported."""
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
@@ -161,7 +161,7 @@ class ResidualMechanism:
         return self._cache.get(self._signature(part, index), make)
 
     def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
         factors = (f for _, strategy, _ in self._inside(part, index) for f in strategy.factors)
         return comes_in_runs(self.workload.parts[part].queries(index), factors)
 
@@ -185,17 +185,17 @@ class ResidualMechanism:
         self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
         axis: int,
     ) -> Array:  # fmt: skip
-        asked = queries[axis]
+        requested = queries[axis]
         if axis not in kept:
-            lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None
+            lengths = requested.run_lengths(run.first, run.stop) if axis == run.axis else None
             if lengths is not None:
-                return (lengths / asked.shape[0]) ** 2
-            return run.slice_variances(axis, asked, self._mean(asked, False))
+                return (lengths / requested.shape[0]) ** 2
+            return run.slice_variances(axis, requested, self._mean(requested, False))
         factor = strategy.factors[kept.index(axis)]
-        full = partial(self._block, (asked,), factor, False)
+        full = partial(self._block, (requested,), factor, False)
         if axis == run.axis:
-            return factor.run_variances(asked, run.first, run.stop, full)
-        return run.slice_variances(axis, asked, full())
+            return factor.run_variances(requested, run.first, run.stop, full)
+        return run.slice_variances(axis, requested, full())
 
     def largest_variance(self) -> tuple[float, bool]:
         """Return the largest variance of all queries at cost 1, and whether it is exact."""
@@ -281,7 +281,7 @@ class ResidualMechanism:
         return classes, np.where(known, self.shares[inside], 0.0)
 
     def _signature(self, part: int, index: int) -> tuple[object, ...]:
-        """Equal for attribute sets whose variances are equal."""
+        """Return a key that is equal for attribute sets with equal variances."""
         queries = self.workload.parts[part].queries(index)
         return (part, queries, *(array.tobytes() for array in self._find_inside(part, index)))
 
@@ -326,9 +326,9 @@ def smash(
     """Solve every class of subworkloads once and divide the budget optimally.
 
     Several classes are solved side by side, the largest first; then each linear algebra call keeps
-    to its own thread, whatever their number, so that the result does not depend on it. Progress is
-    told how many classes are solved, and of how many. A subworkload too large for the solver is
-    refused.
+    to its own thread, whatever their number, so that the result does not depend on it. ``progress``
+    is called with how many classes of how many are solved. A subworkload too large for the solver
+    is refused.
     """
     subworkloads = decomposition.subworkloads
     largest_first = sorted(range(len(subworkloads)), key=lambda k: -subworkloads[k].cells)

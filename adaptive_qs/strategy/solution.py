@@ -18,7 +18,7 @@ from adaptive_qs.workload.matrices import Queries
 # How hard solvers try.
 
 _MEASURED_COPIES = 6
-"""Matrices over all its cells that a dense factor needs when it is measured."""
+"""Number of square matrices over its cells that a dense factor needs when it is measured."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Factor:
 
     @property
     def centering_variance(self) -> float | None:
-        """c where V_k⁺ = c Π, which leaves queries of a residual space alone; None for others."""
+        """Factor c if V_k⁺ = c Π, which leaves queries of a residual space unchanged; else None."""
         return None
 
     # Integer coefficients.
@@ -209,9 +209,9 @@ class Factor:
 
 _NOT_INTEGERS = "only strategies on the grid have integer answers"
 MOST_LOST = 1e-3
-"""Share of a variance that rounding may take at worst; it takes far less."""
+"""Largest share of a variance that rounding may lose."""
 BLOCK = 2**23
-"""Answers to columns of B⁺ that are held together."""
+"""Most answers to columns of B⁺ in memory."""
 
 
 def root_squares(queries: Sequence[Queries], root: Array) -> Array:
@@ -344,7 +344,7 @@ class CenteringFactor(Factor):
 
     @property
     def largest(self) -> int:
-        """n."""
+        """Largest coefficient, n."""
         return self.size
 
     def answers(self, table: NDArray[Any]) -> NDArray[Any]:
@@ -463,7 +463,7 @@ class FourierFactor(Factor):
 
     @property
     def spans_residual(self) -> bool:
-        """Whether it does, from its singular values."""
+        """Whether the factor determines every mean-free vector, from its singular values."""
         values = np.sqrt(self.weights)
         measured = values > values.max() * values.size * np.finfo(float).eps
         return int(measured.sum()) >= values.size - 1
@@ -509,9 +509,9 @@ class Status(StrEnum):
     """How a solution relates to the optimum of its problem."""
 
     OPTIMAL = "optimal"
-    """A closed form, or an iteration that reached the gap asked for."""
+    """A closed form, or an iteration that reached the requested gap."""
     STOPPED = "stopped"
-    """The iteration limit came first: the gap is honest, and larger than asked for."""
+    """The iteration limit came first: the gap is true, and larger than requested."""
     RESTRICTED = "restricted"
     """The best of a family of strategies that need not contain the optimum."""
 

@@ -105,12 +105,12 @@ class TableMechanism:
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Of the groups' problems."""
+        """Number of groups by status."""
         return Counter({self.status: len(self.measurements)})
 
     @property
     def num_measurements(self) -> int:
-        """One for each group."""
+        """Number of groups."""
         return len(self.measurements)
 
     def measurement(self, index: int) -> StrategyMeasurement:
@@ -122,7 +122,7 @@ class TableMechanism:
         return [int(self.group_of[part][index])]
 
     def on_grid(self, grid_bits: int) -> TableMechanism:
-        """Return the mechanism with integer strategies, whose errors are those reported."""
+        """Return the mechanism with integer strategies, whose errors are reported."""
         grids = [replace(m, strategy=on_grid(m.strategy, grid_bits)) for m in self.measurements]
         return replace(self, measurements=tuple(grids), _cache=ArrayCache(CACHE_BYTES))
 
@@ -151,7 +151,7 @@ class TableMechanism:
         return max(products, default=0.0), True
 
     def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
         table, _, queries = self._set(part, index)
         return comes_in_runs(queries, table.strategy.factors)
 
@@ -166,10 +166,10 @@ class TableMechanism:
         inside = [factor for of, factor in blocks if of != (None,)]
 
         def of_axis(run: Run, axis: int) -> Array:
-            asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
+            requested, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
             if axis == run.axis:
-                return inside[axis].run_variances(asked, run.first, run.stop, full)
-            return run.slice_variances(axis, asked, full())
+                return inside[axis].run_variances(requested, run.first, run.stop, full)
+            return run.slice_variances(axis, requested, full())
 
         def variances(run: Run) -> Array:
             return run.product(partial(of_axis, run)) * (constant / table.share)
@@ -180,9 +180,11 @@ class TableMechanism:
     def compute_bias(self, part: int, index: int) -> float:
         """Return the largest part of a query of one attribute set that is not measured."""
 
-        def bias(asked: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]) -> float:
-            key = ("bias", asked, axes, tuple(map(id, factors)))
-            make = partial(largest_bias, asked, axes, factors)
+        def bias(
+            requested: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]
+        ) -> float:
+            key = ("bias", requested, axes, tuple(map(id, factors)))
+            make = partial(largest_bias, requested, axes, factors)
             return float(self._cache.get(key, lambda: np.array([make()]))[0])
 
         table, clique, queries = self._set(part, index)
@@ -192,8 +194,8 @@ class TableMechanism:
         biases = [0.0]
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
-            asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            biases.append(bias(asked, axes, (factor,)))
+            requested = tuple(queries[clique.index(inside[axis])] for axis in axes)
+            biases.append(bias(requested, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
     def _set(
@@ -221,10 +223,10 @@ class TableMechanism:
         return self._cache.get((queries, id(factor)), partial(factor.variances, queries))
 
     def _joint(self, part: int, index: int) -> Array:
-        table, clique, (asked, *_) = self._set(part, index)
+        table, clique, (requested, *_) = self._set(part, index)
         factors, axes = table.strategy.factors, tuple(table.clique.index(i) for i in clique)
-        key = (asked, axes, tuple(map(id, factors)))
-        return self._cache.get(key, lambda: joint_squares(asked, axes, factors))
+        key = (requested, axes, tuple(map(id, factors)))
+        return self._cache.get(key, lambda: joint_squares(requested, axes, factors))
 
 
 def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) -> float:

@@ -1,4 +1,4 @@
-"""Strategies over many ordered values by reflected convolutions: no matrix of all cells."""
+"""Strategies over many ordered values by convolutions, without a matrix of all cells."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from adaptive_qs.workload.matrices import BLOCK, Queries
 # unit vector orthogonal to K S x for all mean-free x: the total is seen in that direction only, by
 # so small a τ that it costs nothing, and the least-squares estimate of the table loses its mean
 # afterwards. With W = (S K² S)⁻¹ and w = W1 its covariance is W − wwᵀ/(1ᵀw) + qqᵀ: the inverse of
-# V on mean-free vectors, and a q that is as small beside it as the rounding of r is beside τ.
+# V on mean-free vectors, and a q that is as small next to it as the rounding of r next to τ.
 # Centering the rows in integers instead, K S (nI − 11ᵀ), would take log2 n bits from K and S.
 
 Numbers = NDArray[Any]
@@ -496,7 +496,7 @@ def _divided(factor: ConvolutionFactor, bits: int) -> tuple[int, int]:
     kernel, most = np.abs(factor.kernel), KERNEL_BITS
     largest, scale_bits = 1.0, range(1)
     if factor.offset is not None:
-        # The largest entry of r, beside the largest product of a coefficient of t and a weight.
+        # The largest entry of r, by the largest product of a coefficient of t and a weight.
         offset = float(np.abs(factor.offset).max() / kernel.max() / factor.scales.max())
         largest += kernel[1:].max() / kernel.max() + offset
         total = float(np.abs(factor._full).sum() / kernel.max()) + factor._period * 2e-3

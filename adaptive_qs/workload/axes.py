@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OrderedQueries(Queries):
-    """What the families of one attribute share.
+    """Queries on one attribute whose cells are in order.
 
     Args:
         size: cells of the attribute, n ≥ 1.
@@ -127,7 +127,7 @@ class Prefix(OrderedQueries):
 
 
 class _ByStart(OrderedQueries):
-    """Families of which many queries begin at each cell, and make up a run."""
+    """Families with many queries that begin at each cell and form a run."""
 
     @property
     def num_runs(self) -> int:
@@ -460,16 +460,15 @@ class AbsDiff(LevelQueries):
 
 
 RANDOM_QUERIES_PER_CELL = 3
-"""Random queries on N cells where their number is not given: with it the numbers of queries of
-He et al., table 4, come out."""
+"""Number of random queries per cell by default, as in He et al., table 4."""
 
 
 @dataclass(frozen=True)
 class Random(MatrixQueries):
     """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
 
-    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
-    asked the same. This randomness is public: it decides what is asked, not what is answered.
+    They are drawn from the seed and the shape alone, so all sets of attributes of one shape
+    have the same queries. This randomness is public: it decides queries, not answers.
 
     Args:
         shape: sizes of the attributes covered, in order.

@@ -52,11 +52,11 @@ class QueryFamily(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     joint: ClassVar[bool] = False
-    """Whether the queries ask about all attributes of a set at once; so they do about one."""
+    """Whether the queries are on all attributes of a set together."""
     needs_order: ClassVar[bool] = False
     """Whether the values of an attribute have to be in order."""
     kinds: ClassVar[tuple[type[Queries], ...]] = ()
-    """The classes of queries that no other family makes; they take the sizes of attributes."""
+    """Classes of queries that this family alone makes, from the sizes of attributes."""
 
     family: str
 
@@ -87,12 +87,12 @@ class QueryFamily(BaseModel):
         return self.kinds[0](attribute.size)  # type: ignore[call-arg]
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """Return the queries on several attributes at once, if the family is ``joint``.
+        """Return the queries on several attributes together, if the family is ``joint``.
 
         Args:
             shape: sizes of the attributes as the file lists them.
             order: what sorts them: the queries are over the attributes in ascending order.
-            read: reads a matrix file; errors are those of :meth:`on_axis`.
+            read: reads a matrix file; errors are as for :meth:`on_axis`.
         """
         raise NotImplementedError
 
@@ -148,6 +148,7 @@ class _PairFamily(QueryFamily):
     joint = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """Refuse queries on one attribute."""
         raise WorkloadError(
             f"{self.family!r} queries compare two attributes and cannot ask about "
             f"{attribute.name!r} alone: give sets of two, and the family for the whole set"
@@ -290,9 +291,9 @@ class _Registered:
 
 
 AttributeSpec = str | BaseModel
-"""What is asked of one attribute: the name of a family, or the family with its parameters."""
+"""Queries on one attribute: the name of a family, or the family with its parameters."""
 QuerySpec = Annotated[str | BaseModel | dict[str, AttributeSpec], _Registered]
-"""What is asked of a set of attributes."""
+"""Queries on a set of attributes."""
 
 
 def with_parameters(spec: AttributeSpec) -> QueryFamily:
@@ -338,7 +339,7 @@ class QueryMaker:
         return with_parameters(spec).on_axis(self.domain.attributes[attribute], self._matrix)
 
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
-        """Return the queries on several attributes at once, over them in ascending order.
+        """Return the joint queries on several attributes, over them in ascending order.
 
         Args:
             listed: positions in the domain, in the order in which the file lists them.

@@ -43,7 +43,7 @@ from adaptive_qs.workload.workload import (
 S = TypeVar("S", bound=Sized)
 W = TypeVar("W", Workload, QueryWorkload)
 
-# From sets of attributes and the families asked of them to the parts of a query workload.
+# From sets of attributes and families of queries to the parts of a query workload.
 
 
 def all_ways_queries(
@@ -51,7 +51,7 @@ def all_ways_queries(
 ) -> QueryWorkload:
     """Return one family of queries on all sets of the given numbers of attributes, of weight 1.
 
-    Errors are those of :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
+    Errors are as for :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
     """
     maker = QueryMaker(domain)
     parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, parse_ways(ways)))
@@ -61,7 +61,7 @@ def all_ways_queries(
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
     """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
-    A set that occurs twice with the same queries is asked once, with the sum of its weights.
+    A set that occurs twice with the same queries counts once, with the sum of its weights.
 
     Raises:
         WorkloadError: a set cannot carry the queries.
@@ -100,7 +100,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Part(BaseModel):
-    """Some sets of attributes, the queries asked about each of them, and their weight."""
+    """Some sets of attributes, the queries on each of them, and their weight."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -143,7 +143,7 @@ class Part(BaseModel):
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
-    def asked(self, maker: QueryMaker) -> list[QueryPart]:
+    def query_parts(self, maker: QueryMaker) -> list[QueryPart]:
         """Return one query part for the sets of each number of attributes."""
         domain = maker.domain
         if self.attributes is None:
@@ -176,7 +176,7 @@ class WorkloadFile(BaseModel):
         """Read the workload file from parsed JSON.
 
         Raises:
-            WorkloadError: it is not one; the message names ``source``, the part and the mend.
+            WorkloadError: it is not one; the message names ``source``, the part and what to do.
         """
         try:
             text = json.dumps(content, default=plain_json)
@@ -218,11 +218,11 @@ class WorkloadFile(BaseModel):
             unlisted = {**dict.fromkeys(degrees, 0), **unlisted}
         else:
             unlisted = {}
-        asked = Workload(domain, weights, unlisted)
+        requested = Workload(domain, weights, unlisted)
         if self.target is None:
-            return asked
+            return requested
         try:
-            return asked.serving(self.target)
+            return requested.serving(self.target)
         except InputError as error:
             raise WorkloadError(f"{source}: {error}") from None
 
@@ -237,7 +237,7 @@ class WorkloadFile(BaseModel):
 
         Args:
             domain: the attributes.
-            source: what errors call the file; matrices of custom queries are beside it.
+            source: name of the file in errors; matrices of custom queries are in its folder.
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
@@ -245,7 +245,9 @@ class WorkloadFile(BaseModel):
             ResourceExceeded: too many sets of attributes, or too many coefficients.
         """
         maker = QueryMaker(domain, Path(source).parent)
-        pieces = self._read(source, domain, "sets of attributes", lambda part: part.asked(maker))
+        pieces = self._read(
+            source, domain, "sets of attributes", lambda part: part.query_parts(maker)
+        )
         parts = tuple(chain.from_iterable(found for _, found in pieces))
         if all(part.is_zero for part in parts):
             which = "part 1" if len(self.parts) == 1 else f"parts 1 to {len(self.parts)}"
@@ -259,15 +261,16 @@ class WorkloadFile(BaseModel):
         self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]
     ) -> Iterator[tuple[Part, list[S]]]:
         """Yield every part with what is read from it; errors name the file and the part."""
-        asked = 0
+        requested = 0
         for number, part in enumerate(self.parts, start=1):
             try:
                 part.check_mapping(domain)
                 found = read(part)
-                asked += sum(map(len, found))
-                if asked > MAX_CLIQUES:  # also of those that are asked for again and again
+                requested += sum(map(len, found))
+                if requested > MAX_CLIQUES:  # repeated ones count each time
                     raise ResourceExceeded(
-                        f"brings the {noun} to {asked:,}, more than {MAX_CLIQUES:,}: ask for fewer"
+                        f"brings the {noun} to {requested:,}, more than {MAX_CLIQUES:,}: "
+                        "ask for fewer"
                     )
             except AdaptiveQsError as error:
                 kind = WorkloadError if error.exit_code == 2 else type(error)
@@ -276,8 +279,8 @@ class WorkloadFile(BaseModel):
 
 
 WorkloadSpec = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Workload
-"""All marginals of so many attributes, a workload file or its parsed content, or a workload; None
-is the default."""
+"""A workload, its file or parsed content, or the numbers of attributes of all its marginals; None
+for the default."""
 QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
 """The same for a workload of any queries."""
 
@@ -299,7 +302,7 @@ def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
     """Return the workload of any queries, as :func:`resolve_workload`.
 
     Raises:
-        WorkloadError: also where an attribute cannot carry the queries asked of it, or a matrix
+        WorkloadError: also if an attribute cannot carry its queries, or a matrix
             file is missing or does not fit.
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
@@ -392,7 +395,7 @@ def _identity(queries: Queries) -> str:
 
 # The published JSON Schema of workload files, generated from the models.
 #
-# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("workload.schema.json")
 """The published file."""

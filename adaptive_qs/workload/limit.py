@@ -1,4 +1,4 @@
-"""Which marginals tables look at where a workload asks for too many: a rule without data."""
+"""The choice of the marginals of a table if a workload has too many: a rule without data."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 #
 # 1. every single column stays;
 # 2. a marginal with more cells than memory has room for is left out;
-# 3. the others are ranked: by weight per cell, where a marginal has the weights of all those asked
-#    for that contain it; then the fewest cells, the fewest columns, the order of the schema. The
+# 3. the others are ranked: by weight per cell, where a marginal has the weights of all requested
+#    ones that contain it; then the fewest cells, the fewest columns, the order of the schema. The
 #    first pair of every column comes before all else;
 # 4. they stay in this order as long as their number and their cells together are within the
 #    ceilings.
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the marginals that may be measured are kept within.
+    """Limits on the marginals that may be measured.
 
     Attributes:
         candidates: most of them, not counting single columns.
@@ -50,17 +50,17 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class DroppedMarginals:
-    """What was left out, and by which ceilings.
+    """Number of requested marginals that were dropped, and by which ceilings.
 
     Attributes:
-        asked: marginals that the workload asks for.
-        kept: those of them that stay.
+        requested: marginals of the workload.
+        kept: the requested marginals that stay.
         candidates: marginals that may be measured, single columns counted.
-        ceilings: what they were kept within.
-        bound: which ceilings left something out: "candidates", "cells", "largest".
+        ceilings: limits that were applied.
+        bound: ceilings by which marginals were dropped: "candidates", "cells", "largest".
     """
 
-    asked: int
+    requested: int
     kept: int
     candidates: int
     ceilings: Ceilings
@@ -76,9 +76,9 @@ class DroppedMarginals:
         }
         options = ", ".join(most[name] for name in self.bound)
         return (
-            f"{self.asked - self.kept:,} of {self.asked:,} marginals asked for are left out; what "
-            f"may be measured are {self.candidates:,}, with those inside them and single columns: "
-            f"at most {options}, chosen by weight per cell"
+            f"{self.requested - self.kept:,} of {self.requested:,} requested marginals were "
+            f"dropped; {self.candidates:,} can be measured, single columns and marginals inside "
+            f"others counted: at most {options}, chosen by weight per cell"
         )
 
 
@@ -111,10 +111,14 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
         for clique, stays, w in zip(closure, kept.tolist(), own.tolist())
         if stays and w > 0
     }
-    asked = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
-    stayed = int(kept[_places(index, asked)].sum())
+    requested = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
+    stayed = int(kept[_places(index, requested)].sum())
     left = DroppedMarginals(
-        len(asked) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings, bound
+        len(requested) + sum(workload.unlisted.values()),
+        stayed,
+        int(kept.sum()) - 1,
+        ceilings,
+        bound,
     )
     return Workload(workload.domain, weights, target=workload.target, handed_down=True), left
 
@@ -146,11 +150,11 @@ def _weight_in(
     """Return for each clique of the closure the weight of requested cliques that contain it."""
     total = np.zeros(size)
     for group in groups:
-        asked = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
-        some = asked > 0
+        requested = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
+        some = requested > 0
         if some.any():
             inside = index.of_subsets(group[some])
-            spread = np.repeat(asked[some], inside.shape[1])
+            spread = np.repeat(requested[some], inside.shape[1])
             total += np.bincount(inside.ravel(), spread, minlength=size)
     return total
 

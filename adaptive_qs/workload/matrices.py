@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Queries:
     """Linear counting queries Q (m, N) over the N = Πshape cells of some attributes.
 
-    A family covers one attribute (prefix, range, ...) or several at once (affine, ...). It is a
+    A family covers one attribute (prefix, range, ...) or several together (affine, ...). It is a
     small frozen value: equal queries compare equal and hash equal, so that equal problems are
     solved once. Where there is a closed form, the matrix is not made.
     """
@@ -93,7 +93,7 @@ class Queries:
         """
         raise NotImplementedError
 
-    # Where queries are too many to be answered at once they are in runs: one query each here, all
+    # Queries that are too many for memory are answered in runs: one query each here, all
     # that begin at one cell where there are many of these.
 
     @property
@@ -152,13 +152,13 @@ AxisQueries = Queries
 MAX_COEFFICIENTS = 10**8
 """Most coefficients one matrix of queries may have."""
 MAX_MAGNITUDE = 1e9
-"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+"""Largest coefficient of a custom matrix; weights express larger ones."""
 BLOCK = 2**22
 """Coefficients converted to floating point at a time."""
 
 
 class MatrixQueries(Queries):
-    """What follows from the coefficients; subclasses say where they come from."""
+    """Queries known by their coefficients, which subclasses provide."""
 
     is_binary = False
 
@@ -321,7 +321,7 @@ def _checked(values: ArrayLike, width: int) -> Array:
     if bad.size:
         raise WorkloadError(
             f"row {bad[0] + 1} of the matrix has an entry that is not a number "
-            f"of at most {MAX_MAGNITUDE:.0e}: mend or scale it"
+            f"of at most {MAX_MAGNITUDE:.0e}: correct or scale it"
         )
     matrix.flags.writeable = False
     return matrix
@@ -333,7 +333,7 @@ def name_of_one(names: tuple[str, ...]) -> str:
 
 
 def check_size(rows: int, cells: int, advice: str) -> None:
-    """Raise ResourceExceeded where so many queries on so many cells are too many."""
+    """Raise ResourceExceeded if these queries on these cells have too many coefficients."""
     if rows * cells > MAX_COEFFICIENTS:
         raise ResourceExceeded(
             f"{rows:,} queries on {cells:,} cells have {rows * cells:,} coefficients, "
@@ -368,7 +368,7 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
 
 def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
-    """Refuse rows beside which others but zeros would pass for rounding errors."""
+    """Refuse rows so large that solvers would take others for rounding errors."""
     if matrix.ndim != 2 or not matrix.any() or not np.isfinite(matrix).all():
         return  # refused elsewhere
     largest = np.abs(matrix.astype(np.float64)).max(axis=1)

@@ -136,7 +136,7 @@ class Subworkload:
 
     Attributes:
         shape: sizes of the residual's axes; () is the total.
-        terms: the Gram matrix is the sum of theirs; at least one.
+        terms: at least one; the Gram matrix is the sum of their Gram matrices.
     """
 
     shape: tuple[int, ...]
@@ -166,13 +166,13 @@ Terms = dict[tuple[CenteredQueries, ...], int]
 """Distinct products of centered queries, numbered as they come."""
 
 _BYTES = 28
-"""Memory, for each of its attributes, of an attribute set's subset, as measured."""
+"""Measured memory of one subset of an attribute set, in bytes per attribute."""
 RATIO_DIGITS = 12
-"""Scales that agree to so many digits are equal: the rest is rounding."""
+"""Digits to which equal scales agree: the rest is rounding."""
 ZERO_SHARE = 1e-13
-"""A centered part below this share of its queries' squared norm is zero: the rest is rounding."""
+"""Share of its queries' squared norm below which a centered part is zero."""
 ZERO_MEAN = 1e-28
-"""So is a squared mean below this share of the largest that queries of their norm could have."""
+"""Share of the largest squared mean of queries of a norm below which a mean is zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +276,7 @@ _JOINT_ADVICE = "use fewer values of attributes that are compared, or prefixes o
 
 
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
-    """Return the same as :func:`_product_terms`, for queries on all attributes of a set at once."""
+    """Return the same as :func:`_product_terms`, for joint queries on all attributes of a set."""
     assert part.joint is not None
     known: dict[Queries, tuple[int, float]] = {}
     for queries in part.joint:
@@ -313,7 +313,9 @@ def _classes(
     """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
     Args:
-        residuals, numbers, coefficients: what is added of which term to which residual.
+        residuals: the residual of each addition.
+        numbers: the term that is added.
+        coefficients: how much of it is added.
         factors: the terms by number.
     """
     keys, position = np.unique(residuals * len(factors) + numbers, return_inverse=True)

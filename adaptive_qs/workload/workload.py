@@ -29,7 +29,7 @@ MOST_LISTED = 500_000
 MAX_INCIDENCES, MAX_SUBSETS = 2**26, 2**14
 """Subsets of all sets of attributes, counted for each of them, and of one."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
-"""Weights beyond these say no more, and their products with errors would leave the floats."""
+"""Least and largest weight: their products with errors stay within floating point."""
 
 
 _EMPTY = "the workload is empty: name at least one set of attributes"
@@ -114,9 +114,9 @@ def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
 def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray, Array]]:
     """Return all sets of k attributes, or smaller sets in the place of some of them.
 
-    Where there are more than ``most``, those of the smallest attributes are listed, of as many as
-    have no more sets; and all sets of one attribute less, which share the weight of those that are
-    not. Sizes decide, and the order of the schema among equal ones.
+    If there are more than ``most``, the sets of the smallest attributes are listed, of as many
+    attributes as have no more sets; and all sets of one attribute less, which share the weight of
+    the sets that are not. Sizes decide, and the order of the schema among equal ones.
 
     Args:
         domain: the attributes.
@@ -169,9 +169,8 @@ class Workload:
     Attributes:
         domain: the attributes the cliques refer to.
         weights: weight of each workload clique, from ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
-        unlisted: where more were asked for than are listed (:func:`listed_sets`), how many more,
-            by each number of attributes that was asked for; listed sets of other numbers stand in
-            for those.
+        unlisted: number of requested marginals that are not listed (:func:`listed_sets`), by number
+            of attributes; listed sets of other numbers stand in for them.
         handed_down: whether marginals left out handed their weights down to smaller ones.
         target: the attribute that it serves, see :meth:`serving`; None for none.
 
@@ -246,7 +245,7 @@ class Workload:
 
         Raises:
             SchemaError: there is no such attribute.
-            WorkloadError: it has one value, nothing else is asked for, or the workload serves
+            WorkloadError: it has one value, it is the only column, or the workload serves
                 another.
         """
         if self.target is not None:
@@ -300,8 +299,11 @@ class Workload:
 
     @property
     def column_weights(self) -> Array:
-        """How much the error of each single column counts, shape (attributes,): the summed weights
-        of the cliques that hold it, and one of mean weight, since a table shows every column."""
+        """Weight of the error of each single column, shape (attributes,).
+
+        The summed weights of the cliques that hold it, and one mean weight, since a table shows
+        every column.
+        """
         mean = math.fsum(self.weights.values()) / len(self.weights)
         return np.array(self._attribute_weight) + mean
 
@@ -325,18 +327,18 @@ class Workload:
 
 
 WEIGHT_RANGE = 1e9
-"""Largest ratio of two weights: far beyond it solvers would take the lesser for rounding errors."""
+"""Largest ratio of two weights; solvers take the smaller ones beyond it for rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class QueryPart:
-    """Sets of equally many attributes and what is asked of each.
+    """Sets of equally many attributes and the queries on each.
 
     Attributes:
         cliques: shape (sets, k): attribute positions, ascending along each row.
         axis: the queries on each attribute, which a set combines by their product; empty where
             ``joint`` is given.
-        joint: for each set, queries on all its attributes at once; None for products.
+        joint: for each set, queries on all its attributes together; None for products.
         weights: shape (sets,): how much the squared error of each query of a set counts, from
             ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
 
@@ -373,10 +375,10 @@ class QueryPart:
     @property
     def is_zero(self) -> bool:
         """Whether every coefficient of every query is zero."""
-        asked = {queries for index in range(len(self)) for queries in self.queries(index)}
+        requested = {queries for index in range(len(self)) for queries in self.queries(index)}
         zero = {
             queries
-            for queries in asked
+            for queries in requested
             if isinstance(queries, MatrixQueries) and not queries.coefficients.any()
         }
         return all(not zero.isdisjoint(self.queries(index)) for index in range(len(self)))
