@@ -71,75 +71,38 @@ class Joint:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
-        self._sizes = np.array(domain.sizes)
         self.cells = math.prod(domain.sizes)
-        strides = np.append(np.cumprod(self._sizes[:0:-1])[::-1], 1)
+        strides = np.append(np.cumprod(domain.sizes[:0:-1])[::-1], 1)
         self.strides = strides.astype(np.int64)
 
     def marginal(self, array: Array, clique: Clique) -> Array:
-        """Sums of an array over all cells, shaped like the marginal over a clique."""
-        out = np.zeros(self.domain.shape(clique))
-        _sum_out(out.reshape(-1), array, *self._runs(clique))
-        return out
+        """Sum an array over all cells into the shape of the marginal over a clique."""
+        sizes, outside = self._split_axes(clique)
+        if len(sizes) - 1 in outside:
+            run = sizes.pop()
+            array = np.bincount(np.repeat(np.arange(array.size // run), run), array)
+        shape = [1 if k in outside else n for k, n in enumerate(sizes)]
+        cells = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), sizes)
+        return np.bincount(cells.ravel(), array).reshape(self.domain.shape(clique))
 
     def add(self, array: Array, table: Array, clique: Clique) -> None:
         """Add a table over a clique to an array over all cells, in place."""
-        _spread(array, np.ravel(table), *self._runs(clique))
+        sizes, outside = self._split_axes(clique)
+        cells = array.reshape(sizes)  # a view
+        cells += table.reshape([1 if k in outside else n for k, n in enumerate(sizes)])
 
-    def _runs(self, clique: Clique) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Runs of attributes that are all in a clique or all not: the combinations of codes of
-        each, and how far a step along it leads in the marginal (0 where it is not in it)."""
-        sizes, steps, cells = [], [], 1
-        for inside, run in groupby(reversed(range(len(self.domain))), lambda i: i in clique):
-            sizes.append(self.domain.size(tuple(run)))
-            steps.append(cells if inside else 0)
-            cells *= sizes[-1] if inside else 1
-        return np.array(sizes[::-1]), np.array(steps[::-1])
+    def _split_axes(self, clique: Clique) -> tuple[list[int], tuple[int, ...]]:
+        """Merge neighbouring attributes into runs that are all inside a clique or all outside.
 
-
-@njit(cache=True, nogil=True)
-def _next_run(digits, cell, sizes, steps):  # type: ignore[no-untyped-def]
-    """Where the next run along the last attributes begins in a marginal; ``digits`` move on."""
-    axis = sizes.size - 2
-    while axis >= 0:
-        digits[axis] += 1
-        cell += steps[axis]
-        if digits[axis] < sizes[axis]:
-            break
-        cell -= steps[axis] * sizes[axis]
-        digits[axis] = 0
-        axis -= 1
-    return cell
-
-
-@njit(cache=True, nogil=True)
-def _sum_out(out, array, sizes, steps):  # type: ignore[no-untyped-def]
-    digits = np.zeros(sizes.size, np.int64)
-    run, cell = sizes[-1], 0
-    for first in range(0, array.size, run):
-        if steps[-1] > 0:
-            for v in range(run):
-                out[cell + v] += array[first + v]
-        else:
-            total = 0.0
-            for v in range(run):
-                total += array[first + v]
-            out[cell] += total
-        cell = _next_run(digits, cell, sizes, steps)
-
-
-@njit(cache=True, nogil=True)
-def _spread(array, table, sizes, steps):  # type: ignore[no-untyped-def]
-    digits = np.zeros(sizes.size, np.int64)
-    run, cell = sizes[-1], 0
-    for first in range(0, array.size, run):
-        if steps[-1] > 0:
-            for v in range(run):
-                array[first + v] += table[cell + v]
-        else:
-            for v in range(run):
-                array[first + v] += table[cell]
-        cell = _next_run(digits, cell, sizes, steps)
+        Returns:
+            The number of cells of each run, and the positions of the runs outside.
+        """
+        runs = [(k in clique, i) for k, i in enumerate(self.domain.sizes)]
+        grouped = [
+            (held, math.prod(n for _, n in run)) for held, run in groupby(runs, lambda r: r[0])
+        ]
+        outside = tuple(k for k, (held, _) in enumerate(grouped) if not held)
+        return [size for _, size in grouped], outside
 
 
 def gather_blocks(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> list[Clique]:
