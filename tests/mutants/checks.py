@@ -66,8 +66,8 @@ HEAPED = Schema.parse(
     {
         "version": 1,
         "columns": [
-            {"name": "b", "type": "integer", "min": 0, "max": 59, "bins": 6, "multiples": 5,
-             "heaps": [*range(0, 60, 2)]},
+            {"name": "b", "type": "integer", "min": 0, "max": 59, "bins": 6,
+             "private_heaps": 30},
             {"name": "c", "type": "boolean"},
         ],
     }
