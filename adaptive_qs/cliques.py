@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, subsets
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel
@@ -47,6 +47,34 @@ def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
         above = found
         closure[:0] = map(tuple, above.tolist())
     return ((), *closure)
+
+
+def maximal_cliques(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """Return the cliques that are inside no other one, largest first."""
+    covered: set[Clique] = set()
+    kept: list[Clique] = []
+    for clique in sorted(set(cliques), key=lambda c: (-len(c), c)):
+        if clique not in covered:
+            kept.append(clique)
+            covered.update(subsets(clique))
+    return tuple(kept)
+
+
+def outermost_cliques(domain: Domain, cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """Return the cliques that are below no other one of more attributes, largest first.
+
+    Of the same attributes all levels are kept: a coarse marginal can be known better than a fine
+    one. Without levels these are :func:`maximal_cliques`.
+    """
+    over: dict[Clique, list[Clique]] = {}
+    for clique in set(cliques):
+        over.setdefault(domain.columns(clique), []).append(clique)
+    kept = []
+    for columns, alike in over.items():
+        wider = [c for c in over if len(c) > len(columns) and set(c).issuperset(columns)]
+        outer = [other for c in wider for other in over[c]]
+        kept += [c for c in alike if not any(domain.is_below(c, other) for other in outer)]
+    return tuple(sorted(kept, key=lambda c: (-len(c), domain.columns(c), c)))
 
 
 def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -116,6 +144,43 @@ class CliqueIndex:
             rank = key if fits else np.searchsorted(self._keys[axis], key)
             key = rank * self._base + cliques[:, axis]
         return key
+
+
+Rows = NDArray[np.int32]
+"""Coded rows, shape (rows, attributes)."""
+
+
+def count_rows(rows: Rows, domain: Domain, clique: Clique) -> Array:
+    """Count rows in the cells of a non-empty clique."""
+    out = np.zeros(domain.shape(clique), dtype=np.float64)
+    add_counts(out, rows, domain, clique)
+    return out
+
+
+def add_counts(out: Array, rows: Rows, domain: Domain, clique: Clique) -> None:
+    """Add the counts of rows to ``out``, a contiguous array shaped like the clique.
+
+    Rows in Fortran order are counted fastest; others are copied.
+    """
+    _add_counts(
+        np.asfortranarray(rows).T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1)
+    )
+
+
+@njit(cache=True, nogil=True)
+def _add_counts(columns, clique, shape, out):  # type: ignore[no-untyped-def]
+    cells = np.empty(2**12, np.uint32)
+    for begin in range(0, columns.shape[1], cells.size):
+        number = min(cells.size, columns.shape[1] - begin)
+        codes = columns[clique[0]]
+        for r in range(number):
+            cells[r] = codes[begin + r]
+        for axis in range(1, clique.size):
+            codes, size = columns[clique[axis]], np.uint32(shape[axis])
+            for r in range(number):
+                cells[r] = cells[r] * size + np.uint32(codes[begin + r])
+        for r in range(number):
+            out[cells[r]] += 1
 
 
 # The cells of the estimates of many cliques. Up to three attributes they are formed cell by cell

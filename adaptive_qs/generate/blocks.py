@@ -10,26 +10,17 @@ is known, so it is accepted with the ratio of model to proposal (Metropolis-Hast
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Integers, Rows
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import (
-    Array,
-    Integers,
-    LogLinearModel,
-    ModelMoves,
-    Rows,
-    Target,
-    over_rows,
-    uniform,
-)
+from adaptive_qs.generate.loglinear import LogLinearModel, ModelMoves, over_rows, uniform
+from adaptive_qs.generate.structure import Component
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
     Forest,
     find_trees,
@@ -37,13 +28,9 @@ from adaptive_qs.generate.tree import (
     maximum_forest,
     mutual_information,
 )
-from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
+from adaptive_qs.generate.zeros import Mask, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
-MOST_PATTERNS = 2**14
-"""Maximum number of patterns of a component. A component with more counts as a block unseen."""
-MOST_JOINED = 2**18
-"""Maximum number of patterns while they are listed, before zeros remove some."""
 MOST_SHARES = 2**20
 """Maximum number of cells from which a hope is computed, for all values of a root together."""
 TIED = 1e3
@@ -54,177 +41,6 @@ SWEEPS = 3.0
 """Work of redrawing the attributes of a block together, in sweeps of these attributes."""
 WORK = 0.1
 """Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Component:
-    """Attributes that zeros tie together, directly or through each other.
-
-    Attributes:
-        clique: the attributes.
-        classes: by attribute, the class of each value. The zeros allow the same values of other
-            attributes for all values of a class.
-        patterns: the allowed combinations of classes, shape (patterns, attributes); None if there
-            are too many.
-        modes: for each pattern the number of its mode. Moves of single attributes lead from a
-            pattern to all patterns of its mode and to no other.
-        is_block: whether moves of single attributes and of pairs do not connect all patterns.
-    """
-
-    clique: Clique
-    classes: tuple[Integers, ...]
-    patterns: Integers | None
-    modes: Integers
-    is_block: bool
-
-    def sides(self, axis: int) -> Integers:
-        """Number the values of an attribute by the set of modes in which they occur."""
-        classes = self.classes[axis]
-        if self.patterns is None:
-            return np.zeros(len(classes), dtype=np.int64)
-        occurs = np.zeros((classes.max() + 1, self.modes.max() + 1), dtype=np.bool_)
-        occurs[self.patterns[:, axis], self.modes] = True
-        return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
-
-    def repeats(self) -> list[int]:
-        """Count, for each attribute, the attributes of the component that determine its side."""
-        if self.patterns is None:
-            return [1] * len(self.clique)
-        sides = [self.sides(axis)[_first(c)] for axis, c in enumerate(self.classes)]
-        columns = [side[codes] for side, codes in zip(sides, self.patterns.T)]
-        return [sum(_determines(other, own) for other in columns) for own in columns]
-
-
-def _first(classes: Integers) -> NDArray[np.intp]:
-    return np.unique(classes, return_index=True)[1]
-
-
-def _determines(left: Integers, right: Integers) -> bool:
-    pairs = np.unique(np.column_stack([left, right]), axis=0)
-    return len(pairs) == len(np.unique(pairs[:, 0]))
-
-
-def find_components(zeros: Zeros) -> list[Component]:
-    """Find the sets of two or more attributes that zeros tie together, and their patterns."""
-    parts: list[set[int]] = []
-    for zero in zeros:
-        apart = [part for part in parts if part.isdisjoint(zero.clique)]
-        tied = [part for part in parts if not part.isdisjoint(zero.clique)]
-        parts = [*apart, {*zero.clique}.union(*tied)]
-    cliques = sorted(tuple(sorted(part)) for part in parts)
-    return [
-        _describe(clique, [zero for zero in zeros if zero.clique[0] in clique])
-        for clique in cliques
-        if len(clique) > 1
-    ]
-
-
-def _describe(component: Clique, zeros: Zeros) -> Component:
-    """List the patterns of a component and number their modes."""
-    classes = {}
-    for i in component:
-        seen = [np.moveaxis(z.allowed, z.clique.index(i), 0) for z in zeros if i in z.clique]
-        flat = np.hstack([s.reshape(len(s), -1) for s in seen])
-        classes[i] = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
-    first = {i: _first(c) for i, c in classes.items()}
-    small = [Zero(z.clique, z.allowed[np.ix_(*(first[i] for i in z.clique))]) for z in zeros]
-    patterns = _list_patterns({i: len(f) for i, f in first.items()}, small)
-    if patterns is None:
-        none = np.zeros(0, dtype=np.int64)
-        return Component(component, tuple(classes.values()), None, none, len(component) > 2)
-    singly: list[set[int]] = [{i} for i in component]
-    pairs = Pairs.of(zeros)
-    paired = [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
-    modes = _number_modes(patterns, component, singly)
-    is_block = bool(_number_modes(patterns, component, [*singly, *paired]).any())
-    return Component(component, tuple(classes.values()), patterns, modes, is_block)
-
-
-def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
-    """List the combinations of classes that all zeros allow; None if there are too many or none.
-
-    Attributes are joined one by one. Next comes the attribute that most zeros tie to those before.
-    """
-    order: list[int] = []
-    patterns = np.zeros((1, 0), dtype=np.int64)
-    while left := [i for i in sizes if i not in order]:
-        ties = {i: sum(i in z.clique and not {*order}.isdisjoint(z.clique) for z in zeros)
-                for i in left}  # fmt: skip
-        i = max(left, key=lambda j: ties[j])
-        if len(patterns) * sizes[i] > MOST_JOINED:
-            return None
-        codes = np.tile(np.arange(sizes[i]), len(patterns))
-        patterns = np.column_stack([np.repeat(patterns, sizes[i], axis=0), codes])
-        order.append(i)
-        for zero in zeros:
-            if i in zero.clique:
-                beyond = tuple(axis for axis, j in enumerate(zero.clique) if j not in order)
-                inside = [order.index(j) for j in zero.clique if j in order]
-                possible = np.asarray(zero.allowed.any(axis=beyond))
-                patterns = patterns[possible[tuple(patterns[:, inside].T)]]
-        if not 0 < len(patterns) <= MOST_PATTERNS:
-            return None
-    return patterns[:, [order.index(i) for i in sizes]]
-
-
-def _number_modes(
-    patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
-) -> Integers:
-    links = []
-    for change in moved:
-        kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
-        _, one, group = np.unique(kept, axis=0, return_index=True, return_inverse=True)
-        links.append(one[group.ravel()])
-    number = len(patterns)
-    starts, ends = np.tile(np.arange(number), len(links)), np.concatenate(links)
-    graph = scipy.sparse.coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
-
-
-class SharedSteps:
-    """Logarithmic steps of weights, each attribute of a component taking its share.
-
-    Several attributes of a component determine the side of a row. The weights of each of them, and
-    of each with any other attribute, would all move by the whole difference, and the sum would
-    overshoot. So the part of a step that is equal for all values of one side is divided by the
-    number of attributes that determine the side.
-
-    Args:
-        components: see :func:`find_components`.
-    """
-
-    def __init__(self, components: Sequence[Component]) -> None:
-        self._sides: dict[int, tuple[Integers, Array, float]] = {}
-        for component in components:
-            for axis, (i, repeats) in enumerate(zip(component.clique, component.repeats())):
-                sides = component.sides(axis)
-                if repeats > 1 and sides.any():
-                    belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
-                    self._sides[i] = sides, belongs, 1 - 1 / repeats
-
-    def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
-        """Return log(wanted / counted), of which shared parts count only in part."""
-        logs: Array = np.log(wanted / counted)
-        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (wanted, counted)}
-        shared = [axis for axis, i in enumerate(clique) if i in self._sides]
-        for degree in range(1, len(shared) + 1):
-            for axes in combinations(shared, degree):
-                _, belongs, _ = self._sides[clique[axes[-1]]]
-                sums[axes] = wide, narrow = tuple(
-                    _sum_sides(total, belongs, axes[-1]) for total in sums[axes[:-1]]
-                )
-                change = np.log(wide / narrow)
-                for axis in axes:
-                    sides, _, removed = self._sides[clique[axis]]
-                    change = -removed * change.take(sides, axis)
-                logs += change
-        return logs
-
-
-def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:
-    if axis == total.ndim - 1:
-        return total @ belongs.T
-    return np.moveaxis(np.moveaxis(total, axis, -1) @ belongs.T, -1, axis)
 
 
 class Loop(NamedTuple):

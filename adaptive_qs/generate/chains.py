@@ -8,18 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows, add_counts, count_rows
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.blocks import BlockMoves, SharedSteps
-from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.loglinear import (
-    LogLinearModel,
-    Rows,
-    Target,
-    add_counts,
-    count_rows,
+from adaptive_qs.generate.blocks import BlockMoves
+from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
+from adaptive_qs.generate.structure import (
+    CoarseDomain,
+    SharedSteps,
+    carried_zeros,
+    find_carried,
+    find_components,
 )
-from adaptive_qs.generate.tree import TreeMoves
-from adaptive_qs.generate.zeros import PairMoves
+from adaptive_qs.generate.targets import Target
+from adaptive_qs.generate.tree import (
+    Node,
+    TreeMoves,
+    dependence_tree,
+    fill_from_tree,
+    pair_marginals,
+)
+from adaptive_qs.generate.zeros import (
+    PairMoves,
+    Zeros,
+    build_masks,
+    independent_target,
+    select_inside,
+    settle,
+)
 from adaptive_qs.machine import StepProgress, over_items
 
 Array = NDArray[np.float32]
@@ -358,3 +373,98 @@ def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSetti
             ratio = ratio_of_step(target.clique, wanted, counted, SETTLING, chains.shared)
             chains.model.scale(target.clique, ratio)
     chains.rows = every
+
+
+def begin_chains(
+    targets: Sequence[Target],
+    singles: Sequence[Target],
+    coarse: CoarseDomain,
+    zeros: Zeros,
+    rows: Rows,
+    seed: int,
+    settings: FitSettings,
+    rng: np.random.Generator,
+    workers: int,
+    given: Clique = (),
+) -> Chains:
+    """Return chains that start from the tree of dependences among the targets.
+
+    Args:
+        targets: marginals of several attributes, over the codes of ``coarse``.
+        singles: the counts of every attribute, likewise.
+        coarse: the attributes.
+        zeros: cells without rows; none of a given attribute.
+        rows: filled in place except for the given attributes, whose codes they have.
+        seed: of the rows.
+        settings: how the weights follow the targets.
+        rng: randomness of the moves.
+        workers: threads; the result does not depend on it.
+        given: attributes that stay as they are.
+    """
+    domain, counts = coarse.domain, [single.counts for single in singles]
+    held = [target.clique for target in targets]
+    combined = list(dict.fromkeys(map(domain.columns, held)))
+    carried = find_carried(domain, combined, zeros, given)
+    left, carriers = carried_zeros(zeros, carried), [carried.clique(c) for c in combined]
+    apart = [
+        z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
+    ]
+    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
+    tree = dependence_tree(domain, linked, counts, given, carried)
+    held += dict.fromkeys(zero.clique for zero in apart)
+    masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    model = LogLinearModel(domain, held, counts, workers, masks, given, carried)
+    write_tree(model, tree, settings.damping_rows)
+    fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
+    blocks = [component for component in find_components(left) if component.is_block]
+    others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    pairs = PairMoves(model, others, workers) if others else None
+    redraws, components = None, find_components(zeros)
+    if blocks:
+        joints = pair_marginals(domain, linked, counts, carried)
+        redraws = BlockMoves(model, blocks, joints, left, workers)
+    proposals = TreeMoves(model, tree, counts, workers)
+    shared = SharedSteps(components) if components else None
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
+    if zeros:
+        settle_weights(chains, singles, settings)
+    return chains
+
+
+def fill_rows(
+    rows: Rows,
+    tree: Sequence[Node],
+    counts: Sequence[NDArray[np.float64]],
+    zeros: Zeros,
+    rng: np.random.Generator,
+    seed: int,
+    given: Clique,
+    carried: CarriedAttributes,
+) -> None:
+    """Draw rows from a tree, in place, outside of all zeros.
+
+    The given attributes, which no zero contains, stay as they are.
+    """
+    kept = rows[:, given].copy()
+    fill_from_tree(rows, tree, counts, rng)
+    carried.fill(rows)
+    settle(rows, zeros, counts, seed)
+    rows[:, given] = kept
+
+
+def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
+    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
+
+    ``damping`` rows are added to numerator and denominator.
+    """
+    for node in tree:
+        if node.source is None or node.parent is None:
+            continue
+        clique, counts = node.source.clique, node.source.counts
+        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
+        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
+        joint = counts.sum(axis=others, keepdims=True)
+        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
+        independent = sums[0] * sums[1] / joint.sum()
+        model.scale(clique, (joint + damping) / (independent + damping))

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Rows, outermost_cliques
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.denoise import single_target
-from adaptive_qs.generate.loglinear import Array, Rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
-from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
+from adaptive_qs.generate.targets import make_target, single_target
+from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 # What chance allows. A cell is measured as m = T + e, with Gaussian noise e of variance s² on the
@@ -172,7 +172,7 @@ class Check:
         measured, wanted = model.marginal(clique), make_target(model, clique, allowed).counts
         likely = wanted
         if len(clique) == 1:
-            likely = masked(single_target(model, clique[0]), self._zeros, domain).counts
+            likely = clear_forbidden(single_target(model, clique[0]), self._zeros, domain).counts
         own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
         counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
         counts = counts.reshape(domain.shape(clique)).astype(np.float64)

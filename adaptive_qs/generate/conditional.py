@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.chains import Array, Chains, Chances
 from adaptive_qs.generate.exact import ExactChains
-from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, MarginalTracker, draw_pages
 from adaptive_qs.generate.zeros import Zeros
 from adaptive_qs.machine import StepProgress

@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from adaptive_qs.cliques import downward_closure
+from adaptive_qs.cliques import Array, Rows, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import Array, Rows, maximal_cliques, over_rows, uniform
+from adaptive_qs.generate.loglinear import over_rows, uniform
 from adaptive_qs.generate.zeros import SCALINGS, Zeros
 from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.residual import ReferenceModel
@@ -78,12 +79,14 @@ class Joint:
     def marginal(self, array: Array, clique: Clique) -> Array:
         """Sum an array over all cells into the shape of the marginal over a clique."""
         sizes, outside = self._split_axes(clique)
+        sums: Any = array
         if len(sizes) - 1 in outside:
             run = sizes.pop()
-            array = np.bincount(np.repeat(np.arange(array.size // run), run), array)
+            sums = np.bincount(np.repeat(np.arange(array.size // run), run), array)
         shape = [1 if k in outside else n for k, n in enumerate(sizes)]
         cells = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), sizes)
-        return np.bincount(cells.ravel(), array).reshape(self.domain.shape(clique))
+        sums = np.bincount(cells.ravel(), sums)
+        return sums.reshape(self.domain.shape(clique))
 
     def add(self, array: Array, table: Array, clique: Clique) -> None:
         """Add a table over a clique to an array over all cells, in place."""

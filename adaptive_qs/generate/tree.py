@@ -10,18 +10,18 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
-    Array,
     CarriedAttributes,
     LogLinearModel,
     ModelMoves,
-    Rows,
-    Target,
+    find_cell,
     invert_at,
     over_rows,
     uniform,
 )
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
@@ -307,9 +307,7 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
                 chance = math.log(probability[table + old] / probability[table + low])
                 chance += math.log(singles[single + low] / singles[single + old])
                 for e in range(start[i], start[i + 1]):
-                    cell = offset[e]
-                    for m in range(other.shape[1]):
-                        cell += rows[r, other[e, m]] * stride[e, m]
+                    cell = find_cell(rows, r, e, offset, other, stride)
                     chance += math.log(np.float64(packed[cell + low]) / packed[cell + old])
                 if math.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
                     rows[r, i] = low

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.generate.denoise import nearest_monotone
+from adaptive_qs.generate.targets import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.counts import Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
