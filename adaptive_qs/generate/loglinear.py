@@ -70,7 +70,9 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
         cells += 0 if copy_per_axis else domain.size(clique)
     flat = [entry for per_attribute in entries for entry in per_attribute]
     parts = [*zip(*flat)] if flat else [()] * 4
-    offset, other, stride, own_stride, place = (np.array(p, dtype=np.int64) for p in (*parts, position))
+    offset, other, stride, own_stride, place = (
+        np.array(p, dtype=np.int64) for p in (*parts, position)
+    )
     padded = len(flat), width
     start = np.cumsum([0, *map(len, entries)])
     other, stride = other.reshape(padded), stride.reshape(padded)
