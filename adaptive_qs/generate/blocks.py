@@ -32,15 +32,7 @@ from adaptive_qs.generate.zeros import Mask, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
 MOST_SHARES = 2**20
-"""Maximum number of cells from which a hope is computed, for all values of a root together."""
-TIED = 1e3
-"""Mutual information (nats) above any other: a tree first joins pairs that a zero ties."""
-SMOOTHED = 2.0
-"""Rows added to both sides of the ratio that replaces a missing table."""
-SWEEPS = 3.0
-"""Work of redrawing the attributes of a block together, in sweeps of these attributes."""
-WORK = 0.1
-"""Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
+"""Largest number of cells from which the hopes of a root are computed."""
 
 
 class Loop(NamedTuple):
@@ -64,13 +56,14 @@ class _Node:
     """An attribute in the tree of its block.
 
     Attributes:
-        attribute, parent: the attribute, and the number of the node above; -1 for a root.
+        attribute: the attribute.
+        parent: the number of the node above; -1 for a root.
         place: where its values begin in the buffers.
-        allowed: the values beside each value of the parent: shape (parent size or 1, size).
-        hint: joint/product of both, in place of a table that is missing; ones otherwise.
-        outside, late: entries of the adjacency: tables with no other attribute of the block, and
-            tables with others that are all drawn before.
-        tree: tables with its parent alone of the block, each with the stride of the parent.
+        allowed: the values allowed with each value of the parent: shape (parent size or 1, size).
+        hint: joint/product of both, in place of a missing table; ones otherwise.
+        outside: entries of the adjacency of tables with no other attribute of the block.
+        late: entries of tables whose other attributes of the block are all drawn before.
+        tree: entries of tables with its parent alone of the block, and the stride of the parent.
     """
 
     attribute: int
@@ -87,9 +80,9 @@ class BlockTrees(NamedTuple):
     """The trees of all blocks as compiled kernels walk them, parents first.
 
     Attributes:
-        parts: (blocks,) a move redraws each block in one row of this many.
+        parts: (blocks,) a move redraws each block in one row out of ``parts``.
         start: (blocks + 1,) the first node of each block.
-        attribute, parent, place: (nodes,) as of a node.
+        attribute, parent, place: (nodes,) see :class:`_Node`.
         outside, late, tree: entries of the adjacency of all nodes.
         outside_start, late_start, tree_start: (nodes + 1,) where those of each node begin.
         stride: of the parent in each entry of ``tree``.
@@ -149,8 +142,13 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
 
 
 class _Planner:
-    """Builds the trees of blocks; ``joints`` are those of
-    :func:`~adaptive_qs.generate.tree.pair_marginals`."""
+    """The construction of the trees of blocks.
+
+    Args:
+        model: the distribution.
+        joints: see :func:`~adaptive_qs.generate.tree.pair_marginals`.
+        zeros: structural zeros.
+    """
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
@@ -174,14 +172,15 @@ class _Planner:
         self.start.append(len(self.nodes))
         work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
         share = work[list(members)].sum() / work.sum()
-        self.parts.append(max(round(SWEEPS * share / WORK), 1))
+        # A move costs about three sweeps of the block, and a tenth of a sweep of all is allowed.
+        self.parts.append(max(round(3.0 * share / 0.1), 1))
 
     def _span(self, members: set[int]) -> Forest:
         weights = {}
         for pair, (_, joint) in self._joints.items():
             if members.issuperset(pair):
                 tied = allowed_cells(self._zeros, self._model.domain, pair) is not None
-                weights[pair] = mutual_information(joint) + TIED * tied
+                weights[pair] = mutual_information(joint) + 1e3 * tied  # ties come first
         return maximum_forest(sorted(members), weights)
 
     def _count_ties(self, i: int) -> int:
@@ -217,7 +216,7 @@ class _Planner:
         if above is not None and not node.tree:
             joint = self._joint(above, i)
             even = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / joint.sum()
-            node.hint = (joint + SMOOTHED) / (even + SMOOTHED)
+            node.hint = (joint + 2.0) / (even + 2.0)
         self.nodes.append(node)
 
     def _add_loops(self, block: Component, root: int, top: int) -> None:
@@ -247,13 +246,13 @@ class _Planner:
 class BlockMoves(ModelMoves):
     """Redraws of all attributes of a block together.
 
-    The tables that a tree leaves out can multiply the weight of a whole mode. So each value of the
-    root gets, as a factor of the proposal, the geometric mean of these tables over the cells that
-    go with it: its hope. It depends on weights and targets only, so the moves stay exact.
+    The tables outside of a tree can multiply the weight of a whole mode. So each value of the root
+    has a hope, a factor of the proposal: the geometric mean of these tables over its cells. It
+    depends on weights and targets only, so that the moves stay exact.
 
     Args:
         model: the distribution, without weight in forbidden cells.
-        blocks: at least one; see :func:`find_components`.
+        blocks: at least one; see :func:`~adaptive_qs.generate.structure.find_components`.
         joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
         zeros: structural zeros.
         workers: threads; the result does not depend on it.
@@ -276,9 +275,9 @@ class BlockMoves(ModelMoves):
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
-        """Propose new blocks, in place: every block of every row if ``thorough``.
+        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place.
 
-        Otherwise each block in some rows. All of it is a function of ``key``.
+        ``key`` seeds the random numbers.
         """
         factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
         trees, seed = self._trees, np.uint64(key)
@@ -301,13 +300,13 @@ class BlockMoves(ModelMoves):
 
 
 _ROWS_AT_ONCE = 32
-"""Rows of which all or none get a new block in a move."""
+"""Number of rows of which all or none get a new block in a move."""
 _UNCHECKED = 16
-"""Tables that multiply a probability before its size is checked: each changes it by 1e±6."""
+"""Number of weights, each 1e±6, that multiply a probability before it is rescaled."""
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _scale(weights, size):  # type: ignore[no-untyped-def]
+def _rescale(weights, size):  # type: ignore[no-untyped-def]
     """Divide weights by the largest, in place, and return its logarithm; -inf if all are zero."""
     largest = 0.0
     for v in range(size):
@@ -380,9 +379,9 @@ def _send_messages(  # type: ignore[no-untyped-def]
 ):
     """Write the weights of each value given the attributes outside, times the messages from below.
 
-    ``promised`` starts with the hopes and ends with the products of the messages. Rows of whose
-    block no state has weight are no longer ``possible``. Each node is visited for all rows, one
-    after the other, while its weights are near.
+    ``promised`` starts with the hopes and ends with the products of the messages. A row is no
+    longer ``possible`` if no state of its block has weight. Each node is visited for all rows while
+    its weights are in cache.
     """
     sizes, singles, single_start, _, packed = factors
     for k in range(hi - 1, lo - 1, -1):
@@ -398,7 +397,7 @@ def _send_messages(  # type: ignore[no-untyped-def]
             weigh(g, size, rows, r, adjacency, packed, outside, outside.size)
             for v in range(size):
                 g[v] *= promise[at + v]
-            if _scale(g, size) == -np.inf:
+            if _rescale(g, size) == -np.inf:
                 possible[r - begin] = False
             if parent < 0 or not possible[r - begin]:
                 continue
@@ -425,7 +424,7 @@ def _send_messages(  # type: ignore[no-untyped-def]
                 p[u] = total
                 for t in range(last - first):
                     cells[t] += trees.stride[first + t]
-            if _scale(p, number) == -np.inf:
+            if _rescale(p, number) == -np.inf:
                 possible[r - begin] = False
                 continue
             for u in range(number):
@@ -453,7 +452,7 @@ def _walk_tree(state, r, b, lo, hi, trees, adjacency, packed, alone, promised, p
             for q in range(number):
                 p[q] *= packed[cell + trees.values[first + q]]
             if (n - l0) % _UNCHECKED == _UNCHECKED - 1:
-                log_ratio += _scale(p, number)
+                log_ratio += _rescale(p, number)
         total = 0.0
         for q in range(number):
             total += p[q]

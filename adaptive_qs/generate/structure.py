@@ -184,7 +184,7 @@ class Component:
     is_block: bool
 
     def sides(self, axis: int) -> Integers:
-        """Number the values of an attribute by the set of modes in which they occur."""
+        """Return the number of each value's side: values of one side occur in the same modes."""
         classes = self.classes[axis]
         if self.patterns is None:
             return np.zeros(len(classes), dtype=np.int64)
