@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Hashable, Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -425,10 +424,6 @@ class NumericColumn(NumberColumn):
         if grid.multiple > 1:
             content["step"] = grid.step
         return Draft(content, note or profile.note_span(points))
-
-    @property
-    def unit(self) -> Fraction:
-        return self.units * super().unit
 
     @property
     def has_points(self) -> bool:
