@@ -71,6 +71,12 @@ Members = Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
 """Texts, and arrays, each flattened and joined as an npy vector of float64, by name."""
 
 
+def check_archive_name(path: str | Path) -> None:
+    """Raise InputError unless the name of a release ends in .zip."""
+    if Path(path).suffix.lower() != ".zip":
+        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+
+
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
     """Write an archive of these members.
 
@@ -84,6 +90,7 @@ def write_archive(path: str | Path, members: Members, replace: bool = True) -> N
     Raises:
         InputError: the file cannot be written.
     """
+    check_archive_name(path)
     with atomic_writer(path, replace) as file:
         _pack(file, members)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -319,10 +319,8 @@ class _Bound(Transformer[Token, Any]):
         if part.text in column.missing:
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
-        near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        remedy = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
-        if near:
-            remedy = f": did you mean {near[0]!r}?"
+        remedy = _suggest(part.text, [*listed, *self._columns])
+        remedy = remedy or f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
         said = shown(part.text)
         raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 
@@ -331,9 +329,8 @@ class _Bound(Transformer[Token, Any]):
 
     def _column(self, name: _Name) -> ColumnBase:
         if name.text not in self._columns:
-            near = get_close_matches(name.text, self._columns, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
-            raise _Refused(f"column {shown(name.text)} is not in the schema: {remedy}")
+            remedy = _suggest(name.text, self._columns) or ": check the spelling"
+            raise _Refused(f"column {shown(name.text)} is not in the schema{remedy}")
         return self._columns[name.text]
 
     def _learnt(self, name: _Name) -> ColumnBase:
@@ -346,6 +343,16 @@ class _Bound(Transformer[Token, Any]):
         texts = [name.text for name in names]
         if len(set(texts)) < len(texts):
             raise _Refused("names one column twice: give each once")
+
+
+def _suggest(text: str, known: Iterable[str]) -> str:
+    """Return a question that names the likeliest of the known texts; empty if none is alike.
+
+    A text that differs in case only comes before all others.
+    """
+    folded = {name.casefold(): name for name in reversed([*known])}
+    near = folded.get(text.casefold()) or next(iter(get_close_matches(text, known, n=1)), None)
+    return "" if near is None else f": did you mean {near!r}?"
 
 
 def _names(part: Part) -> Iterator[_Name]:
