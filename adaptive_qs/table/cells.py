@@ -469,7 +469,7 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
 T = TypeVar("T")
 
 
-def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError]) -> T:
+def redacted(action: Callable[[], T], explain: Callable[[Exception], AdaptiveQsError]) -> T:
     """Return the result of `action`, or the error that `explain` makes of whatever it raised.
 
     Arrow and pandas quote cells in their messages. The new error is raised after the old one has

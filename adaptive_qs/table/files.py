@@ -412,9 +412,9 @@ FORMATS: Registry[Any] = Registry(
         ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
-        ".sqlite": "adaptive_qs.table.containers:SQLITE",
-        ".db": "adaptive_qs.table.containers:SQLITE",
-        ".duckdb": "adaptive_qs.table.containers:DUCKDB",
+        ".sqlite": "adaptive_qs.table.sql:SQLITE",
+        ".db": "adaptive_qs.table.sql:SQLITE",
+        ".duckdb": "adaptive_qs.table.sql:DUCKDB",
     }
 )
 """The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
@@ -424,16 +424,17 @@ _OTHER_TABLES = (".xls", ".xlsx")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 
-# Files that hold several tables: one is named behind the file, as FILE::NAME.
-
-BOOKS: Registry[Any] = Registry(
+READERS: Registry[Any] = Registry(
     {
-        "Excel": "adaptive_qs.table.containers:open_workbook",
-        "SQLite": "adaptive_qs.table.containers:open_sqlite",
-        "DuckDB": "adaptive_qs.table.containers:open_duckdb",
+        "CSV": "adaptive_qs.table.formats:CSV_READER",
+        "Parquet": "adaptive_qs.table.formats:PARQUET_READER",
+        "Excel": "adaptive_qs.table.containers:EXCEL",
+        "SQLite": "adaptive_qs.table.sql:SQLITE_READER",
+        "DuckDB": "adaptive_qs.table.sql:DUCKDB_READER",
     }
 )
-"""What opens a table inside a file, by the kind of file."""
+"""The formats that are read, each a :class:`~adaptive_qs.table.read.Reader`. Of a file with several
+tables one is named as FILE::NAME."""
 BOOK_ENDINGS = {
     ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
 }  # fmt: skip

@@ -24,6 +24,8 @@ from adaptive_qs.arguments import check_choice
 Formulas = Literal["escape-learnt", "escape", "keep"]
 """Texts that get apostrophes in CSV: those learnt from the rows, declared ones as well, or none."""
 
+COMMA = ","
+"""What separates the cells of CSV by default."""
 MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")

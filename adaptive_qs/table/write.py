@@ -20,10 +20,9 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
-from adaptive_qs.table.text import Formulas, escapes
+from adaptive_qs.table.text import COMMA, Formulas, escapes
 
 _ROWS = 1 << 16
 

@@ -23,7 +23,7 @@ import pytest
 from distributed import LocalCluster, get_worker
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.table import read
+from adaptive_qs.table import formats
 from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
 from adaptive_qs.table.engines import workers as remote
 from adaptive_qs.table.engines.local import Spool
@@ -67,7 +67,7 @@ def opened(dask_client):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Blocks, parts and batches of which a small table has many."""
-    monkeypatch.setattr(read, "BLOCK_BYTES", 1 << 11)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1 << 11)
     monkeypatch.setattr(dask, "LEAST_PART", 1 << 12)
     monkeypatch.setattr(dask, "HELD_ROWS", 300)
     monkeypatch.setattr(dask, "BATCH_CELLS", 700)

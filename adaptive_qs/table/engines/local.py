@@ -18,18 +18,17 @@ import pyarrow as pa
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
 from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.table import coded
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
-from adaptive_qs.table.coded import CodedTable, code_dtype
+from adaptive_qs.table.coded import BlockEngine, CodedTable, Codes, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
     CHECKS,
     DEFAULT_ENGINE,
     CountingEngine,
     EngineOptions,
-    blocks,
     open_engine,
 )
-from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, name_source, open_source
 from adaptive_qs.table.schema import Schema
@@ -349,7 +348,7 @@ class StoredBlocks:
     @property
     def num_blocks(self) -> int:
         """Of all rows; see :class:`Blocks`."""
-        return -(-self.num_rows // blocks.BLOCK_ROWS)
+        return -(-self.num_rows // coded.BLOCK_ROWS)
 
     def fill(self, chunks: Iterable[Sequence[Codes]]) -> None:
         """Take the rows of a table.
@@ -362,8 +361,8 @@ class StoredBlocks:
             for part, codes in zip(self._pending, chunk):
                 part.append(codes)
             self._waiting += len(chunk[0])
-            while self._waiting >= blocks.BLOCK_ROWS:
-                self._store(blocks.BLOCK_ROWS)
+            while self._waiting >= coded.BLOCK_ROWS:
+                self._store(coded.BLOCK_ROWS)
         if self._waiting:
             self._store(self._waiting)
 
@@ -375,11 +374,11 @@ class StoredBlocks:
 
     def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
         """See :class:`Blocks`."""
-        rows = min(blocks.BLOCK_ROWS, self.num_rows - number * blocks.BLOCK_ROWS)
+        rows = min(coded.BLOCK_ROWS, self.num_rows - number * coded.BLOCK_ROWS)
         if self._file is None:
             block = self._held[number]
             return [self._codes(block, rows, i, rows * self._place[i]) for i in wanted]
-        first = number * blocks.BLOCK_ROWS * self.row_bytes
+        first = number * coded.BLOCK_ROWS * self.row_bytes
         return [self._from_disk(first, rows, i) for i in wanted]
 
     def _codes(self, block: bytearray, rows: int, attribute: int, place: int) -> Codes:

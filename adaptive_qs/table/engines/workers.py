@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import find_version
-from adaptive_qs.table.coded import code_dtype
+from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_programs
 from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
 from adaptive_qs.table.engines import Occupied
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import Piece, check_names, open_file
 from adaptive_qs.table.schema import Schema
