@@ -11,14 +11,19 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from adaptive_qs.table.columns.base import ColumnBase
 
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
+
 DAY = 86_400
+"""Seconds of a day."""
 NEAR = 1e-9
 """Relative error of a sum or product that rounding in binary may make."""
 Mask = NDArray[np.bool_]
@@ -107,6 +112,79 @@ def partition_values(
         values = Values(*(np.concatenate(arrays)[order] for arrays in zip(*parts)))
         owner = owner[order]
     return values, owner
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """The values of a column, as a condition distinguishes them.
+
+    Attributes:
+        column: The column.
+        pieces: Intervals of values that no constant cuts.
+        code_of: Code of each piece, ascending.
+        share: Part of the values of its code in each piece.
+        case_of: Case of each piece.
+    """
+
+    column: ColumnBase
+    pieces: Values
+    code_of: NDArray[np.integer]
+    share: NDArray[np.float64]
+    case_of: NDArray[np.intp]
+
+    @classmethod
+    def from_limits(cls, column: ColumnBase, limits: Iterable[float]) -> tuple[Cases, Values]:
+        """Return what comparisons with constants distinguish, and the values of each case."""
+        constants = np.unique(np.array([*limits], dtype=np.float64))
+        pieces, code_of = partition_values(column, constants.tolist())
+        share = np.ones(len(code_of))
+        several = np.bincount(code_of, minlength=column.size)[code_of] > 1
+        if several.any():
+            share[several] = column.weigh_between(pieces.low[several], pieces.high[several])
+            share /= np.bincount(code_of, share, minlength=column.size)[code_of]
+        real = share > 0
+        pieces, code_of, share = Values(*(a[real] for a in pieces)), code_of[real], share[real]
+        sides = [np.sign(pieces.low - limit) * pieces.known for limit in constants]
+        signs = np.stack([*sides, *pieces[2:]], axis=1, dtype=np.int8, casting="unsafe")
+        _, first, case_of = np.unique(signs, axis=0, return_index=True, return_inverse=True)
+        case_of = case_of.reshape(-1)
+        least, most = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+        np.minimum.at(least, case_of, pieces.low)
+        np.maximum.at(most, case_of, pieces.high)
+        values = Values(least, most, *(each[first] for each in pieces[2:]))
+        return cls(column, pieces, code_of, share, case_of), values
+
+    def chances(self, inside: Mask) -> NDArray[np.float64]:
+        """Return the part of the values of each code that belongs to some cases, shape (codes,)."""
+        taken = inside[self.case_of]
+        size = self.column.size
+        return np.bincount(self.code_of[taken], self.share[taken], size).astype(np.float64)
+
+    def narrow(self, inside: Mask, drawer: Drawer | None) -> Drawer | None:
+        """Return a drawer of values of some cases only; it leaves codes that no case cuts alone."""
+        taken = inside[self.case_of]
+        chance = self.chances(inside)
+        cut = np.bincount(self.code_of[~taken], minlength=self.column.size) > 0
+        cut &= chance > 0
+        if not cut.any():
+            return drawer
+        column, low, high = self.column, self.pieces.low[taken], self.pieces.high[taken]
+        starts = np.searchsorted(self.code_of[taken], np.arange(column.size))
+        running = np.append(0.0, np.cumsum(self.share[taken]))
+
+        def draw(codes: NDArray[np.int64], rng: np.random.Generator) -> pa.Array:
+            values = (drawer or column.draw)(codes, rng)
+            rows = np.flatnonzero(cut[codes])
+            first = running[starts[codes[rows]]]
+            at = first + rng.random(len(rows)) * chance[codes[rows]]
+            last = np.searchsorted(self.code_of[taken], codes[rows], side="right") - 1
+            piece = np.minimum(np.searchsorted(running, at, side="right") - 1, last)
+            drawn = column.draw_between(low[piece], high[piece], rng)
+            place = np.arange(len(values))
+            place[rows] = len(values) + np.arange(len(rows))
+            return pa.concat_arrays([values, drawn]).take(pa.array(place))
+
+        return draw
 
 
 Row = Mapping[str, Values]
