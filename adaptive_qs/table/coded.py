@@ -27,7 +27,7 @@ Codes = NDArray[np.unsignedinteger[Any]]
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
 CODE_BYTES = 8
-"""Memory of one private value: its code, in the chunks that were read and joined."""
+"""Memory of one code while chunks are read and joined, in bytes."""
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -40,10 +40,8 @@ class CodedTable:
     """Rows as codes: `columns[i][r]` in 0 .. sizes[i]-1 is attribute i of row r.
 
     Every column is a contiguous, read-only array of shape (num_rows,) in the smallest unsigned
-    integer type of its attribute.
-
-    Raises:
-        DataError: the columns do not fit the domain or each other.
+    integer
+    type of its attribute.
     """
 
     domain: Domain
@@ -72,10 +70,10 @@ class CodedTable:
 
     @classmethod
     def from_codes(cls, domain: Domain, columns: Iterable[NDArray[np.integer[Any]]]) -> Self:
-        """Return the table of these integer codes of any integer type, checked and made compact.
+        """Return the table of integer codes of any type, checked and made compact.
 
         Raises:
-            DataError: a code lies outside its attribute, or the arrays do not fit the domain.
+            DataError: If a code lies outside its attribute, or the arrays do not fit the domain.
         """
         arrays = [np.asarray(codes) for codes in columns]
         for i, (attribute, codes) in enumerate(zip(domain.attributes, arrays)):
@@ -93,15 +91,11 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of rows that come in parts, each of shape (some, attributes).
-
-        Args:
-            domain: the attributes.
-            parts: the rows.
-            num_rows: how many there are in all.
+        """Return the table of ``num_rows`` rows that come in parts, each of shape (some,
+        attributes).
 
         Raises:
-            DataError: there are more or fewer, of another width, or a code lies outside its
+            DataError: If there are more or fewer, of another width, or a code lies outside its
                 attribute.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
@@ -125,48 +119,41 @@ class CodedTable:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows. Private: never print or release it."""
+        """Number of rows. It is private: never print or release it."""
         return len(self.columns[0])
 
 
 # Counting in blocks of coded rows.
 
 BLOCK_ROWS = 2**16
-"""Rows of a block: it stays in the processor's cache while all cliques are counted."""
+"""Rows of a block, which stays in the processor's cache while all cliques are counted."""
 SHARED_CELLS = 2**21
-"""Cells of a pass up to which every thread has counts of its own, and takes some of the blocks."""
+"""Cells of a pass up to which every thread counts some of the blocks into cells of its own."""
 
 SPARSE = 1
-"""Cells for each row from which on a marginal's occupied cells are listed while rows are counted;
-in smaller ones they are looked for afterwards."""
+"""Cells per row from which on occupied cells are listed while rows are counted."""
 LISTED_CELLS = 2**26
-"""Cells of a marginal up to which each has a place while rows are counted; larger ones are
-sorted."""
+"""Cells of a marginal up to which each has a place while rows are counted; larger ones are sorted.
+"""
 
 
 class Blocks(Protocol):
     """Coded rows in blocks of at most ``BLOCK_ROWS``."""
 
     num_rows: int
-    """Of all blocks; private."""
+    """Number of rows of all blocks; private."""
 
     @property
     def num_blocks(self) -> int:
-        """How many there are."""
+        """Number of blocks."""
 
     def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
-        """The codes of some attributes (contiguous) in a block, in the order of ``wanted``.
-
-        Threads may ask at the same time.
-        """
+        """Return the contiguous codes of some attributes in a block; threads can call it
+        concurrently."""
 
 
 class HeldBlocks:
-    """Blocks of codes that lie in memory.
-
-    Args:
-        columns: one contiguous array for each attribute, all of the same length.
-    """
+    """Blocks of codes in memory: one contiguous array for each attribute, all of the same length."""
 
     def __init__(self, columns: Sequence[Codes]) -> None:
         self._columns = columns
@@ -174,19 +161,13 @@ class HeldBlocks:
         self.num_blocks = -(-self.num_rows // BLOCK_ROWS)
 
     def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
-        """See :class:`Blocks`."""
+        """Return the codes of some attributes in a block."""
         first = number * BLOCK_ROWS
         return [self._columns[i][first : first + BLOCK_ROWS] for i in wanted]
 
 
 class BlockEngine:
-    """Counts rows in blocks.
-
-    Args:
-        domain: the attributes.
-        blocks: the rows.
-        workers: threads.
-    """
+    """A :class:`~adaptive_qs.table.engines.CountingEngine` on blocks of rows."""
 
     def __init__(self, domain: Domain, blocks: Blocks, workers: int = 1) -> None:
         self.domain: Domain = domain
@@ -195,11 +176,11 @@ class BlockEngine:
         self._spare: list[NDArray[np.uint32]] = []  # zeros, where cells are listed
 
     def count_rows(self) -> int:
-        """The number of rows; private."""
+        """Return the number of rows (private)."""
         return self._blocks.num_rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
+        """Return the exact marginals over some cliques (rows), counted in one pass."""
         workers = min(self._workers, len(cliques))  # one clique: whoever asks has threads for more
         every = range(self._blocks.num_blocks)
         if workers < 2:
@@ -215,7 +196,7 @@ class BlockEngine:
         return [counted_parts[k % workers][k // workers] for k in range(len(cliques))]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """The occupied cells of the marginals over some cliques; whoever asks has threads."""
+        """Return the occupied cells of the marginals over some cliques."""
         listed = map(self.domain.size, cliques)
         room = max((size for size in listed if size <= LISTED_CELLS), default=0)
         places = np.zeros(0, dtype=np.uint32)
@@ -228,7 +209,7 @@ class BlockEngine:
         return found
 
     def _occupied(self, clique: Clique, places: NDArray[np.uint32]) -> Occupied:
-        """Those of one clique; ``places`` are zero before and after."""
+        """Return those of one clique; ``places`` are zero before and after."""
         size, rows = self.domain.size(clique), self._blocks.num_rows
         every = range(self._blocks.num_blocks)
         if size <= SPARSE * rows:
@@ -270,9 +251,9 @@ def count_block(
     """Add some rows to their marginal, in place.
 
     Args:
-        columns: codes of the marginal's attributes.
-        counts: the contiguous marginal, one axis per attribute, of at most 2³² cells.
-        cells: room for as many integers as there are rows.
+        columns: Codes of the marginal's attributes.
+        counts: The contiguous marginal, one axis per attribute, of at most 2³² cells.
+        cells: Room for one integer per row.
     """
     if counts.size > 2**32:
         raise ResourceExceeded("a marginal has more cells than 2**32: ask for fewer ways")
@@ -290,7 +271,7 @@ def count_block(
 
 
 def load_programs() -> None:
-    """Have what counts compiled or loaded, which takes up to some seconds, before rows wait."""
+    """Compile or load the counting kernels, which takes up to some seconds, before rows wait."""
     for kind in (np.uint8, np.uint16, np.uint32):  # see code_dtype
         codes: Codes = np.zeros(1, dtype=kind)
         for cells in (1, 2 * _LANE_CELLS):
@@ -315,7 +296,7 @@ def _tally(cells, counts):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _list_occupied(cells, places, listed, number):  # type: ignore[no-untyped-def]
-    """Count cells in their places, list those that come first, and return how many are listed."""
+    """Count cells in their places, list new ones, and return how many are listed."""
     for cell in cells:
         if places[cell] == 0:
             listed[number] = cell
@@ -326,7 +307,7 @@ def _list_occupied(cells, places, listed, number):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True)
 def _take_occupied(places, listed):  # type: ignore[no-untyped-def]
-    """The cells listed and their counts, whose places are cleared."""
+    """Return the listed cells and their counts, and clear their places."""
     cells, counts = np.empty(listed.size, np.int64), np.empty(listed.size, np.int64)
     for k in range(listed.size):
         cells[k], counts[k] = listed[k], places[listed[k]]
@@ -349,19 +330,19 @@ def _tally_in_lanes(cells, lanes):  # type: ignore[no-untyped-def]
 
 # Counting. An engine counts; what it counted is kept, since the loop asks for it again.
 KEPT_CELLS = 2**22
-"""Cells of all counted marginals that are kept, by default."""
+"""Cells of all counted marginals that are kept by default."""
 
 
 class MarginalCounter:
-    """Exact marginals of one private table, kept where they fit; never released without noise.
+    """Exact marginals of one private table, kept if they fit; never released without noise.
 
     Args:
-        table: the private rows, or the engine that counts them.
-        most_cells: cells of all marginals that are kept.
-        workers: threads that count a table; an engine has its own.
+        table: The private rows, or the engine that counts them.
+        most_cells: Cells of all marginals that are kept.
+        workers: Threads that count a table; an engine has its own.
 
     Raises:
-        DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
+        DataError: If there are more than ``MAX_ROWS`` rows; the message does not say how many.
     """
 
     def __init__(
@@ -385,10 +366,8 @@ class MarginalCounter:
         self._close: Callable[[], object] = lambda: None
 
     def owns(self, close: Callable[[], object]) -> None:
-        """Take over what closes the engine.
-
-        It is called by :meth:`close`, or when the counter is not used any more.
-        """
+        """Take over the function that closes the engine; it is also called when the counter is
+        dropped."""
         self._close = finalize(self, close)
 
     def close(self) -> None:
@@ -408,10 +387,7 @@ class MarginalCounter:
         return self.count_all([clique])[0]
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques that are not empty.
-
-        One pass counts the missing.
-        """
+        """Return the exact marginals over some nonempty cliques; one pass counts the missing ones."""
         kept, found = self._find(cliques, self._kept, self._engine.count_all, self._keep)
         return [
             found[clique] if counts is None else counts.astype(np.int64)
@@ -420,10 +396,7 @@ class MarginalCounter:
         ]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques that are not empty.
-
-        The missing are listed together.
-        """
+        """Return the occupied cells of the marginals over some nonempty cliques."""
         kept, found = self._find(cliques, self._listed, self._engine.occupied, self._keep_listed)
         return [
             found[clique] if cells is None else Occupied(*(a.astype(np.int64) for a in cells))
@@ -447,7 +420,7 @@ class MarginalCounter:
         count: Callable[[Sequence[Clique]], list[T]],
         keep: Callable[[Clique, T], None],
     ) -> tuple[dict[Clique, Any], dict[Clique, T]]:
-        """Return what is held of each clique, or None, and what is counted where it is None."""
+        """Return what is kept for each clique, or None, and what was counted for the others."""
         kept = {clique: held.get(clique) for clique in cliques}
         missing = [clique for clique, counts in kept.items() if counts is None]
         found = dict(zip(missing, count(missing) if missing else ()))
@@ -464,7 +437,7 @@ class MarginalCounter:
     def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
         """Keep occupied cells if they fit.
 
-        Position and count take at most 12 bytes, which is what a kept count is planned with.
+        Position and count take at most 12 bytes, for which a kept count is planned.
         """
         with self._lock:
             if occupied.cells.size <= self._left and clique not in self._listed:

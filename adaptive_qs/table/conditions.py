@@ -1,8 +1,8 @@
-"""Conditions on the values of a row: whether they hold, may hold or cannot.
+"""Conditions on the values of a row: whether they hold, can hold or cannot.
 
-A condition is judged on *values*, each given by the least and the greatest one that it may be: the
-same cell for a value that is known, a bin for one of which only the code is. Missing values make it
-unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("is missing").
+A condition is evaluated on *values*, each given by its least and greatest possible value: equal for
+a known value, the ends of the bin if only the code is known. Missing values make it unknown, by the
+three-valued logic of Kleene (1938), unless it is about them ("is missing").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DAY = 86_400
 """Seconds of a day."""
 NEAR = 1e-9
-"""Relative error of a sum or product that rounding in binary may make."""
+"""Relative error of a sum or product that binary rounding can cause."""
 Mask = NDArray[np.bool_]
 
 
@@ -33,11 +33,12 @@ class Values(NamedTuple):
     """Values of one column in some rows or codes; arrays that broadcast.
 
     Attributes:
-        low, high: the least and the greatest value that each may be: numbers as they are, moments
-            in seconds since 1970, labels by their places in the list.
-        known: whether it has a place among the others: it is neither missing nor unknown.
-        named: whether it has a label, as the catch-all has.
-        missing: whether there is none.
+        low, high: Least and greatest possible value: numbers, moments in seconds since 1970, labels
+            by
+            their positions in the list.
+        known: Whether it can be compared: it is neither missing nor unknown.
+        named: Whether it has a label, as the catch-all has.
+        missing: Whether there is none.
     """
 
     low: NDArray[Any]
@@ -54,13 +55,7 @@ class Values(NamedTuple):
 def read_values(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """Return the values that codes stand for, or the values of cells whose amounts are given.
-
-    Args:
-        column: how they are declared.
-        codes: of each value.
-        amounts: of the cells, NaN where there is none.
-    """
+    """Return the values that codes stand for, or of cells whose amounts are given (NaN for none)."""
     codes = codes.astype(np.int64)
     missing = codes == (-1 if column.missing_code is None else column.missing_code)
     other = codes == (-1 if column.catch_all_code is None else column.catch_all_code)
@@ -82,8 +77,9 @@ def partition_values(
 ) -> tuple[Values, NDArray[np.integer]]:
     """Return the values of every code, bins cut at some limits, and the code of each piece.
 
-    Pieces of one code follow each other. Between two limits nothing that is compared with them
-    changes, so what holds for one value of a piece holds for all.
+    Pieces of one code follow each other. A comparison with a limit has one outcome for all values
+    of a
+    piece.
     """
     codes = np.arange(column.size)
     values, owner = read_values(column, codes), codes
@@ -192,7 +188,7 @@ Row = Mapping[str, Values]
 
 
 class Outcome(NamedTuple):
-    """What a condition may be: each array says where that is possible."""
+    """Possible outcomes of a condition: a mask for each."""
 
     true: Mask
     false: Mask
@@ -200,7 +196,7 @@ class Outcome(NamedTuple):
 
     @property
     def broken(self) -> Mask:
-        """Where a rule is broken: it is neither true nor unknown, whatever the values are."""
+        """Where a rule is broken: its condition can neither be true nor unknown."""
         return self.false & ~self.true & ~self.unknown
 
 
@@ -208,27 +204,23 @@ class Outcome(NamedTuple):
 
 
 class Operand:
-    """Something with a value in every row.
-
-    Attributes:
-        unit: seconds in which moments are counted.
-    """
+    """Something with a value in every row; moments are counted in ``unit`` seconds."""
 
     unit: int = 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What it is computed from."""
+        """The operands from which it is computed."""
         return ()
 
     @property
     def column_name(self) -> str | None:
-        """The column that it is."""
+        """The name of the column, if it is one."""
         return None
 
     @property
     def constant(self) -> float | None:
-        """The constant that it is."""
+        """The constant, if it is one."""
         return None
 
     def columns(self) -> Iterator[str]:
@@ -238,23 +230,23 @@ class Operand:
 
     @abstractmethod
     def values(self, row: Row) -> Values:
-        """Its values."""
+        """Return its values."""
 
 
 @dataclass(frozen=True)
 class Column(Operand):
-    """A column; moments are counted in ``unit`` seconds."""
+    """A column as an operand."""
 
     name: str
     unit: int = 1
 
     @property
     def column_name(self) -> str:
-        """Its name."""
+        """The name of the column."""
         return self.name
 
     def columns(self) -> Iterator[str]:
-        """Itself."""
+        """Yield the column."""
         yield self.name
 
     def values(self, row: Row) -> Values:
@@ -267,13 +259,13 @@ class Column(Operand):
 
 @dataclass(frozen=True)
 class Constant(Operand):
-    """A number, a moment or the place of a label."""
+    """A number, a moment or the position of a label."""
 
     value: float
 
     @property
     def constant(self) -> float:
-        """Its value."""
+        """The constant."""
         return self.value
 
     def values(self, row: Row) -> Values:
@@ -296,7 +288,7 @@ class Operation(Operand):
         return self.left, self.right
 
     def values(self, row: Row) -> Values:
-        """Of both sides together; nothing where one is not known, or is divided by zero."""
+        """Compute the values; they are unknown if a side is, or is divided by zero."""
         a, b = self.left.values(row), self.right.values(row)
         known = a.known & b.known
         if self.sign == "/":
@@ -333,18 +325,18 @@ _ENDS: dict[str, Callable[[Values, Values], tuple[Any, Any]]] = {
 
 
 class Condition:
-    """Something that holds in a row, does not, or is not known to."""
+    """Something that is true, false or unknown in a row."""
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that it names, each once, in its order."""
+        """Return the named columns, each once, in order."""
         return tuple(dict.fromkeys(self.named()))
 
     def within(self) -> tuple[Condition, ...]:
-        """Return the conditions that it is made of."""
+        """Return its parts."""
         return ()
 
     def named(self) -> Iterator[str]:
-        """Every mention of a column."""
+        """Yield every mention of a column."""
         for part in self.within():
             yield from part.named()
 
@@ -353,7 +345,7 @@ class Condition:
         """Return which outcomes are possible."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield constants that columns are compared with, in the units of ``Values``."""
+        """Yield the columns that are compared with constants, and these in the units of ``Values``."""
         for part in self.within():
             yield from part.limits()
 
@@ -362,7 +354,8 @@ class Condition:
         return Not(self)
 
     def equation(self) -> tuple[Operand, Operand] | None:
-        """Return a column and what it equals, another column or computed; None if it is none."""
+        """Return a column and what it equals, another column or computed; None if it is no
+        equation."""
         return None
 
 
@@ -371,10 +364,10 @@ class Comparison(Condition):
     """Two operands compared.
 
     Attributes:
-        sign: one of "<", "<=", "=", "!=".
-        left, right: what is compared.
-        slack: how far two sides are apart at most that count as equal.
-        labels: whether the catch-all counts as a value like others.
+        sign: One of "<", "<=", "=", "!=".
+        left, right: The operands.
+        slack: Greatest difference of two sides that count as equal.
+        labels: Whether the catch-all counts as a value like others.
     """
 
     sign: str
@@ -402,7 +395,7 @@ class Comparison(Condition):
                 yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """Return true or false where both sides are known."""
+        """Return the outcomes: true or false if both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
@@ -422,7 +415,7 @@ class Comparison(Condition):
 
 @dataclass(frozen=True)
 class Missing(Condition):
-    """Whether a column has no value; never unknown."""
+    """The condition that a column has no value; never unknown."""
 
     name: str
 
@@ -431,14 +424,14 @@ class Missing(Condition):
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
-        """Whether it has none."""
+        """Return where there is no value."""
         missing = row[self.name].missing
         return Outcome(missing, ~missing, np.zeros_like(missing))
 
 
 @dataclass(frozen=True)
 class _Modified(Condition):
-    """What another condition makes of a row, changed."""
+    """A condition that changes the outcome of another one."""
 
     part: Condition
 
@@ -448,7 +441,7 @@ class _Modified(Condition):
 
 @dataclass(frozen=True)
 class Not(_Modified):
-    """The contrary; unknown where that is."""
+    """The negation of a condition; unknown if the condition is."""
 
     def negated(self) -> Condition:
         """Return the part."""
@@ -462,7 +455,7 @@ class Not(_Modified):
 
 @dataclass(frozen=True)
 class Either(Condition):
-    """True where a part is; false where all are."""
+    """True if a part is; false if all are."""
 
     parts: tuple[Condition, ...]
 
@@ -471,7 +464,7 @@ class Either(Condition):
         return self.parts
 
     def outcome(self, row: Row) -> Outcome:
-        """By Kleene's table, for all that the parts may be."""
+        """Combine the outcomes of the parts by Kleene's table."""
         first, *others = (part.outcome(row) for part in self.parts)
         for next_one in others:
             unknown = first.unknown & (next_one.unknown | next_one.false)
@@ -485,13 +478,13 @@ class Either(Condition):
 
 @dataclass(frozen=True)
 class Surely(_Modified):
-    """A condition that is true where its part is, and false where that is unknown.
+    """A condition that is true if its part is, and false if that is unknown.
 
-    Rules let rows be whose condition is unknown; a requested condition does not.
+    Rules allow rows whose condition is unknown; a requested condition does not.
     """
 
     def outcome(self, row: Row) -> Outcome:
-        """Never unknown."""
+        """Return the outcomes of the part, unknown ones as false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(true, false | unknown, np.zeros_like(unknown))
 
@@ -503,16 +496,16 @@ def both(parts: tuple[Condition, ...]) -> Condition:
 
 @dataclass(frozen=True)
 class Determination:
-    """Columns whose values determine that of another.
+    """A rule that some columns determine the value of another.
 
     Attributes:
-        lefts: the determining columns.
-        right: the determined one.
+        lefts: The determining columns.
+        right: The determined one.
     """
 
     lefts: tuple[str, ...]
     right: str
 
     def columns(self) -> tuple[str, ...]:
-        """All of them, the determined one last."""
+        """Return all columns, the determined one last."""
         return (*self.lefts, self.right)

@@ -70,16 +70,16 @@ TICKED: /`[^`]+`/
 WORD: /[^\W\d]\w*([.-]\w+)*/
 %ignore /\s+/
 """
-"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
+"""The grammar of a rule, for Lark; docs/rules.md explains it."""
 WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORMS = {
     "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
     "condition": 'such as "age >= 65 and city = Bonn"',
 }
 LONGEST = 2_000
-"""Characters of a rule or a condition."""
+"""Most characters of a rule or a condition."""
 MOST_QUOTED = 200
-"""Characters of a condition or a rule that a message quotes."""
+"""Most characters of a condition or a rule that a message quotes."""
 NAMED_VALUE = "quote a value with ' and a column with `"
 
 # From text, for the columns of a schema.
@@ -98,7 +98,7 @@ KEYWORDS = frozenset(
 
 
 def written_value(label: str, columns: Columns) -> str:
-    """Return a label as a rule has it, in quotes where it could be taken for something else."""
+    """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
     if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
         return label
     return f'"{label}"' if "'" in label else f"'{label}'"
@@ -113,17 +113,14 @@ def parse_rule(text: str, columns: Columns) -> Condition | Determination:
     """Return the meaning of a rule on the columns of a schema.
 
     Raises:
-        InputError: it is no rule, names a column or value that there is not, or compares what
-            cannot be compared: one line that begins with the rule.
+        InputError: If it is no rule, names an unknown column or value, or compares what cannot be
+            compared. The line begins with the rule.
     """
     return _parsed("rule", text, columns)
 
 
 def parse_condition(text: str, columns: Columns) -> Condition:
-    """Return a condition alone, without "->", "never" and the like.
-
-    Raises as :func:`parse_rule`.
-    """
+    """Return a condition alone, without "->", "never" and the like; raise as :func:`parse_rule`."""
     return _parsed("condition", text, columns)
 
 
@@ -167,11 +164,12 @@ class _Literal:
 
 _SWAPPED = {">": "<", ">=": "<="}
 Part = Any
-"""A name, a literal, or an operation of them that no column has given its unit yet."""
+"""A name, a literal, or an operation of them that has no unit yet."""
 
 
 class _Bound(Transformer[Token, Any]):
-    """The tree that Lark makes, from its leaves up, with the columns of a schema in it."""
+    """A transformer of Lark's tree, from its leaves up, that binds names to the columns of a
+    schema."""
 
     def __init__(self, columns: Columns) -> None:
         super().__init__()
@@ -290,12 +288,12 @@ class _Bound(Transformer[Token, Any]):
         return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
 
     def _operand(self, part: Part, other: ColumnBase | None, unit: int) -> Operand:
-        """With the columns and the constants that a part stands for.
+        """Return the operand with the columns and constants for which a part stands.
 
         Args:
-            part: of a comparison.
-            other: the column that a constant is compared with; None in a computation.
-            unit: seconds in which moments are counted; days in a computation.
+            part: A part of a comparison.
+            other: The column with which a constant is compared; None in a computation.
+            unit: Seconds in which moments are counted; days in a computation.
         """
         if part.operands:
             sides = (self._operand(side, other, unit) for side in part.operands)
