@@ -91,8 +91,9 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of ``num_rows`` rows that come in parts, each of shape (some,
-        attributes).
+        """Return the table of ``num_rows`` rows that come in parts.
+
+        Each part has shape (some, attributes).
 
         Raises:
             DataError: If there are more or fewer, of another width, or a code lies outside its
@@ -148,12 +149,11 @@ class Blocks(Protocol):
         """Number of blocks."""
 
     def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
-        """Return the contiguous codes of some attributes in a block; threads can call it
-        concurrently."""
+        """Return the contiguous codes of some attributes in a block, also to several threads."""
 
 
 class HeldBlocks:
-    """Blocks of codes in memory: one contiguous array for each attribute, all of the same length."""
+    """Blocks of codes in memory: a contiguous array for each attribute, all of the same length."""
 
     def __init__(self, columns: Sequence[Codes]) -> None:
         self._columns = columns
@@ -366,8 +366,7 @@ class MarginalCounter:
         self._close: Callable[[], object] = lambda: None
 
     def owns(self, close: Callable[[], object]) -> None:
-        """Take over the function that closes the engine; it is also called when the counter is
-        dropped."""
+        """Take over the function that closes the engine, also when the counter is dropped."""
         self._close = finalize(self, close)
 
     def close(self) -> None:
@@ -387,7 +386,7 @@ class MarginalCounter:
         return self.count_all([clique])[0]
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some nonempty cliques; one pass counts the missing ones."""
+        """Return the exact marginals over some nonempty cliques; one pass counts missing ones."""
         kept, found = self._find(cliques, self._kept, self._engine.count_all, self._keep)
         return [
             found[clique] if counts is None else counts.astype(np.int64)

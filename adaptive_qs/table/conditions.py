@@ -55,7 +55,7 @@ class Values(NamedTuple):
 def read_values(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """Return the values that codes stand for, or of cells whose amounts are given (NaN for none)."""
+    """Return the values that codes stand for, or of cells with given amounts (NaN for none)."""
     codes = codes.astype(np.int64)
     missing = codes == (-1 if column.missing_code is None else column.missing_code)
     other = codes == (-1 if column.catch_all_code is None else column.catch_all_code)
@@ -345,7 +345,7 @@ class Condition:
         """Return which outcomes are possible."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield the columns that are compared with constants, and these in the units of ``Values``."""
+        """Yield columns and the constants they are compared with, in the units of ``Values``."""
         for part in self.within():
             yield from part.limits()
 
@@ -354,8 +354,7 @@ class Condition:
         return Not(self)
 
     def equation(self) -> tuple[Operand, Operand] | None:
-        """Return a column and what it equals, another column or computed; None if it is no
-        equation."""
+        """Return a column and the operand that it equals; None if it is no equation."""
         return None
 
 

@@ -113,9 +113,9 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 MOST_SHEET_ROWS, _MOST_COLUMNS = 2**20, 2**14
 _MOST_CHARACTERS = 2**22
-"""Of a row of a sheet, as of one of CSV, and of a text that cells share."""
+"""Most characters of a row of a sheet, as of one of CSV, and of a text that cells share."""
 _MOST_LISTED, _MOST_DEPTH = 2**16, 64
-"""Sheets, relations and styles, and elements in each other: no workbook has as many."""
+"""Most sheets, relations and styles, and most nested elements: no workbook has as many."""
 _BOOK_TYPE = re.compile(r"\.(sheet|template)(\.macroEnabled)?\.main\+xml$")
 _TEXTS_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
 _TEXTS = ("v", "t")
@@ -127,10 +127,11 @@ class Workbook:
     """Sheets of a workbook, and the cells of each.
 
     All methods raise an exception of ``DAMAGE`` if a part is damaged, declares entities, or has
-    more of something than any workbook.
+    more of
+    something than any workbook.
 
     Attributes:
-        sheets: the name of each, whether it is visible, and its part.
+        sheets: Name of each, whether it is visible, and its part.
     """
 
     def __init__(self, path: Path, book: zipfile.ZipFile) -> None:
@@ -159,7 +160,7 @@ class Workbook:
         """Yield the texts that cells share.
 
         Raises:
-            ResourceExceeded: they need more memory; the message does not tell how many came.
+            ResourceExceeded: If they need more memory; the message does not say how many came.
         """
         text, needed = "", 0
         spoken = False
@@ -185,17 +186,18 @@ class Workbook:
     def rows(
         self, part: str, most_bytes: int, names: Mapping[int, str] | None = None
     ) -> Iterator[tuple[int, dict[int, Any]]]:
-        """Yield each row of a sheet that has a value: its number, from 1, and its values by column.
+        """Yield the number (from 1) and the values by column of each row that has a value.
 
         Args:
-            part: the part of the sheet.
+            part: The part of the sheet.
             most_bytes: Memory for the texts that cells share.
             names: Columns in which formulas are refused, by position.
 
         Raises:
-            DataError: rows or cells are out of order or too many, a row is too long, or a cell of
-                these columns has a formula, whose value can depend on other rows.
-            ResourceExceeded: as for :meth:`texts`.
+            DataError: If rows or cells are out of order or too many, a row is too long, or a cell
+                of these
+                columns has a formula, whose value can depend on other rows.
+            ResourceExceeded: As for :meth:`texts`.
         """
         from openpyxl.utils import column_index_from_string
 
@@ -255,7 +257,7 @@ class Workbook:
     def _reader(self, most_bytes: int) -> Callable[[dict[str, str], str], Any]:
         """Return a function that makes a value of the attributes and the text of a cell.
 
-        A number counts by the format of its cell.
+        The format of its cell decides what a number is.
         """
         from openpyxl.styles import numbers
         from openpyxl.utils import datetime as excel
@@ -303,9 +305,9 @@ class Workbook:
     def _events(
         self, part: str, names: Collection[str]
     ) -> Iterator[tuple[str, dict[str, str] | None, str]]:
-        """Yield where elements of a part begin, with their attributes, and where they end.
+        """Yield beginnings of elements of these names, with attributes, and their ends.
 
-        Only those of these local names, and the ends of texts and values with what is in them.
+        Texts and values come at their ends, with their content.
         """
         member = self._zip.getinfo(part)
         stored = min(member.compress_size, os.path.getsize(self._path))

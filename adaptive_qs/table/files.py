@@ -1,5 +1,4 @@
-"""Files that appear whole or not at all, their formats, and the stamp of files that are not
-private."""
+"""Files that appear whole or not at all, their formats, and their stamps."""
 
 from __future__ import annotations
 
@@ -166,8 +165,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
-    """Yield a binary file that is named `path` when the block ends, and leaves no trace if it
-    fails.
+    """Yield a binary file that gets its name when the block ends, or leaves no trace.
 
     Args:
         path: The name.
@@ -339,8 +337,7 @@ _PREFIX, _LOCK = "adaptive-qs-", "codes"
 
 
 def temporary_folder(folder: str | Path | None) -> Path:
-    """Return the folder for temporary files, by default the system's; raise InputError if there is
-    none."""
+    """Return the folder for temporary files; raise InputError if there is none."""
     path = Path(tempfile.gettempdir() if folder is None else folder)
     if not os.path.isdir(path):
         raise InputError(f"temp-folder is {path}: is no folder: make it, or name another one")
@@ -349,7 +346,7 @@ def temporary_folder(folder: str | Path | None) -> Path:
 
 @contextmanager
 def private_folder(inside: str | Path | None) -> Iterator[Path]:
-    """Yield a new folder that only this user can read; folders of dead processes are removed.
+    """Yield a new folder that only this user can read; remove folders of dead processes.
 
     Raises:
         InputError: If it cannot be made.

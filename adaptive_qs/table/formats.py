@@ -39,16 +39,16 @@ _AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
 
 
 class RowTooLong(ValueError):
-    """A row does not fit a block."""
+    """The error that a row does not fit a block."""
 
 
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
-    """Yield the text as blocks of whole rows, of up to twice the `size` that is read in one step.
+    """Yield the text as blocks of whole rows, of at most twice the `size` that is read in one step.
 
     The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
 
     Raises:
-        RowTooLong: a row is longer than `size`, and does not end among the bytes read next.
+        RowTooLong: If a row is longer than `size`, and does not end among the bytes read next.
     """
     rest = b""
     while text := read(size):
@@ -76,10 +76,11 @@ def one_ahead(items: Iterator[T]) -> Generator[T]:
 
 
 def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
-    """Where the last whole row ends in text that begins with a row.
+    """Return the end of the last whole row in text that begins with a row.
 
     Rows end with LF, CR or both, and never inside a quoted cell. A CR at the very end does not
-    count: LF may follow.
+    count:
+    LF can follow.
     """
     if b'"' in text:
         return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8), ord(delimiter)))
@@ -88,7 +89,7 @@ def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
 
 @njit(cache=True, nogil=True)
 def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
-    """Return the same for text with quotation marks, which open a cell only where one begins."""
+    """Return the same for text with quotation marks, which open a cell only at its beginning."""
     end = 0
     state = _AT_START
     for i in range(text.size):
@@ -114,11 +115,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 class CheckedText:
-    """The UTF-8 text of a file open on a path, which ends at the first fault and remembers it.
+    """The UTF-8 text of a file, which ends at the first fault and remembers it.
 
     Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
-    that is never closed (in well-formed CSV their number is even). A last line without an end
-    gets one.
+    that is
+    never closed (in well-formed CSV their number is even). A last line without an end gets one.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -135,11 +136,11 @@ class CheckedText:
 
     @property
     def position(self) -> int:
-        """Bytes of the file on disk that have been read."""
+        """Number of bytes of the file on disk that have been read."""
         return self._file.tell()
 
     def read(self, size: int) -> bytes:
-        """Up to `size` checked bytes; none at the end or at a fault."""
+        """Return up to `size` checked bytes; none at the end or at a fault."""
         try:
             block, problem = (b"", "") if self.fault is not None else self._checked(size)
         except UnicodeDecodeError:
@@ -154,14 +155,14 @@ class CheckedText:
         return block
 
     def blocks(self, start: int, sizes: Sequence[int]) -> Iterator[bytes]:
-        """Blocks of whole rows, from a byte of the file on, that were found and checked before."""
+        """Yield blocks of whole rows that were found and checked before."""
         self._file.seek(start)
         for size in sizes:
             block = self._file.read(size)
             yield block if len(block) == size else block + b"\n"
 
     def _checked(self, size: int) -> tuple[bytes, str]:
-        """`size` bytes of the source, fewer only at its end, and what is wrong with them."""
+        """Return `size` bytes of the source, fewer only at its end, and what is wrong with them."""
         block = self._source.read(size)
         while len(block) < size and (more := self._source.read(size - len(block))):
             block += more
@@ -413,21 +414,21 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None
 # metadata of the file say.
 
 _HEADER_BYTES_OF_PAGE = (2**10, 2**16)
-"""In which its header ends, usually and at most."""
+"""Bytes in which the header of a page ends, usually and at most."""
 _PAGES_BYTES, _CELL_BYTES = 2**26, 16
-"""Of the pages that a batch is in, if single pages are smaller, and of a cell of no text."""
+"""Bytes of the pages that a batch spans, if single pages are smaller, and of a cell of no text."""
 _BOOLEANS, _NUMBERS, _TEXT, _STRUCTURE = (1, 2), (4, 5, 6), 8, 12
 """Types of Thrift's compact protocol."""
 _VALUES, _PREFIXED = 2, 7
-"""A page of distinct values, and texts without what they share with the one before."""
+"""Kind of a page of distinct values, and encoding of texts as differences to the one before."""
 
 
 def rows_at_once(path: Path, file: Any, names: Collection[str], most: int, most_bytes: int) -> int:
-    """Return how many rows of some columns of a Parquet file to read at a time, at most ``most``.
+    """Return how many rows of some columns to read in one step, at most ``most``.
 
     Raises:
-        ResourceExceeded: their pages need more memory than this.
-        ValueError, IndexError: a page is damaged.
+        ResourceExceeded: If their pages need more memory than this.
+        ValueError, IndexError: If a page is damaged.
     """
     held = cell = 0
     columns = []

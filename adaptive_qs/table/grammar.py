@@ -168,8 +168,7 @@ Part = Any
 
 
 class _Bound(Transformer[Token, Any]):
-    """A transformer of Lark's tree, from its leaves up, that binds names to the columns of a
-    schema."""
+    """A transformer of Lark's tree that binds names to the columns of a schema."""
 
     def __init__(self, columns: Columns) -> None:
         super().__init__()

@@ -281,11 +281,12 @@ _ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """Return the files of a table: all CSV and Parquet files in a folder or under a pattern such as
-    data/*.parquet, sorted by name, without hidden ones; otherwise the path itself.
+    """Return the files of a table, sorted: those of a folder or pattern, or the path itself.
+
+    All CSV and Parquet files there count, except hidden ones.
 
     Raises:
-        DataError: there are none, the folder cannot be listed or has folders in it, or it is no
+        DataError: If there are none, the folder cannot be listed or has folders in it, or it is no
             path.
     """
     check_path("the table", path, DataError)
@@ -309,10 +310,7 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 def _check_once(path: Path, files: Sequence[Path]) -> None:
-    """Refuse a file that is there under two names: each of its rows would count twice.
-
-    So would those of a file that has its compressed form next to it.
-    """
+    """Refuse a file under two names, or next to its compressed form: its rows would count twice."""
     names: dict[tuple[int, int], Path] = {}
     plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
     for file in files:
@@ -354,13 +352,11 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
 
 
 def frame_source(table: Any) -> Source:
-    """A pandas, polars or pyarrow table as a source.
+    """Return a pandas, polars or pyarrow table as a source; raise DataError if it is none.
 
-    No type is inferred: a column has the type that it came with, and in a column of Python objects
-    each cell has its own.
-
-    Raises:
-        DataError: it is not such a table.
+    No type is inferred: a column keeps its type, and in a column of Python objects each cell has
+    its
+    own.
     """
     frame = redacted(
         lambda: nw.from_native(table, eager_only=True),
@@ -390,12 +386,10 @@ def frame_source(table: Any) -> Source:
 
 @contextmanager
 def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
-    """A file, a folder or a pattern of files, or a pandas, polars or pyarrow table, as a source.
-
-    What separates the cells of CSV is as for :func:`find_delimiter`.
+    """Yield a file, a folder or a pattern of files, or a data frame, as a source.
 
     Raises:
-        DataError: it is none of these; as for :func:`table_files` and :func:`open_file`.
+        DataError: If it is none of these; as for :func:`table_files` and :func:`open_file`.
     """
     opened: AbstractContextManager[Source]
     match table:
@@ -418,11 +412,13 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
 def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:
     """Refuse a table whose columns are not those of the schema.
 
-    Names of the data are quoted only once all names of the schema have been found among them:
-    the first line of a file without a header is a private row.
+    Names of the data are quoted only once all names of the schema have been found among them: the
+    first
+    line of a file without a header is a private row.
 
     Raises:
-        DataError: a name is in the data or the schema only, or occurs twice, in any of its files.
+        DataError: If a name is in the data or the schema only, or occurs twice, in any of its
+            files.
     """
     for file, names in source.files.items():
         check_names(replace(source, label=file, names=names, files={}), wanted, ignored)
@@ -453,11 +449,7 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
 
 
 def check_alike(source: Source) -> None:
-    """Refuse files of one table that do not have the same columns, in any order.
-
-    Raises:
-        DataError: they do not; names are not quoted, since there may be no header line.
-    """
+    """Raise DataError if files of one table have different columns; their names are not quoted."""
     for file, names in source.files.items():
         if sorted(names) != sorted(source.names):
             raise DataError(
@@ -467,11 +459,7 @@ def check_alike(source: Source) -> None:
 
 
 def check_separator(source: Source) -> None:
-    """Refuse a table whose only column name holds what looks like a separator.
-
-    Raises:
-        DataError: it does.
-    """
+    """Raise DataError if the only column name of a table holds what looks like a separator."""
     found = source.other_delimiter
     if found is not None and len(source.names) == 1:
         raise DataError(

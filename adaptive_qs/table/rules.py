@@ -215,7 +215,7 @@ class Ruleset:
         return Cells(names, allowed, text)
 
     def _listed(self, rule: Rule, meaning: Determination) -> Cells:
-        """Return the cells of a determination with a declared table; what it does not list is free."""
+        """Return the cells of a determination with a declared table; the rest is free."""
         places = [self._places(name) for name in meaning.columns()]
         allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
         *_, right = meaning.columns()

@@ -52,12 +52,12 @@ _HIDDEN = 1
 _ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
 """Bytes of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
 _PATIENCE = 0.2
-"""Seconds after which signals are heard where they do not end a wait."""
+"""Time after which signals are heard if they do not end a wait, in seconds."""
 
 BATCH_ROWS = 1 << 16
 """Rows of a relation that are read in one step."""
 LEAST_BYTES = 2**27
-"""DuckDB's memory at least: it refuses to start with much less."""
+"""Least memory of DuckDB, in bytes: it refuses to start with much less."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Query(Rows):
     """The rows of a query in a database file, which is opened for reading only.
 
     Attributes:
-        database: the file.
-        sql: one SELECT, on what the database itself holds.
-        options: what DuckDB may take of the machine.
-        label: what messages call it.
-        place: what messages call the file.
+        database: The file.
+        sql: One SELECT, on what the database itself holds.
+        options: Memory and threads that DuckDB can use.
+        label: What messages call the query.
+        place: What messages call the file.
     """
 
     database: Path
@@ -86,14 +86,14 @@ class Query(Rows):
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """Its rows as a source; raises as :func:`_opened` does."""
+        """Yield its rows as a source; raise as :func:`_opened` does."""
         with _opened(self) as (relation, connection):
             yield _relation_source(relation, self.label, connection)
 
 
 @dataclass(frozen=True)
 class Relation(Rows):
-    """The rows of a relation of DuckDB, whose connection stays its caller's."""
+    """The rows of a relation of DuckDB, whose connection its caller keeps."""
 
     relation: Any
 
@@ -101,12 +101,12 @@ class Relation(Rows):
         return "the relation"
 
     def open(self) -> AbstractContextManager[Source]:
-        """Its rows as a source."""
+        """Return its rows as a source."""
         return nullcontext(_relation_source(self.relation, str(self)))
 
 
 def as_source(table: Any, options: EngineOptions) -> Any:
-    """Return a table as a run reads it: queries with what DuckDB may take, relations as rows."""
+    """Return a table as a run reads it: a query with the options, a relation as rows."""
     if isinstance(table, Query):
         return replace(table, options=options)
     library = sys.modules.get("duckdb")  # not imported for that
@@ -127,11 +127,7 @@ def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
 
 
 def duckdb() -> Any:
-    """Import the library.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Import the library; raise InputError if it is not installed."""
     try:
         import duckdb as library
     except ImportError:
@@ -258,8 +254,8 @@ def digest_query(table: Any) -> str | None:
 
     Returns:
         ``RELATION`` for a relation: DuckDB makes its text, in part of the rows (types that it
-        inferred, values that it holds), so that its digest would be a private value. None for
-        tables that no query makes.
+            inferred,
+        values that it holds), so its digest would be a private value. None for other tables.
     """
     if isinstance(table, Query):
         return sha256(table.sql.encode()).hexdigest()
@@ -283,11 +279,7 @@ def _relation_source(relation: Any, label: str, connection: Any = None) -> Sourc
 
 
 def _at_rest(path: Path, *beside: str) -> None:
-    """Refuse a database some of whose rows are still in a file next to it.
-
-    Raises:
-        DataError: they are.
-    """
+    """Raise DataError if some rows of a database are still in a file next to it."""
     for suffix in beside:
         log = path.with_name(path.name + suffix)
         if os.path.exists(log) and os.path.getsize(log):
@@ -349,7 +341,7 @@ def _explain_sqlite(path: Path, error: Exception) -> DataError:
 
 
 def _is_stored(row: Row) -> bool:
-    """Return whether an entry of a schema of SQLite has a page of its own, as tables alone do."""
+    """Return whether an entry of a SQLite schema has a page of its own, as only tables do."""
     return row[1] == "table" and row[2] > 0
 
 
@@ -393,7 +385,7 @@ _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 Written = Iterator[Callable[[Sequence[pa.Array]], None]]
-"""What writes columns of some rows."""
+"""Yields a function that writes columns of some rows."""
 
 
 class Database(OutputFormat):
@@ -403,7 +395,7 @@ class Database(OutputFormat):
     readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Values of the declared types, missing ones as null."""
+        """Write values of the declared types, missing ones as null."""
         pages = iter(tables)
         first = next(pages)
         with self._opened(first.schema, _TABLE, file) as write:
@@ -416,7 +408,7 @@ class Database(OutputFormat):
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Every text as it is."""
+        """Yield a function that writes every text unchanged."""
         plain = without_dictionaries(schema)
         with self._opened(plain, _ANSWERS, file) as write:
             yield lambda batch: write(batch.cast(plain).columns)
@@ -428,7 +420,7 @@ class Database(OutputFormat):
         """Yield a function that writes columns of rows in the types of the schema."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        """Values as the file has them; by default as they are."""
+        """Return values as the file has them, by default unchanged."""
         return values
 
 
@@ -490,7 +482,7 @@ class DuckDb(Database):
 
     @staticmethod
     def library() -> object:
-        """As :func:`duckdb`."""
+        """Import the library; raise InputError if it is not installed."""
         return duckdb()
 
     @contextmanager

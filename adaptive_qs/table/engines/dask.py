@@ -84,8 +84,7 @@ class Cluster:
         self._numbers = count()
 
     def start(self) -> int:
-        """Wait for workers, check that they run the same program, and return their number of
-        threads.
+        """Wait for workers, check their versions, and return their number of threads.
 
         Raises:
             InputError: If there are none, or they have other versions.

@@ -206,7 +206,7 @@ class Spool(Rows):
 
 
 def find_path(source: Any) -> str | Path | None:
-    """Return the files that workers can read, each row once; None if this process reads the table."""
+    """Return the files that workers can read, or None if this process reads the table."""
     if isinstance(source, Spool) and not source.keeps:
         source = source.table
     return source if isinstance(source, str | Path) else None
@@ -253,8 +253,7 @@ def _to_arrays(values: Cells) -> list[pa.Array]:
 
 
 def _narrow(values: pa.Array) -> pa.Array:
-    """Return the same cells with the smallest indices; drop unused dictionary entries if they are
-    many."""
+    """Return the same cells with the smallest indices and no unused dictionary entries."""
     if not pa.types.is_dictionary(values.type):
         return values
     if len(values.dictionary) > len(values):
@@ -454,7 +453,7 @@ def open_stream(
 def open_auto(
     source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
 ) -> Any:
-    """Open an engine with codes in memory while they fit, and then on disk; with a scheduler, Dask."""
+    """Open an engine with codes in memory while they fit, then on disk; Dask with a scheduler."""
     name = engine_for(DEFAULT_ENGINE, options)
     if name != DEFAULT_ENGINE:
         return open_engine(name, source, schema, options, progress)
