@@ -149,7 +149,7 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
     density *= factors
     density *= _normal(density, owner, rest)[owner]
     density[place] = heaps.rows
-    # A code without any rows is drawn from all the same, where rows are asked for by other ways.
+    # A code without any rows is drawn from all the same, since other parts can request rows of it.
     empty = np.bincount(owner, density) <= 0
     density[empty[owner]] = widths[empty[owner]]
     density *= _normal(density, owner, np.ones(counts.size))[owner]
@@ -187,10 +187,10 @@ class _Heaps:
         codes = np.searchsorted(first, points, side="right") - 1
         kept = last[codes] > first[codes]
         points, codes, rows = points[kept], codes[kept], rows[kept]
-        asked = np.bincount(codes, rows, counts.size).astype(np.float64)
-        fits = np.divide(counts, asked, out=np.ones(counts.size), where=asked > counts)
+        requested = np.bincount(codes, rows, counts.size).astype(np.float64)
+        fits = np.divide(counts, requested, out=np.ones(counts.size), where=requested > counts)
         rows = rows * np.minimum(fits, 1.0)[codes]
-        return cls(points, codes, rows, np.minimum(asked, counts))
+        return cls(points, codes, rows, np.minimum(requested, counts))
 
     def spikes(self, column: RangeColumn) -> Array:
         """Return the rows of every code on heaps that share their ending with no others.

@@ -458,8 +458,8 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     others[rest] = weights[rest]
     least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
     least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
-    beside = _max_neighbours(others)
-    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
+    neighbours = _max_neighbours(others)
+    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * neighbours))
     heaviest = (some[np.argsort(-weights[some], kind="stable")].tolist() for some in (full, peaks))
     return [*far, *(i for i in chain(*heaviest) if i not in far)]
 

@@ -148,7 +148,7 @@ class Blocks(Protocol):
     def num_blocks(self) -> int:
         """Number of blocks."""
 
-    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
         """Return the contiguous codes of some attributes in a block, also to several threads."""
 
 
@@ -160,10 +160,10 @@ class HeldBlocks:
         self.num_rows = len(columns[0])
         self.num_blocks = -(-self.num_rows // BLOCK_ROWS)
 
-    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
         """Return the codes of some attributes in a block."""
         first = number * BLOCK_ROWS
-        return [self._columns[i][first : first + BLOCK_ROWS] for i in wanted]
+        return [self._columns[i][first : first + BLOCK_ROWS] for i in requested]
 
 
 class BlockEngine:
@@ -181,7 +181,7 @@ class BlockEngine:
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
         """Return the exact marginals over some cliques (rows), counted in one pass."""
-        workers = min(self._workers, len(cliques))  # one clique: whoever asks has threads for more
+        workers = min(self._workers, len(cliques))  # one clique: the caller has threads for more
         every = range(self._blocks.num_blocks)
         if workers < 2:
             return self._count(cliques, every)
@@ -236,10 +236,10 @@ class BlockEngine:
 
     def _count(self, cliques: Sequence[Clique], numbers: Sequence[int]) -> list[NDArray[np.int64]]:
         counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
-        wanted = sorted({i for clique in cliques for i in clique})
+        requested = sorted({i for clique in cliques for i in clique})
         cells = np.empty(min(BLOCK_ROWS, self._blocks.num_rows), dtype=np.uint32)
         for number in numbers:
-            columns = dict(zip(wanted, self._blocks.read(number, wanted)))
+            columns = dict(zip(requested, self._blocks.read(number, requested)))
             for clique, marginal in zip(cliques, counts):
                 count_block([columns[i] for i in clique], marginal, cells)
         return counts

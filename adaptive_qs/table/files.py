@@ -21,7 +21,7 @@ from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, is_private, reach
 
-# Temporary files beside their targets: named after them, locked by their writer.
+# Temporary files next to their targets: named after them, locked by their writer.
 #
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
 # the same target can tell such a file from one that is still being written, and removes it.
@@ -315,7 +315,7 @@ def _temporary(target: Path) -> tuple[int, Path]:
         raise _unwritable(target, error) from None
     umask = os.umask(0)
     os.umask(umask)
-    if hasattr(os, "fchmod"):  # elsewhere permissions are those of the folder
+    if hasattr(os, "fchmod"):  # elsewhere permissions are given by the folder
         os.fchmod(handle, 0o666 & ~umask)
     return handle, temporary
 
@@ -326,8 +326,8 @@ def is_folder(target: str | Path) -> InputError:
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
-    mend = "free some space" if error.errno in _FULL else "give a path in a writable folder"
-    return InputError(f"{target}: cannot be written ({reason(error)}): {mend}")
+    remedy = "free some space" if error.errno in _FULL else "give a path in a writable folder"
+    return InputError(f"{target}: cannot be written ({reason(error)}): {remedy}")
 
 
 # Folders for what does not stay in memory: removed at the end, or by the next run if the process
@@ -381,7 +381,7 @@ def _remove_dead(parent: Path) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-# Whether a file holds a table, told without reading it.
+# Formats of files.
 
 FORMATS: Registry[Any] = Registry(
     {
@@ -448,7 +448,7 @@ def is_written_only(path: str | Path) -> bool:
 
 def is_table_file(path: str | Path) -> bool:
     """Return whether a file is a table by its name, or Parquet by its first bytes."""
-    with contextlib.suppress(OSError, ValueError):  # whoever reads it explains them
+    with contextlib.suppress(OSError, ValueError):  # what reads it explains them
         if Path(path).is_file():
             if str(path).lower().endswith((*FORMATS, *_OTHER_TABLES)):
                 return True
@@ -457,7 +457,7 @@ def is_table_file(path: str | Path) -> bool:
     return False
 
 
-# What says of a table that it is not private: a key in its metadata, and a file beside it.
+# The stamp of a table that is not private: a key in its metadata, and a file next to it.
 
 Stamp = Literal["private", "NOT PRIVATE: the noise came from an insecure seed; for tests only"]
 PRIVATE: Stamp = "private"
@@ -486,20 +486,20 @@ def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
     Raises:
         InputError: If the stamp cannot be written or removed.
     """
-    beside = stamp_path(table)
+    stamp_file = stamp_path(table)
 
     def put() -> None:
         if stamp != PRIVATE:
-            with atomic_writer(beside) as file:
+            with atomic_writer(stamp_file) as file:
                 file.write(f"{Path(table).name}: {stamp}\n".encode())
 
     yield put
     if stamp == PRIVATE:
         try:
-            beside.unlink(missing_ok=True)
+            stamp_file.unlink(missing_ok=True)
         except OSError as error:
             said = f"cannot be removed ({reason(error)}): remove it by hand"
-            raise InputError(f"{beside}: {said}") from None
+            raise InputError(f"{stamp_file}: {said}") from None
 
 
 # The sample data shipped with the package.

@@ -208,7 +208,7 @@ def open_csv(
     def explain(error: Exception) -> DataError:
         return text.fault or _explain_csv(path, error, len(names))
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
         nonlocal text
         total = path.stat().st_size
         with path.open("rb") as file:
@@ -219,7 +219,7 @@ def open_csv(
                 else text.blocks(piece.start, piece.blocks)
             )
             has_header = piece is None or piece.start == 0
-            parsed = _parse_blocks(text, blocks, has_header, names, wanted, sign)
+            parsed = _parse_blocks(text, blocks, has_header, names, requested, sign)
             with closing(one_ahead(parsed)) as batches:
                 for batch in batches:
                     yield Chunk(tuple(batch.columns), min(text.position, total), total)
@@ -270,13 +270,13 @@ def _parse_blocks(
     blocks: Iterator[bytes],
     has_header: bool,
     names: tuple[str, ...],
-    wanted: Sequence[str],
+    requested: Sequence[str],
     delimiter: str,
 ) -> Iterator[pa.RecordBatch]:
     for number, block in enumerate(blocks):
         if text.fault is None:
             is_first = has_header and number == 0
-            yield from _parse(block, is_first, names, wanted, delimiter).to_batches()
+            yield from _parse(block, is_first, names, requested, delimiter).to_batches()
 
 
 def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
@@ -303,9 +303,9 @@ def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | No
 
 
 def _parse(
-    block: bytes, header: bool, names: tuple[str, ...], wanted: Sequence[str], delimiter: str
+    block: bytes, header: bool, names: tuple[str, ...], requested: Sequence[str], delimiter: str
 ) -> pa.Table:
-    """Return the wanted cells of whole rows, without those of a header.
+    """Return the requested cells of whole rows, without those of a header.
 
     Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
     memory and nothing of Python's: a thread that asks for the interpreter while that shuts down
@@ -323,8 +323,8 @@ def _parse(
         ),
         parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, text_type),
-            include_columns=list(wanted),
+            column_types=dict.fromkeys(requested, text_type),
+            include_columns=list(requested),
             null_values=[],
             strings_can_be_null=False,
         ),
@@ -359,11 +359,11 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
     file = _open_parquet(path)
     names = tuple(file.schema_arrow.names)
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
         total, done = file.metadata.num_rows, 0
-        types = {name: file.schema_arrow.field(name).type for name in wanted}
+        types = {name: file.schema_arrow.field(name).type for name in requested}
         nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
-        flat = [name for name in wanted if name not in nested]  # no column takes a nested cell
+        flat = [name for name in requested if name not in nested]  # no column takes a nested cell
         most_bytes = memory_bytes(None) - PROCESS_BYTES
         rows = rows_at_once(path, file, flat, BATCH_ROWS, most_bytes)
         groups = None if piece is None else list(piece.groups)
@@ -371,7 +371,7 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
             done += batch.num_rows
             cells = (
                 pa.nulls(batch.num_rows, nested[name]) if name in nested else batch.column(name)
-                for name in wanted
+                for name in requested
             )
             yield Chunk(tuple(cells), done, total)
 

@@ -136,7 +136,7 @@ def _open_redacted(
         problem = source.explain or explain
         yield replace(
             source,
-            read=lambda wanted: _iterate_redacted(source.read(wanted), problem),
+            read=lambda requested: _iterate_redacted(source.read(requested), problem),
             cut=lambda most_bytes: _iterate_redacted(source.cut(most_bytes), problem),
         )
 
@@ -316,7 +316,7 @@ def _check_once(path: Path, files: Sequence[Path]) -> None:
     for file in files:
         if file in plain:
             raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
-        with contextlib.suppress(OSError):  # whoever reads it explains them
+        with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
             if other is not file:
@@ -334,13 +334,13 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
             other = part.other_delimiter
             sizes.append(redacted(file.stat, partial(unreadable, file)).st_size)
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
         before = 0
         for file, size in zip(files, sizes):
             with open_file(file, delimiter=delimiter) as part:
                 if part.names != columns[str(file)]:
                     raise DataError(f"{file}: changed while it was read: repeat the command")
-                for chunk in part.read(wanted):
+                for chunk in part.read(requested):
                     done = before + size * chunk.done // max(chunk.total, 1)
                     yield replace(chunk, done=done, total=sum(sizes), file=str(file))
             before += size
@@ -372,12 +372,12 @@ def frame_source(table: Any) -> Source:
     def read_cells(part: Any, name: str) -> Cells:
         return frame_cells(part[:, names.index(name)])
 
-    def read(wanted: Sequence[str]) -> Iterator[Chunk]:
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)
         for start in range(0, rows, FRAME_ROWS):
             part = frame[start : start + FRAME_ROWS]
             columns = tuple(
-                redacted(partial(read_cells, part, name), partial(bad, name)) for name in wanted
+                redacted(partial(read_cells, part, name), partial(bad, name)) for name in requested
             )
             yield Chunk(columns, start + len(part), rows)
 
@@ -409,7 +409,7 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
         yield source
 
 
-def check_names(source: Source, wanted: Collection[str], ignored: Collection[str]) -> None:
+def check_names(source: Source, requested: Collection[str], ignored: Collection[str]) -> None:
     """Refuse a table whose columns are not those of the schema.
 
     Names of the data are quoted only once all names of the schema have been found among them: the
@@ -421,15 +421,15 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
             files.
     """
     for file, names in source.files.items():
-        check_names(replace(source, label=file, names=names, files={}), wanted, ignored)
-    matching = sum(name in source.names for name in wanted)
-    if 2 * matching < len(wanted):
+        check_names(replace(source, label=file, names=names, files={}), requested, ignored)
+    matching = sum(name in source.names for name in requested)
+    if 2 * matching < len(requested):
         check_separator(source)
         raise DataError(
-            f"{source.label}: has {matching} of the {len(wanted)} columns of the schema: check "
+            f"{source.label}: has {matching} of the {len(requested)} columns of the schema: check "
             "that it is the right table, with a header line, and the right schema"
         )
-    for name in wanted:
+    for name in requested:
         if name not in source.names:
             check_separator(source)
             raise DataError(
@@ -441,7 +441,7 @@ def check_names(source: Source, wanted: Collection[str], ignored: Collection[str
         if name in seen:
             raise DataError(f"{source.label}: column {name!r} occurs twice: rename or drop one")
         seen.add(name)
-        if name not in wanted and name not in ignored:
+        if name not in requested and name not in ignored:
             raise DataError(
                 f"{source.label}: column {name!r} is not in the schema: declare it, or list it "
                 'under "ignore"'

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 # Most rows keep what is drawn for their codes. Where a rule is broken the values are drawn again,
 # which is the distribution inside the bins given the rule. Where the rule leaves so little of a bin
 # that this finds nothing, an equation is solved for one of its columns, and at last values at the
-# ends of bins and limits, and those of other columns, are tried: some of them meet comparisons and
-# sums wherever any do. Codes that no values meet, which rules may leave each by itself and not
-# together, are replaced by those of another row.
+# ends of bins and limits, and values of other columns, are tried: some of them meet comparisons and
+# sums wherever any do. Codes that no values meet, which rules can allow each alone and not
+# together, are replaced by codes of another row.
 
 DRAWS = 30
 """Times that values are drawn anew from their bins."""
@@ -306,7 +306,7 @@ class _Repair:
                 continue
             drawn = self._drawn[computation.column.name]
             drawn.redraw(rows, self._rng)
-            wanted = drawn.amounts(rows)
+            requested = drawn.amounts(rows)
             solved = self._drawn[str(self._rng.choice(sources))]
             row = self._row(rows)
             ends, reached = solved.ends(rows), []
@@ -315,7 +315,7 @@ class _Repair:
                 reached.append(computation.amounts({**row, solved.column.name: alone}))
             slope = (reached[1] - reached[0]) / np.maximum(ends[1] - ends[0], NEAR)
             flat = ~(np.abs(slope) > 0)
-            step = (wanted - reached[0]) / np.where(flat, 1.0, slope)
+            step = (requested - reached[0]) / np.where(flat, 1.0, slope)
             solved.bring(rows, np.where(flat, np.nan, ends[0] + step))
 
     def _corner(self, rows: Indices) -> None:

@@ -1,6 +1,6 @@
 """Tables in databases: SQLite and DuckDB, read and written, and the rows of queries.
 
-Only rows come from a database. Their cells are coded one by one like those of a file, so that no
+Only rows come from a database. Their cells are coded one by one like cells of a file, so that no
 cell decides how another is read. Messages of these libraries quote values, so they are not passed
 on.
 """
@@ -278,9 +278,9 @@ def _relation_source(relation: Any, label: str, connection: Any = None) -> Sourc
 # Tables of databases.
 
 
-def _at_rest(path: Path, *beside: str) -> None:
+def _at_rest(path: Path, *suffixes: str) -> None:
     """Raise DataError if some rows of a database are still in a file next to it."""
-    for suffix in beside:
+    for suffix in suffixes:
         log = path.with_name(path.name + suffix)
         if os.path.exists(log) and os.path.getsize(log):
             raise DataError(

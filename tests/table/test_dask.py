@@ -179,7 +179,7 @@ def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
     for each in (
         codes,
         remote.Refusal(DataError("x")),
-        remote.Asked([(0,)]),
+        remote.CountRequest([(0,)]),
         remote.Part("p", (9, 9)),
     ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))

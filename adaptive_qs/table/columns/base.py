@@ -437,14 +437,14 @@ class ColumnBase(BaseModel):
         raise AssertionError(f"column {self.name!r} has no numbers")
 
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """Return an amount, or a mean of amounts, as people read it; if ``whole``, with all digits."""
+        """Return an amount, or a mean of amounts, for people; with all digits if ``whole``."""
         if whole:
             return f"{amount:.12g}"
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
     def read_amount(self, text: str) -> float | None:
-        """Return a value that a rule names, in the units of ``ends``; None if the column lacks it."""
+        """Return a value that a rule names, in the units of ``ends``; None if there is none."""
         labels = self.value_labels()
         return float(labels.index(text)) if text in labels else None
 

@@ -219,7 +219,7 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def declared_groups(self) -> tuple[int, ...] | None:
-        """The declared groups; missing values, and an ungrouped catch-all, are groups of their own."""
+        """The declared groups; missing values, and an ungrouped catch-all, have their own."""
         if not self.groups:
             return None
         group = {value: k for k, values in enumerate(self.groups.values()) for value in values}

@@ -96,8 +96,8 @@ class Cluster:
                 raise InputError(
                     f"{self._name}: has no workers: start some by 'dask worker' with its address"
                 ) from None
-            told: Any = self._client.get_versions(packages=remote.PACKAGES)
-            for address, found in told["workers"].items():
+            reported: Any = self._client.get_versions(packages=remote.PACKAGES)
+            for address, found in reported["workers"].items():
                 packages = dict(found["packages"])
                 packages["python"] = ".".join(packages["python"].split(".")[:2])
                 remote.check_versions(f"the worker at {address}", packages, remote.own_versions())
@@ -238,8 +238,8 @@ class DaskEngine:
         self, task: Callable[..., Any], add: Callable[..., Any], run: Sequence[Clique]
     ) -> Any:
         """Return the result of a task on all parts, added up by another task on the workers."""
-        start, asked = self._cluster.submit_all, remote.Asked(run)
-        found = start(task, self._parts, [asked] * len(self._parts), self._facts)
+        start, request = self._cluster.submit_all, remote.CountRequest(run)
+        found = start(task, self._parts, [request] * len(self._parts), self._facts)
         while len(found) > 1:
             groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
             found = start(add, groups, first=True)

@@ -159,10 +159,10 @@ class Spool(Rows):
         with unchanged(self.table), open_source(self.table, self._schema.delimiter) as source:
             yield replace(source, read=partial(self._read, source))
 
-    def _read(self, source: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         if self._begun:
             raise AdaptiveQsError(f"{self}: would be read again: this is a bug, please report it")
-        self._begun, names, total = True, tuple(wanted), 0
+        self._begun, names, total = True, tuple(requested), 0
         if self.keeps:
             names = tuple(name for name in source.names if name not in self._schema.ignore)
         for chunk in source.read(names):
@@ -171,7 +171,7 @@ class Spool(Rows):
                 chunk = replace(chunk, columns=self._keep(chunk, names, label))
             if self.sums:
                 total += sum_rows(names, chunk.columns, label)
-            yield _select(chunk, names, wanted)
+            yield _select(chunk, names, requested)
         if self.sums:
             self.note_sum(total % 2**64)
         if self.keeps:
@@ -196,13 +196,13 @@ class Spool(Rows):
             self._file.write(stored)
         return kept.cells(stored)
 
-    def _read_again(self, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read_again(self, requested: Sequence[str]) -> Iterator[Chunk]:
         assert self._source is not None, "the first reading is over"
         for kept in self._kept:
             stored = bytearray(kept.end - kept.start)
             _read_all(self._file, kept.start, stored, self._folder)
             chunk = replace(kept.chunk, columns=kept.cells(pa.py_buffer(stored)))
-            yield _select(chunk, self._source.names, wanted)
+            yield _select(chunk, self._source.names, requested)
 
 
 def find_path(source: Any) -> str | Path | None:
@@ -212,8 +212,8 @@ def find_path(source: Any) -> str | Path | None:
     return source if isinstance(source, str | Path) else None
 
 
-def _select(chunk: Chunk, names: Sequence[str], wanted: Sequence[str]) -> Chunk:
-    return replace(chunk, columns=tuple(chunk.columns[names.index(name)] for name in wanted))
+def _select(chunk: Chunk, names: Sequence[str], requested: Sequence[str]) -> Chunk:
+    return replace(chunk, columns=tuple(chunk.columns[names.index(name)] for name in requested))
 
 
 @dataclass(frozen=True)
@@ -361,14 +361,14 @@ class StoredBlocks:
         if self._file is not None:
             self._file.close()
 
-    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
         """Return the codes of some attributes in a block."""
         rows = min(coded.BLOCK_ROWS, self.num_rows - number * coded.BLOCK_ROWS)
         if self._file is None:
             block = self._held[number]
-            return [self._codes(block, rows, i, rows * self._place[i]) for i in wanted]
+            return [self._codes(block, rows, i, rows * self._place[i]) for i in requested]
         first = number * coded.BLOCK_ROWS * self.row_bytes
-        return [self._from_disk(first, rows, i) for i in wanted]
+        return [self._from_disk(first, rows, i) for i in requested]
 
     def _codes(self, block: bytearray, rows: int, attribute: int, place: int) -> Codes:
         return np.frombuffer(block, self._types[attribute], rows, place)

@@ -43,9 +43,11 @@ def own_versions() -> dict[str, str]:
     return {"python": python, **{name: find_version(name) for name in here}}
 
 
-def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
+def check_versions(
+    where: str, found: Mapping[str, str | None], requested: Mapping[str, str]
+) -> None:
     """Raise InputError if versions differ from the coordinator's."""
-    for name, own in wanted.items():
+    for name, own in requested.items():
         if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
             has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
             raise InputError(
@@ -105,7 +107,7 @@ class Reader:
 
 
 @dataclass(frozen=True, repr=False)
-class Asked:
+class CountRequest:
     """Marginals to count."""
 
     cliques: Sequence[Clique]
@@ -229,10 +231,10 @@ def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
 
 
 @_safely
-def count(codes: Codes, asked: Asked, facts: PartFacts) -> NDArray[np.int64]:
+def count(codes: Codes, request: CountRequest, facts: PartFacts) -> NDArray[np.int64]:
     """Return the marginals of a part, one after the other in one array."""
     engine = _engine(codes, facts)
-    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
+    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(request.cliques)])
 
 
 @_safely
@@ -245,9 +247,9 @@ def add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @_safely
-def list_occupied(codes: Codes, asked: Asked, facts: PartFacts) -> list[Occupied]:
+def list_occupied(codes: Codes, request: CountRequest, facts: PartFacts) -> list[Occupied]:
     """Return the occupied cells of the marginals of a part."""
-    return _engine(codes, facts).occupied(asked.cliques)
+    return _engine(codes, facts).occupied(request.cliques)
 
 
 @_safely
