@@ -98,7 +98,7 @@ class Profile:
     numbers: bool = True
     """Whether all cells except words are numbers."""
     spans: dict[str | None, Span] | None = None
-    """Range of all cells except words by format that fits all; None is ISO 8601."""
+    """Range of all cells except words, by format that fits them; None is ISO 8601."""
     low: float = np.inf
     high: float = -np.inf
     decimals: int = 0

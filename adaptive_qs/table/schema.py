@@ -356,7 +356,7 @@ def is_unreviewed(schema: Schema) -> bool:
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
-    """Raise SchemaError if the schema is private and ``unreviewed_schema`` is not set."""
+    """Raise SchemaError if the schema is unreviewed, unless that is allowed."""
     if unreviewed_schema or not is_unreviewed(schema):
         return
     left = len(left_as_proposed(schema))
@@ -434,7 +434,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 
 # The published JSON Schema of schema files, generated from the models.
 #
-# The copy next to this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")
 

@@ -293,7 +293,7 @@ class ColumnBase(BaseModel):
 
     @property
     def probe(self) -> ColumnBase:
-        """A column that refuses and misses the same cells, with code 0 for all others if unlearnt."""
+        """A column that refuses and misses the same cells; if unlearnt, all others have code 0."""
         return self
 
     def stand_in(self) -> ColumnBase:

@@ -47,7 +47,7 @@ def check_versions(
     where: str, found: Mapping[str, str | None], requested: Mapping[str, str]
 ) -> None:
     """Raise InputError if versions differ from the coordinator's."""
-    for name, own in requested.items():
+    for name, own in versions.items():
         if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
             has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
             raise InputError(
