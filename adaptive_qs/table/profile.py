@@ -67,8 +67,7 @@ class Span:
 
     @property
     def first(self) -> int:
-        """The first moment as a column reads it: whole days by their own clock, anything else in
-        UTC."""
+        """The first moment as a column reads it: days by their own clock, others in UTC."""
         return int(self.ends[0 if self.days else 1, 0])
 
     @property

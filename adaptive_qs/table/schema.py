@@ -349,8 +349,7 @@ def is_related(path: str | Path) -> bool:
 
 
 def is_unreviewed(schema: Schema) -> bool:
-    """Return whether the description of the schema, a column or a rule says that it is not
-    reviewed."""
+    """Return whether the schema, a column or a rule is described as not reviewed."""
     left = left_as_proposed(schema) or rules_as_proposed(schema)
     return TAKEN_FROM_DATA in schema.description or bool(left)
 

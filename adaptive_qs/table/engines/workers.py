@@ -44,7 +44,7 @@ def own_versions() -> dict[str, str]:
 
 
 def check_versions(
-    where: str, found: Mapping[str, str | None], requested: Mapping[str, str]
+    where: str, found: Mapping[str, str | None], versions: Mapping[str, str]
 ) -> None:
     """Raise InputError if versions differ from the coordinator's."""
     for name, own in versions.items():
