@@ -203,93 +203,42 @@ class Outcome(NamedTuple):
 # Operands.
 
 
+@dataclass(frozen=True)
 class Operand:
-    """Something with a value in every row; moments are counted in ``unit`` seconds."""
+    """A column, a constant, or an operation, with a value in every row.
 
+    Attributes:
+        column_name: Name of the column, if it is one.
+        constant: A number, a moment or the position of a label, if it is one.
+        sign: Sign of an operation: "+", "-", "*" or "/".
+        operands: Both sides of an operation.
+        unit: Seconds in which moments of a column are counted.
+    """
+
+    column_name: str | None = None
+    constant: float | None = None
+    sign: str = ""
+    operands: tuple[Any, ...] = ()
     unit: int = 1
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """The operands from which it is computed."""
-        return ()
-
-    @property
-    def column_name(self) -> str | None:
-        """The name of the column, if it is one."""
-        return None
-
-    @property
-    def constant(self) -> float | None:
-        """The constant, if it is one."""
-        return None
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
+        if self.column_name is not None:
+            yield self.column_name
         for operand in self.operands:
             yield from operand.columns()
 
-    @abstractmethod
     def values(self, row: Row) -> Values:
-        """Return its values."""
-
-
-@dataclass(frozen=True)
-class Column(Operand):
-    """A column as an operand."""
-
-    name: str
-    unit: int = 1
-
-    @property
-    def column_name(self) -> str:
-        """The name of the column."""
-        return self.name
-
-    def columns(self) -> Iterator[str]:
-        """Yield the column."""
-        yield self.name
-
-    def values(self, row: Row) -> Values:
-        """Return the values of the row."""
-        found = row[self.name]
-        if self.unit == 1:
-            return found
-        return found._replace(low=found.low // self.unit, high=found.high // self.unit)
-
-
-@dataclass(frozen=True)
-class Constant(Operand):
-    """A number, a moment or the position of a label."""
-
-    value: float
-
-    @property
-    def constant(self) -> float:
-        """The constant."""
-        return self.value
-
-    def values(self, row: Row) -> Values:
-        """Return the constant."""
-        value, yes = np.asarray(self.value), np.asarray(True)
-        return Values(value, value, yes, yes, ~yes)
-
-
-@dataclass(frozen=True)
-class Operation(Operand):
-    """A sum, difference, product or quotient, by interval arithmetic."""
-
-    sign: str
-    left: Operand
-    right: Operand
-
-    @property
-    def operands(self) -> tuple[Operand, Operand]:
-        """Both sides."""
-        return self.left, self.right
-
-    def values(self, row: Row) -> Values:
-        """Compute the values; they are unknown if a side is, or is divided by zero."""
-        a, b = self.left.values(row), self.right.values(row)
+        """Return its values, by interval arithmetic."""
+        if self.column_name is not None:
+            found = row[self.column_name]
+            if self.unit == 1:
+                return found
+            return found._replace(low=found.low // self.unit, high=found.high // self.unit)
+        if not self.operands:
+            value, yes = np.asarray(self.constant), np.asarray(True)
+            return Values(value, value, yes, yes, ~yes)
+        a, b = (operand.values(row) for operand in self.operands)
         known = a.known & b.known
         if self.sign == "/":
             known = known & ~((b.low == 0) & (b.high == 0))

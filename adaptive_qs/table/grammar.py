@@ -18,16 +18,13 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
-    Column,
     Comparison,
     Condition,
-    Constant,
     Determination,
     Either,
     Missing,
     Not,
     Operand,
-    Operation,
     both,
 )
 from adaptive_qs.table.text import read_moment, read_number
@@ -232,7 +229,7 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def operation(self, left: Part, sign: Token, right: Part) -> Part:
-        return Operation(str(sign), left, right)
+        return Operand(sign=str(sign), operands=(left, right))
 
     @v_args(inline=True)
     def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
@@ -295,22 +292,22 @@ class _Bound(Transformer[Token, Any]):
             unit: Seconds in which moments are counted; days in a computation.
         """
         if part.operands:
-            sides = (self._operand(side, other, unit) for side in part.operands)
-            return Operation(part.sign, *sides)
+            sides = tuple(self._operand(side, other, unit) for side in part.operands)
+            return Operand(sign=part.sign, operands=sides)
         if part.is_name and self._is_column(part):
             column = self._column(part)
-            return Column(column.name, DAY if other is None and column.by_day else unit)
+            return Operand(column.name, unit=DAY if other is None and column.by_day else unit)
         if other is not None:
             value = other.read_amount(part.text)
             if value is None or not math.isfinite(value):
                 self._no_value(other, part)
-            return Constant(value // unit if unit > 1 else value)
+            return Operand(constant=value // unit if unit > 1 else value)
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
                 self._column(_Name(part.text, False))
             value = (seconds or 0) // DAY
-        return Constant(value)
+        return Operand(constant=value)
 
     def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
         if part.text in column.missing:

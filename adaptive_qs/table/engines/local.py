@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
-from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.machine import StepProgress
 from adaptive_qs.table import coded
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
 from adaptive_qs.table.coded import BlockEngine, CodedTable, Codes, code_dtype
@@ -423,11 +423,13 @@ def _open(
     schema: Schema,
     options: EngineOptions,
     progress: StepProgress | None,
-    most_bytes: float,
-    check_rows: CheckRows | None,
+    name: str = DEFAULT_ENGINE,
 ) -> Iterator[CountingEngine]:
+    """Open an engine: "memory" refuses rows that do not fit, "stream" puts all on disk."""
+    most_bytes = {"memory": np.inf, "stream": 0}.get(name, options.rows_bytes)
+    check_rows = options.check_held if name == "memory" else options.check_rows
+    folder = None if name == "memory" else temporary_folder(options.temp_folder)
     domain = schema.domain()
-    folder = None if most_bytes == np.inf else temporary_folder(options.temp_folder)
     stored = StoredBlocks(domain, most_bytes, folder)
     try:
         stored.fill(coded_chunks(source, schema, progress, check_rows, options.workers))
@@ -436,18 +438,7 @@ def _open(
         stored.close()
 
 
-def open_memory(
-    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
-) -> Any:
-    """Open an engine with codes in memory; rows that do not fit are refused."""
-    return _open(source, schema, options, progress, np.inf, options.check_held)
-
-
-def open_stream(
-    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
-) -> Any:
-    """Open an engine with codes on disk."""
-    return _open(source, schema, options, progress, 0, options.check_rows)
+open_memory, open_stream = partial(_open, name="memory"), partial(_open, name="stream")
 
 
 def open_auto(
@@ -457,7 +448,7 @@ def open_auto(
     name = engine_for(DEFAULT_ENGINE, options)
     if name != DEFAULT_ENGINE:
         return open_engine(name, source, schema, options, progress)
-    return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
+    return _open(source, schema, options, progress)
 
 
 def engine_for(name: str, options: EngineOptions) -> str:
