@@ -74,8 +74,6 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
 
 _TAILS = (0.99, 0.01, 0.999, 0.001)
 """Further quantiles at which long end bins are cut, in this order."""
-_LONG = 3
-"""An end bin is long if it is this many times as wide as the next."""
 _FEW = 50
 """Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
 more
@@ -98,12 +96,13 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
         return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
 
     def is_long(upper: bool) -> bool:
+        """Return whether an end bin is over three times as wide as the next."""
         cuts = at([k / bins for k in range(1, bins)])
         if len(cuts) < 2:
             return False
         if upper:
-            return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
-        return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
+            return float(values[-1]) - cuts[-1] > 3 * (cuts[-1] - cuts[-2])
+        return cuts[0] - float(values[0]) > 3 * (cuts[1] - cuts[0])
 
     filled = (share for share in _TAILS if min(share, 1 - share) * rows > _FEW)
     tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]

@@ -65,9 +65,7 @@ def lock(handle: int, wait: bool = False) -> None:
 
 
 def create_partial(target: Path) -> tuple[int, Path]:
-    """Create an empty temporary file next to a target that only its owner can read.
-
-    Temporary files of dead writers are removed.
+    """Create an empty temporary file next to a target, which only its owner can read.
 
     Returns:
         A handle, which holds the lock until it is closed, and the path.
@@ -101,11 +99,7 @@ def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock a file, which is created if it does not exist.
-
-    Returns:
-        A handle that holds the lock until it is closed; None if another process has it.
-    """
+    """Lock a file, which can be new; return its handle, or None if another process has it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -279,10 +273,7 @@ def claimed(path: str | Path) -> Iterator[None]:
 
 
 def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
-    """Raise InputError if a file exists, unless ``force`` is set.
-
-    ``option`` names what allows to replace it, for the message.
-    """
+    """Raise InputError if a file exists, unless ``force`` is set; ``option`` is the remedy."""
     if not force and os.path.lexists(path):
         raise InputError(
             f"{path}: exists already: add {option} to replace it, or give another path"
@@ -403,21 +394,6 @@ _OTHER_TABLES = (".xls", ".xlsx")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 
-READERS: Registry[Any] = Registry(
-    {
-        "CSV": "adaptive_qs.table.formats:CSV_READER",
-        "Parquet": "adaptive_qs.table.formats:PARQUET_READER",
-        "Excel": "adaptive_qs.table.containers:EXCEL",
-        "SQLite": "adaptive_qs.table.sql:SQLITE_READER",
-        "DuckDB": "adaptive_qs.table.sql:DUCKDB_READER",
-    }
-)
-"""The formats that are read, each a :class:`~adaptive_qs.table.read.Reader`. Of a file with several
-tables one is named as FILE::NAME."""
-BOOK_ENDINGS = {
-    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
-}  # fmt: skip
-"""What a file with such an ending has to be."""
 _INSIDE = "::"
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from adaptive_qs.table import cells
-from adaptive_qs.table.bins import WIDE_SPAN, codes_for, without_absurd
+from adaptive_qs.table import bins, cells
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spellings
@@ -26,6 +26,8 @@ from adaptive_qs.table.text import (
 
 # What the cells of one column look like, gathered chunk by chunk.
 
+Floats = NDArray[np.float64]
+
 MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 INFINITE = tuple(
     f"{sign}{word}"
@@ -34,6 +36,8 @@ INFINITE = tuple(
 )
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
 """Cells that look like missing markers. "N" and infinities are some only among numbers."""
+MOST_DECIMALS, MOST_STEPS = 9, 10**15
+"""Most decimals of a proposed column, and most numbers with them that a double tells apart."""
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
@@ -213,7 +217,9 @@ class Profile:
         return bool(self.spans) and self._outweighs_words(len(self.texts) - len(self.words))
 
     def _outweighs_words(self, others: int) -> bool:
-        return not self.words or (len(self.words) <= MAX_WORDS and others > codes_for(self.filled))
+        return not self.words or (
+            len(self.words) <= MAX_WORDS and others > bins.codes_for(self.filled)
+        )
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -245,13 +251,11 @@ class Profile:
         values = self.values
         return bool(values) and {value.lower() for value in values} <= _TRUTH
 
-    def trimmed(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
+    def trimmed(self) -> tuple[Floats, Floats, dict[str, Any], str]:
         """Return points and weights without absurd ones, and keys and a note about that."""
         points, weights = self.points.copy(), self.weights
         points[0] = self.low  # merging may have moved the first
-        kept = without_absurd(points, weights)
+        kept = bins.without_absurd(points, weights)
         if kept.stop - kept.start == len(points):
             return points, weights, {}, ""
         note = (
@@ -260,6 +264,45 @@ class Profile:
         )
         return points[kept], weights[kept], {"outside": "clip"}, note
 
+    def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
+        """Return the range and bins of integers as keys of a schema, and a note."""
+        low, high = int(points[0]), int(points[-1])
+        most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        if high - low < codes:
+            return {"min": low, "max": high}, ""
+        note = ""
+        starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+        if starts is None:
+            edges = bins.propose_edges(points, weights, bins.Grid(0), most, codes)
+            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
+            note = self.note_span(points)
+        content: dict[str, Any] = {"min": starts[0], "max": starts[-1] - 1}
+        if len(starts) - 1 < starts[-1] - starts[0]:
+            content["bin_starts"] = starts[:-1]
+            content |= bins.private_heaps(points, weights, starts)
+        return content, note
+
+    def draft_numbers(self, points: Floats, weights: Floats) -> dict[str, Any] | None:
+        """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
+        low, high = float(points[0]), float(points[-1])
+        places, largest = self.decimals, max(abs(low), abs(high))
+        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
+        grid = bins.Grid(places if exact else None)
+        if exact and not self.too_many:  # else some of the numbers are merged with others
+            grid = bins.find_grid(points, places)
+        most = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        edges = bins.propose_edges(points, weights, grid, *most)
+        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
+        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+            return None
+        content: dict[str, Any] = {"edges": edges}
+        if grid.decimals is not None:
+            content["decimals"] = grid.decimals
+            content |= bins.private_heaps(points, weights, edges)
+        if grid.multiple > 1:
+            content["step"] = grid.step
+        return content
+
     @staticmethod
     def note_span(points: NDArray[np.float64]) -> str:
         """Return a note if most numbers differ by many orders of magnitude."""
@@ -267,7 +310,7 @@ class Profile:
         if len(sizes) < 2:
             return ""
         first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-        if last - first < WIDE_SPAN:
+        if last - first < bins.WIDE_SPAN:
             return ""
         return "the values span many orders of magnitude: a mistake, or several units?"
 
@@ -303,7 +346,7 @@ class Profile:
         words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
         if not (words and _OF_PERSONS.fullmatch(words[-1])):
             return False
-        return codes_for(self.filled) < len(self.values) < self.filled
+        return bins.codes_for(self.filled) < len(self.values) < self.filled
 
 
 # Integers that identify records.

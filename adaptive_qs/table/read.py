@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import narwhals as nw
 import pyarrow as pa
 
-from adaptive_qs.arguments import check_path
+from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import (
@@ -28,9 +28,7 @@ from adaptive_qs.table.cells import (
     unreadable_column,
 )
 from adaptive_qs.table.files import (
-    BOOK_ENDINGS,
     PARQUET_MAGIC,
-    READERS,
     TAB_SEPARATED,
     inside,
     is_pattern,
@@ -101,7 +99,7 @@ class Source:
 
 
 class Reader(NamedTuple):
-    """How files of one format are read: an entry of :data:`~adaptive_qs.table.files.READERS`.
+    """How files of one format are read: an entry of ``READERS``.
 
     Attributes:
         open: Yields a file as a source.
@@ -112,6 +110,23 @@ class Reader(NamedTuple):
     open: Callable[..., AbstractContextManager[Source]]
     explain: Callable[[Path, Exception], DataError]
     check_held: Callable[[Path, Collection[str], int], None] = lambda *_: None
+
+
+READERS: Registry[Reader] = Registry(
+    {
+        "CSV": "adaptive_qs.table.formats:CSV_READER",
+        "Parquet": "adaptive_qs.table.formats:PARQUET_READER",
+        "Excel": "adaptive_qs.table.containers:EXCEL",
+        "SQLite": "adaptive_qs.table.sql:SQLITE_READER",
+        "DuckDB": "adaptive_qs.table.sql:DUCKDB_READER",
+    }
+)
+"""The formats that are read, each a :class:`Reader`. Of a file with several
+tables one is named as FILE::NAME."""
+BOOK_ENDINGS = {
+    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
+}  # fmt: skip
+"""What a file with such an ending has to be."""
 
 
 class Rows:

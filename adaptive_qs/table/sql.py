@@ -381,9 +381,6 @@ def _identifier(name: str) -> str:
 
 # Writing: into a temporary file of the library's own, which is then copied.
 
-_TABLE, _ANSWERS = "synthetic", "answers"
-"""Names of the table in a file of rows, and in one of answers."""
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 Written = Iterator[Callable[[Sequence[pa.Array]], None]]
 """Yields a function that writes columns of some rows."""
 
@@ -398,7 +395,7 @@ class Database(OutputFormat):
         """Write values of the declared types, missing ones as null."""
         pages = iter(tables)
         first = next(pages)
-        with self._opened(first.schema, _TABLE, file) as write:
+        with self._opened(first.schema, "synthetic", file) as write:
             for page in chain([first], pages):
                 for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
                     columns = zip(batch.columns, texts)
@@ -410,7 +407,7 @@ class Database(OutputFormat):
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Yield a function that writes every text unchanged."""
         plain = without_dictionaries(schema)
-        with self._opened(plain, _ANSWERS, file) as write:
+        with self._opened(plain, "answers", file) as write:
             yield lambda batch: write(batch.cast(plain).columns)
 
     @abstractmethod
@@ -442,7 +439,7 @@ class Sqlite(Database):
     @staticmethod
     def fold(name: str) -> str:
         """Return the name with ASCII letters in lower case."""
-        return name.translate(_LOWER)
+        return name.translate(str.maketrans(string.ascii_uppercase, string.ascii_lowercase))
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         if not pa.types.is_temporal(values.type):

@@ -40,9 +40,6 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 INTEGER_LIMIT = 10**18 - 1
 """Largest magnitude of a bound of integers."""
-MOST_DECIMALS, MOST_STEPS = 9, 10**15
-"""Most decimals of a proposed column, and most numbers from 0 on that a double tells apart with
-them."""
 PLAIN_LIMIT = 1e10
 """Least double that Arrow writes with an exponent."""
 PARTS = 1 << 30
@@ -181,7 +178,6 @@ class IntegerColumn(NumberColumn):
         if labels := CategoricalColumn.draft(name, profile):
             return labels
 
-        rows = profile.filled
         points, weights, clip, note = profile.trimmed()
         low, high = int(points[0]), int(points[-1])
         if max(abs(low), abs(high)) >= MAX_EXACT:
@@ -189,19 +185,8 @@ class IntegerColumn(NumberColumn):
         years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
         if not years and (reason := profile.explain_identifier(name)):
             return Draft(None, reason)
-        most, codes = binning.bins_for(rows), binning.codes_for(rows)
-        if high - low < codes:
-            return Draft({"type": "integer", "min": low, "max": high, **clip}, note)
-        starts = binning.year_starts(points, weights) or binning.round_starts(points, weights, most)
-        if starts is None:
-            edges = binning.propose_edges(points, weights, binning.Grid(0), most, codes)
-            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
-            note = note or profile.note_span(points)
-        content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
-        if len(starts) - 1 < starts[-1] - starts[0]:
-            content["bin_starts"] = starts[:-1]
-            content |= binning.private_heaps(points, weights, starts)
-        return Draft({**content, **clip}, note)
+        content, own_note = profile.draft_integers(points, weights)
+        return Draft({"type": "integer", **content, **clip}, note or own_note)
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
         """Return the first and the last point of codes."""
@@ -236,7 +221,7 @@ class NumericColumn(NumberColumn):
     """Number of bins of equal width."""
     edges: tuple[Finite, ...] | None = None
     """Ends of the bins, ascending: one more than there are bins."""
-    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
     step: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Decoded values are multiples of this number (0.5, 0.05); it needs decimals."""
@@ -429,24 +414,10 @@ class NumericColumn(NumberColumn):
         if not profile.numeric or profile.integers:
             return None
         points, weights, clip, note = profile.trimmed()
-        low, high = float(points[0]), float(points[-1])
-        places, largest = profile.decimals, max(abs(low), abs(high))
-        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
-        grid = binning.Grid(profile.decimals if exact else None)
-        if exact and not profile.too_many:  # else some of the numbers are merged with others
-            grid = binning.find_grid(points, profile.decimals)
-        most = binning.bins_for(profile.filled), binning.codes_for(profile.filled)
-        edges = binning.propose_edges(points, weights, grid, *most)
-        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
-        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+        content = profile.draft_numbers(points, weights)
+        if content is None:
             return Draft(None, "numbers too large to bin: write the column by hand")
-        content: dict[str, Any] = {"type": "numeric", "edges": edges, **clip}
-        if grid.decimals is not None:
-            content["decimals"] = grid.decimals
-            content |= binning.private_heaps(points, weights, edges)
-        if grid.multiple > 1:
-            content["step"] = grid.step
-        return Draft(content, note or profile.note_span(points))
+        return Draft({"type": "numeric", **content, **clip}, note or profile.note_span(points))
 
     @property
     def unit(self) -> Fraction:
