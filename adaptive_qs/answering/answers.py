@@ -33,7 +33,7 @@ from adaptive_qs.release.bundle import (
     with_manifest,
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
-from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
+from adaptive_qs.release.statement import MANIFEST, Loss, Statement, derive_fields
 from adaptive_qs.run.budget import FinishedRun, PrivacyTarget
 from adaptive_qs.run.job import Job, OpenBudget
 from adaptive_qs.strategy.solution import Array
@@ -354,7 +354,7 @@ def statement_of_answers(
         isinstance(event, GaussianEvent) and event.purpose is Purpose.STRATEGY for event in events
     )
     return AnswersManifest(
-        **stated(events, schema, ANSWERS, stamp, target.unit),
+        **derive_fields(events, schema, ANSWERS, stamp, target.unit),
         rho=target.rho,
         epsilon=target.epsilon,
         delta=target.delta,
