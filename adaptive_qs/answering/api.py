@@ -12,7 +12,7 @@ from adaptive_qs.answering.answers import LOST, Answers
 from adaptive_qs.answering.plan import Batch, BatchPlan, answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
-from adaptive_qs.privacy.budget import refusable, warn_all
+from adaptive_qs.privacy.budget import describe_refusals, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, check_learnable, resolve_budget
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, with_options
@@ -65,7 +65,7 @@ def plan_answers(
     left = target.within(target.budget - learning)
     batch = _batch(workload, options, progress, described.widest_domain(), left)
     rails = batch.list_warnings(target, options.public_rows)
-    return batch.plan(), refusable(rails) if options.budgeted else ()
+    return batch.plan(), describe_refusals(rails) if options.budgeted else ()
 
 
 @with_options(AnswerOptions)

@@ -33,7 +33,7 @@ from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
 from adaptive_qs.privacy.budget import (
     BudgetWarning,
     Place,
-    chosen_delta,
+    choose_delta,
     delta_left,
     float_above,
     float_below,
@@ -78,7 +78,7 @@ class Total:
         if (epsilon is None) == (rho is None):
             came = "both --epsilon and --rho" if rho is not None else "neither --epsilon nor --rho"
             raise InputError(f"{came} were given: set the total with one of them")
-        delta = chosen_delta(delta)
+        delta = choose_delta(delta)
         if not 0 <= discovery_delta < delta:
             raise InputError(
                 f"the delta for discovery is {discovery_delta!r}: give a part of delta {delta:g}"
