@@ -64,7 +64,7 @@ _MOST_PATH, _MOST_NAME = 4_096, 255
 
 
 def check_path(name: str, value: Any, refusal: type[InputError] = InputError) -> None:
-    """Raise ``refusal`` if a text has line breaks or is longer than any path, without quoting it."""
+    """Raise ``refusal``, without quoting it, if a text has line breaks or is too long for a path."""
     text = str(value) if isinstance(value, str | PurePath) else ""
     names = text.replace("\\", "/").split("/")
     long = len(text) > _MOST_PATH or any(

@@ -172,7 +172,7 @@ def _machine_bytes() -> int:
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return Numba's decorator with these options; without a cache, code is compiled in each run."""
+    """Return Numba's decorator with these options; code that cannot be cached is compiled anew."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         import numba
