@@ -64,7 +64,7 @@ _MOST_PATH, _MOST_NAME = 4_096, 255
 
 
 def check_path(name: str, value: Any, refusal: type[InputError] = InputError) -> None:
-    """Raise ``refusal``, without quoting it, if a text has line breaks or is too long for a path."""
+    """Raise ``refusal`` if a text is longer than a path or has line breaks; do not quote it."""
     text = str(value) if isinstance(value, str | PurePath) else ""
     names = text.replace("\\", "/").split("/")
     long = len(text) > _MOST_PATH or any(
