@@ -21,8 +21,8 @@ from adaptive_qs.pages.words import (
     short,
 )
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.facts import Kind, group_facts
-from adaptive_qs.release.statement import Statement, statement_page
+from adaptive_qs.release.facts import group_facts
+from adaptive_qs.release.statement import statement_page
 from adaptive_qs.residual import (
     ReferenceModel,
     expected_l1,
@@ -114,49 +114,6 @@ def _find_ends(first: str, last: str) -> tuple[str, str]:
         first.first if isinstance(first, BinLabel) else first,
         last.last if isinstance(last, BinLabel) else last,
     )
-
-
-# How the budget was spent.
-
-_PARTS: dict[Kind, str] = {
-    "values": "learning bins and values",
-    "heaps": "frequent values",
-    "rows": "number of rows",
-    "single columns": "single columns",
-    "selections": "choosing combinations",
-    "combinations": "measuring combinations",
-    "answers": "answers",
-}
-
-
-class BudgetPart(NamedTuple):
-    """A part of the budget: its purpose, what it reveals, its ρ, its share of all, and its δ."""
-
-    name: str
-    learnt: str
-    rho: float
-    part: float
-    delta: float
-
-
-def budget_parts(statement: Statement) -> list[BudgetPart]:
-    """Return the facts that were paid for, one part for each kind."""
-    spent = sum(fact.rho_units for fact in statement.facts)
-    paid = {
-        kind: [f for f in statement.facts if f.kind == kind and f.basis == "paid for"]
-        for kind in _PARTS
-    }
-    return [
-        BudgetPart(
-            name=_PARTS[kind],
-            learnt=facts[0].fact if len(facts) == 1 else f"{len(facts):,} facts",
-            rho=sum(fact.rho for fact in facts),
-            part=sum(fact.rho_units for fact in facts) / spent,
-            delta=sum(fact.delta for fact in facts),
-        )
-        for kind, facts in paid.items()
-        if facts
-    ]
 
 
 # Which combinations were measured, in which rounds, and with how much noise.
@@ -362,9 +319,8 @@ SECTIONS = (
     ("promise", "What is promised"),
     ("columns", "Single columns, with error bars"),
     ("combinations", "Combinations of columns"),
-    ("budget", "How the budget was spent"),
     ("rounds", "How the rounds went"),
-    ("facts", "Everything that is disclosed about the rows"),
+    ("facts", "Everything that is disclosed, and its cost"),
     ("use", "How to use the release"),
     ("versions", "Versions and settings"),
 )
@@ -397,7 +353,6 @@ def release_page(bundle: Bundle) -> str:
         sure=bound_belief(manifest.epsilon),
         total=model.total,
         total_std=math.sqrt(1 / model.precision(())),
-        parts=budget_parts(manifest),
         columns=columns,
         by_queries=[
             (columns[i].declared.name, len(strategy.integers))

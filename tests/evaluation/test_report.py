@@ -180,9 +180,9 @@ def test_a_release_adds_budget_and_rounds():
     rounds = len(release.rounds)
     assert rounds > 0
     assert f"All {rounds} round" in page
-    assert "measuring combinations" in page
+    assert "occur together, with noise" in page
     statement = shown(schema, release.manifest)
-    assert "measuring combinations" in statement
+    assert "occur together, with noise" in statement
     assert "The rounds are shown if the release is given" in statement
 
 
