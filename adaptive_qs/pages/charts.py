@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 # Colours that colour-blind people tell apart, each with a text colour that is legible on it.
@@ -82,9 +80,6 @@ def _shade(name: str, paper: Colour, colour: Colour, part: float) -> Shade:
 
 # Charts as plain values that templates draw; every number in them is a text beside them too.
 
-TICK, CHARACTER, MOST_CHARACTERS = 16.0, 2.5, 12
-"""Least distance of the beginnings of labels below an axis, and the width of a character of them on
-the narrowest screen, in per cent of the axis; characters of a label that are shown."""
 HEIGHT = 100
 """Of a histogram, in its own units; it is stretched to the place it gets."""
 
@@ -117,8 +112,6 @@ class BarChart:
         apart: bars beside the scale, such as missing values.
         note: what is grouped or left out; "" where nothing is.
         whole: what the full length of a bar stands for; None: the largest number.
-        places: where the bars of a scale begin and end, ascending from 0: their areas are then the
-            numbers; () where all are equally wide, and their heights are.
     """
 
     bars: tuple[Bar, ...]
@@ -126,7 +119,6 @@ class BarChart:
     apart: tuple[Bar, ...] = ()
     note: str = ""
     whole: float | None = None
-    places: tuple[float, ...] = ()
 
     @property
     def top(self) -> float:
@@ -156,63 +148,25 @@ class BarChart:
         """A number as part of the largest, in per cent."""
         return f"{min(max(100 * value / self.top, 0), 100):.1f}"
 
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Where the bars of the scale begin and end."""
-        return self.places or tuple(range(len(self.bars) + 1))
-
-    @property
-    def placed_ticks(self) -> list[tuple[float, str]]:
-        """Where bars begin, in per cent of the axis, with labels; as many as fit, and the end."""
-        texts = [bar.ends or (bar.label, bar.label) for bar in self.bars]
-        end = 100 - _room(texts[-1][1])
-        chosen, free = [(0.0, texts[0][0])], max(TICK, _room(texts[0][0]))
-        for place, (first, _) in zip(self.places, texts):
-            at = 100 * place / self.places[-1]
-            if free <= at <= end - _room(first):
-                chosen.append((at, first))
-                free = at + max(TICK, _room(first))
-        return [*chosen, (100.0, texts[-1][1])]
-
     def area(self, series: int = 0) -> str:
-        """Bars without gaps, filled: the path of an SVG, a unit wide for each bar or as wide as
-        ``ends`` say."""
+        """Return the path of an SVG: filled bars without gaps, each one unit wide."""
         return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
 
     def steps(self, series: int = 1) -> str:
         """The upper edge of the bars."""
-        edge = (
-            f"{self._y(bar.values[series], k)}H{_short(self.ends[k + 1])}"
-            for k, bar in enumerate(self.bars)
-        )
+        edge = (f"{self._y(bar.values[series])}H{k}" for k, bar in enumerate(self.bars, 1))
         return "M0 " + "V".join(edge)
 
     def whiskers(self) -> str:
         """The intervals, as vertical lines in the middle of the bars."""
         return "".join(
-            f"M{_short(sum(self.ends[k : k + 2]) / 2)} {self._y(bar.low, k)}V{self._y(bar.high, k)}"
+            f"M{k}.5 {self._y(bar.low)}V{self._y(bar.high)}"
             for k, bar in enumerate(self.bars)
             if bar.low is not None and bar.high is not None
         )
 
-    def _y(self, value: float, place: int) -> str:
-        top = self.top
-        if self.places:
-            top = self._densest * (self.places[place + 1] - self.places[place])
-        part = min(max(value / top, 0.0), 1.0) if top else 1.0  # a bar of no width
-        return _short(HEIGHT * (1 - part))
-
-    @cached_property
-    def _densest(self) -> float:
-        widths = [b - a for a, b in pairwise(self.places)]
-        wide = ((bar, w) for bar, w in zip(self.bars, widths) if w)
-        found = (v / w for bar, w in wide for v in (*bar.values, bar.high or 0.0))
-        return max(found, default=0.0) or 1.0
-
-
-def _room(label: str) -> float:
-    """The part of the axis that a label takes with a space after it, in per cent."""
-    return CHARACTER * (min(len(label), MOST_CHARACTERS) + 1)
+    def _y(self, value: float) -> str:
+        return _short(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)))
 
 
 def _short(number: float) -> str:
