@@ -17,7 +17,6 @@ from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
 
 from .made import (
-    COLUMNS,
     HOSTILE,
     made_evaluation,
     made_schema,
