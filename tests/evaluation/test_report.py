@@ -112,9 +112,9 @@ def test_a_release_adds_budget_and_rounds_and_what_its_promise_leaves_out():
     page, rounds = shown(schema, release), len(release.rounds)
     assert rounds > 0
     assert f"All {rounds} round" in page
-    assert "measuring combinations" in page
+    assert "occur together, with noise" in page
     statement = shown(schema, release.manifest)
-    assert "measuring combinations" in statement
+    assert "occur together, with noise" in statement
     assert "The rounds are shown if the release is given" in statement
     facts = (Fact(kind="columns", fact="names of columns", basis="NOT COVERED"),)
     drafted = shown(schema, release.manifest.model_copy(update={"facts": facts}))
