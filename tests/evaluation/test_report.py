@@ -11,7 +11,6 @@ import pytest
 
 from adaptive_qs.evaluation.associations import most_different
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN
-from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
@@ -146,15 +145,3 @@ def test_the_most_different_columns_are_chosen_in_order():
     difference[0, 2] = difference[2, 0] = 0.1
     assert most_different(difference, 2) == [1, 3]
     assert most_different(difference, 9) == [0, 1, 2, 3]
-
-
-def test_bins_of_a_single_number_have_a_place_on_the_page():
-    """Such as a raw table's round amounts, each between a number and the next double."""
-    rng = np.random.default_rng(3)
-    amounts = np.array([10_000, 20_000, 30_000, 40_000, 55_000, 200_000])
-    frame = pd.DataFrame({"m": rng.choice(amounts, 2_000, p=[0.1, 0.3, 0.3, 0.2, 0.05, 0.05])})
-    edges = [10_000.0]
-    for value in (20_000.0, 30_000.0, 40_000.0):
-        edges += [value, float(np.nextafter(value, np.inf))]
-    schema = made_schema([{"name": "m", "type": "numeric", "edges": [*edges, 60_000, 400_000]}])
-    assert "<svg" in page_of(evaluate(frame, frame[:1_500], schema), NAMES)
