@@ -270,8 +270,8 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     filters += [counted, short, joints, combination, at_resolution, listed]
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
-        "shades": (*charts.sequential(), *charts.diverging()),
-        "dark_shades": (*charts.sequential(dark=True), *charts.diverging(dark=True)),
+        "shades": charts.shades(),
+        "dark_shades": charts.shades(dark=True),
         "as_count": count,
         "as_share": partial(share, digits=2),
     }
