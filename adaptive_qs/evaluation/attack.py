@@ -156,17 +156,6 @@ class Stack:
         """Split values of all rows into those of synthetic rows, reference rows and targets."""
         return np.split(values, np.cumsum(self.rows[:2]), axis)
 
-    def split_targets(self, scores: Array) -> tuple[Array, Array]:
-        """Split scores of the targets into those of members and of non-members."""
-        return scores[: self.rows[2]], scores[self.rows[2] :]
-
-    def keys(self, clique: Sequence[int]) -> Codes:
-        """Return a number for each row, equal where rows agree on these attributes."""
-        keys, bound = row_numbers(
-            [self.columns[i] for i in clique], [self.sizes[i] for i in clique]
-        )
-        return ranked(keys)[0] if bound > MAX_KEYS else keys
-
 
 # Two attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
 # the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
@@ -245,7 +234,11 @@ def marginal_scores(
     floor = 1 / min(stack.rows[:2])
 
     def ratio(attributes: Sequence[int]) -> Array:
-        *known, targets = stack.split(keys := stack.keys(attributes))
+        columns = [stack.columns[i] for i in attributes]
+        keys, bound = row_numbers(columns, [stack.sizes[i] for i in attributes])
+        if bound > MAX_KEYS:
+            keys = ranked(keys)[0]
+        *known, targets = stack.split(keys)
         cells = int(keys.max()) + 1
         synthetic, reference = (
             np.bincount(rows, minlength=cells)[targets] / len(rows) + floor for rows in known
@@ -327,13 +320,13 @@ def measure_membership(
     if overlap is None:
         overlap = check_control(true, control, seed)
     stack = _draw_rows(true, synthetic, control, seed)
-    found = _attack(stack, seed, workers, progress)
+    found, targets = _attack(stack, seed, workers, progress), stack.rows[2]
     judged = [
-        judge(name, *stack.split_targets(scores), len(ATTACKS), confidence)
+        judge(name, scores[:targets], scores[targets:], len(ATTACKS), confidence)
         for name, scores in zip(ATTACKS, found)
     ]
     scores = tuple(sorted(judged, key=lambda score: -score.advantage))
-    targets, least = stack.rows[2], max((score.upper - score.lower) / 2 for score in scores)
+    least = max((score.upper - score.lower) / 2 for score in scores)
     notes = tuple(_limitations(overlap, least, bound, targets))
     return Membership(scores, targets, targets, confidence, bound, promise, notes)
 

@@ -11,6 +11,7 @@ import pytest
 
 from adaptive_qs.evaluation.associations import most_different
 from adaptive_qs.evaluation.columns import COLUMNS_SHOWN
+from adaptive_qs.evaluation.evaluation import evaluation_page
 from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.release.facts import Fact
 from adaptive_qs.synthesizer import Synthesizer
@@ -20,7 +21,6 @@ from .made import (
     made_evaluation,
     made_schema,
     membership,
-    page_of,
     queries,
     utility,
 )
@@ -32,7 +32,7 @@ NAMES = ("true.csv", "made.csv")
 def shown(schema=None, release=None, names=NAMES, **changes):
     """The page of a made-up evaluation."""
     evaluation = made_evaluation(schema or made_schema(), promised=Promised(release), **changes)
-    page = page_of(evaluation, names)
+    page = evaluation_page(evaluation, names)
     check_page(page)
     return page
 
