@@ -56,7 +56,7 @@ class Evaluation:
     def __repr__(self) -> str:
         return (
             f"<Evaluation, owner only: mean L1 error {self.workload.mean_l1:.4g} and largest "
-            f"{self.workload.max_l1:.4g} over {len(self.workload.per_clique):,} marginals>"
+            f"{self.workload.max_l1:.4g} over {counted(len(self.workload.per_clique), 'marginal')}>"
         )
 
     @property
@@ -311,7 +311,8 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     """
     true, made = evaluation.comparison.rows
     columns = counted(len(evaluation.pair.domain), "column")
-    intro = f"{made:,} synthetic rows compared with {true:,} true rows of {short(names[0], 120)}, "
+    intro = f"{counted(made, 'synthetic row')} compared with {counted(true, 'true row')} of "
+    intro += f"{short(names[0], 120)}, "
     sections = [
         Section(check.name.replace("_", "-"), check.title, found.figures, found.notes)
         for check in evaluation.checks
