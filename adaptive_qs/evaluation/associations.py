@@ -313,7 +313,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return associate(comparison.pairs)
+        return comparison.association
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""

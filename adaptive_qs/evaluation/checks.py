@@ -19,6 +19,7 @@ from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, Table
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.associations import Association
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.table.coded import CodedTable
@@ -233,6 +234,13 @@ class Comparison:
     def pairs(self) -> PairCounts:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
+
+    @cached_property
+    def association(self) -> Association:
+        """The association matrices of both tables."""
+        from adaptive_qs.evaluation.associations import associate  # which has a check itself
+
+        return associate(self.pairs)
 
 
 class Check:
