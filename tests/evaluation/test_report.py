@@ -21,7 +21,6 @@ from .made import (
     made_evaluation,
     made_schema,
     membership,
-    queries,
     utility,
 )
 from .test_golden import check_page
@@ -59,21 +58,6 @@ def test_parts_stand_in_their_order_with_numbers_as_text(page):
     dark = page.split("prefers-color-scheme: dark")
     assert len(dark) == 3  # of the page, and of its charts
     assert "color-scheme: dark" in dark[1]
-
-
-def test_the_errors_of_queries_are_there(page):
-    """5,000 true rows; √((100·0.002² + 300·0.0062²)/400) = 0.00546 of them."""
-    assert 'id="queries"' not in page
-    text = shown(queries=queries()).replace("\u00a0", " ")
-    rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="queries"')[1].split("</table>")[0])
-    cells = [re.findall(r">([^<>]+)<", row) for row in rows[1:]]
-    assert cells == [
-        ["prefix of single columns", "100", "2", "0.200 %", "10.0", "0.100 %", "n/a"],
-        ["prefix and marginal of 2 columns", "300", "6", "0.620 %", "31.0", "0.220 %", "1.22 %"],
-        ["all", "400", "8", "0.546 %", "27.3", "0.197 %", "1.06 %"],
-    ]
-    assert '<a href="#queries">400 queries</a>' in text
-    assert "weighted as the workload is" in text
 
 
 def test_hostile_names_are_escaped_and_whole_in_one_place(page):
