@@ -20,7 +20,7 @@ from adaptive_qs.strategy.fixed_basis import (
     solve_residual_planner,
 )
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
-from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
+from adaptive_qs.strategy.hdmm import Operators, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (
@@ -100,9 +100,8 @@ def product_candidates(
     yield of_products(workload, clique, product, bound)
     if 1 < len(products) <= MOST_GROUPED:
         with linear_algebra().limit(limits=1):
-            groupings = _groupings(products, operators)
-            unions = [operators.union(products, groups) for groups in groupings]
-        for union in unions:
+            union = operators.union(products)
+        if len(union.groups) > 1:
             yield of_products(workload, clique, union, bound)
 
 
@@ -125,16 +124,6 @@ def _optimal_product(
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
     return TableMechanism.single(workload, clique, Strategy(factors), best, status)
-
-
-def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    nonzero, number = products.only_nonzero(), products.nonzero.tolist()
-    start = nested(nonzero)
-    return sorted(
-        tuple(tuple(number[j] for j in sets) for sets in groups)
-        for groups in {start, operators.merged(nonzero, start)}
-        if len(groups) > 1
-    )
 
 
 GROUPED_ERROR = 0.9

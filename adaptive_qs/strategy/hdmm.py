@@ -214,8 +214,6 @@ def _errors(axis: Factor, grams: Sequence[Array]) -> Array:
 
 SWEEPS = 50
 """Most passes over the attributes from one starting point."""
-MOST_MERGED = 200
-"""Most groups that are merged, since merging compares all pairs of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,10 +238,6 @@ class Operators:
         """
         return solve_axis(gram, settings).strategy.factors[0]
 
-    def roots(self, errors: Array) -> Array:
-        """Return E_g^(k/(k + 2)); the total error of measurements is least where their sum is."""
-        return errors ** (self.order / (self.order + 2))
-
     def shares(self, errors: Array) -> Array:
         """Return c_g with Σ c_g^k = 1 and least Σ E_g/c_g²: the best division of a sensitivity.
 
@@ -252,7 +246,7 @@ class Operators:
         Args:
             errors: E_g > 0 of independent measurements, shape (measurements,).
         """
-        root = self.roots(errors)
+        root = errors ** (self.order / (self.order + 2))
         return (root / root.sum()) ** (1 / self.order)
 
     def product(self, workload: ProductWorkload, restarts: int = 3) -> ProductStrategy:
@@ -297,14 +291,13 @@ class Operators:
     def union(self, workload: ProductWorkload, groups: Groups | None = None) -> ProductStrategy:
         """Return OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
 
-        Without groups the best of: every set in a group of its own (the paper's default), every
-        set with a larger one that contains it, and both of these with groups joined where an
-        estimate says that it saves. Sets whose queries are all zero are placed anew.
+        Without groups the better of: every set in a group of its own (the paper's default), and
+        every set with a larger one that contains it. Sets whose queries are all zero are placed
+        anew.
         """
         if groups is None:
             nonzero = workload.only_nonzero()
             choices = {tuple((j,) for j in range(len(nonzero))), nested(nonzero)}
-            choices |= {self.merged(nonzero, start) for start in sorted(choices)}
             number = workload.nonzero.tolist()
             found = []
             for choice in sorted(choices):
@@ -327,64 +320,6 @@ class Operators:
             found.append(ProductStrategy.single(part, [solved[key] for key in keys]))
         scales = self.shares(np.array([product.total_error for product in found]))
         return ProductStrategy(workload, tuple(p.parts[0] for p in found), groups, scales)
-
-    def merged(self, workload: ProductWorkload, start: Groups) -> Groups:
-        """Join the groups that save most, until no join saves anything.
-
-        A join takes two groups and all others whose attributes these two mention. A group's error
-        is estimated without a search: on each attribute by the strategy that is best for the plain
-        sum of the queries there, each scaled to the same trace.
-        """
-        if len(start) > MOST_MERGED:
-            return start
-        known: dict[tuple[int, tuple[int, ...]], Array] = {}
-
-        def axis_errors(i: int, used: tuple[int, ...]) -> Array:
-            if (i, used) not in known:
-                grams = workload.grams[i]
-                both = sum((grams[k] / np.trace(grams[k]) for k in used), np.zeros_like(grams[0]))
-                axis = self.axis(both, self.settings, IdentityFactor(len(both)))
-                errors = [axis_error(axis, g) if k in used else np.inf for k, g in enumerate(grams)]
-                known[i, used] = np.array(errors)
-            return known[i, used]
-
-        def root_error(sets: tuple[int, ...]) -> float:
-            """Return what these sets add to a sum that falls as the total error of a union does."""
-            product = workload.weights[list(sets)].copy()
-            for i, column in enumerate(workload.kinds[list(sets)].T):
-                used = tuple(sorted(set(column.tolist())))
-                if used != (0,):
-                    product *= axis_errors(i, used)[column]
-            return float(self.roots(product.sum()))
-
-        groups = dict(enumerate(start))
-        mentioned = {g: _attributes(workload, sets) for g, sets in groups.items()}
-        cost = {g: root_error(sets) for g, sets in groups.items()}
-
-        def joined(g: int, h: int) -> tuple[float, tuple[int, ...]]:
-            """Return what joining g, h and all groups on their attributes saves, and the groups."""
-            outside = ~(mentioned[g] | mentioned[h])
-            absorbed = tuple([k for k, attributes in mentioned.items() if not attributes & outside])
-            sets = tuple(j for k in absorbed for j in groups[k])
-            return sum(cost[k] for k in absorbed) - root_error(sets), absorbed
-
-        saved = {(g, h): joined(g, h) for g in groups for h in groups if g < h}
-        while saved:
-            gain, absorbed = max(saved.values())
-            if gain <= 1e-9 * sum(cost.values()):
-                break
-            first, *gone = absorbed
-            sets = tuple(j for k in absorbed for j in groups[k])
-            for k in gone:
-                del groups[k], mentioned[k], cost[k]
-            groups[first] = sets
-            mentioned[first] = _attributes(workload, sets)
-            cost[first] = root_error(sets)
-            changed = set(absorbed)
-            saved = {p: v for p, v in saved.items() if changed.isdisjoint(p + v[1])}
-            pairs = {(g, h) for g in groups for h in groups if g < h} - saved.keys()
-            saved |= {pair: joined(*pair) for pair in sorted(pairs)}
-        return tuple(sorted(tuple(sorted(sets)) for sets in groups.values()))
 
 
 def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Array:
