@@ -217,7 +217,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     products = has_candidates(workload, settings)
     if not whole and not products:
         return best
-    bound = any_mechanism_bound(d, settings)
+    bound = any_mechanism_bound(d)
     if products and split.total_error > bound * (1 + settings.gap):
         for found in product_candidates(workload, bound, settings):
             problems += found.num_measurements
@@ -292,7 +292,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     """Plan noise on every cell of the table over all attributes in use."""
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
-    bound = any_mechanism_bound(request.decomposition, request.settings)
+    bound = any_mechanism_bound(request.decomposition)
     found = TableMechanism.single(workload, clique, strategy, bound)
     return MechanismChoice("identity", found, 1, 0)
 

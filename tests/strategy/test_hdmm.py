@@ -15,7 +15,6 @@ from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_dense
 from adaptive_qs.strategy.hdmm import (
     axis_error,
-    lower_bound,
     nested,
     product_workload,
     with_zeros,
@@ -25,6 +24,7 @@ from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Random
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 from scripts.published.laplace import GAUSSIAN, LAPLACE, select
+from scripts.published.subset_bounds import lower_bound
 
 from .hdmm_helpers import expected_errors, marginals, mixed, set_gram, workload
 from .variance_oracles import summed_variances
