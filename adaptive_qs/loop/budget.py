@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_choice
-from adaptive_qs.cliques import Array, downward_closure
+from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.candidates import (
     FALL,

@@ -12,8 +12,7 @@ import numpy as np
 
 from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.denoise import positive_shares, single_targets
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import positive_shares, project_to_simplex, single_targets
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import Purpose

@@ -27,7 +27,7 @@ from adaptive_qs.cliques import (
     form_cells,
 )
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
 

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import Array, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.budget import (
     TABULATED_ROWS,
     TOTAL_SHARE,

@@ -157,8 +157,8 @@ def test_very_many_queries_have_the_answers_of_few(parts, monkeypatch):
 
     whole = frame()
     monkeypatch.setattr(runs, "MOST_AT_ONCE", 50)
-    monkeypatch.setattr(answers_module, "KEPT_TEXTS", 50)
-    monkeypatch.setattr(answers_module, "BATCH_ROWS", 64)
+    monkeypatch.setattr(answering_measure, "KEPT_TEXTS", 50)
+    monkeypatch.setattr(answering_measure, "BATCH_ROWS", 64)
     pd.testing.assert_frame_equal(frame(), whole, rtol=1e-9)
 
 
