@@ -115,7 +115,7 @@ def product_workload(
     Only the attributes of ``clique`` are looked at, all by default; it holds those in use.
 
     Raises:
-        WorkloadError: queries on several attributes at once, which are no product.
+        WorkloadError: joint queries on several attributes, which are no product.
         ResourceExceeded: the Gram matrices of an attribute exceed the memory ceiling.
     """
     settings = settings or SolverSettings()
