@@ -205,7 +205,7 @@ class CustomQueries(QueryFamily):
     family: Literal["custom"]
     """Given by a file."""
     matrix: Annotated[str, Field(min_length=1)]
-    """A file of numbers, .npy or .csv, with a path from the folder of the workload file. Its columns
+    """A file of numbers, .npy or .csv, with its path from the folder of the workload file. Columns
     run over the cells of the set, whose last attribute, as listed, changes fastest. A row of zeros
     is a query like others: its answer is 0, without error."""
 
