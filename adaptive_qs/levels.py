@@ -175,11 +175,6 @@ def _cut_inside(
     """Cut units in order into runs inside their parents, and return the run of each.
 
     Each parent has one run, and another one as long as its runs hold most each.
-
-    Args:
-        shares: of the units.
-        inside: the parent of each, ascending from 0.
-        number: of runs.
     """
     units, held = np.bincount(inside), np.bincount(inside, shares)
     runs = np.ones(units.size, dtype=np.int64)

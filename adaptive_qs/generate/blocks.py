@@ -142,13 +142,7 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
 
 
 class _Planner:
-    """The construction of the trees of blocks.
-
-    Args:
-        model: the distribution.
-        joints: see :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-    """
+    """The construction of the trees of blocks."""
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
@@ -249,13 +243,6 @@ class BlockMoves(ModelMoves):
     The tables outside of a tree can multiply the weight of a whole mode. So each value of the root
     has a hope, a factor of the proposal: the geometric mean of these tables over its cells. It
     depends on weights and targets only, so that the moves stay exact.
-
-    Args:
-        model: the distribution, without weight in forbidden cells.
-        blocks: at least one; see :func:`~adaptive_qs.generate.structure.find_components`.
-        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-        workers: threads; the result does not depend on it.
     """
 
     def __init__(

@@ -56,11 +56,7 @@ def can_fit(domain: Domain, measured: Iterable[Clique], most_cells: int) -> bool
 
 
 class Joint:
-    """The cells of a domain in natural order, and its marginals.
-
-    Args:
-        domain: the attributes.
-    """
+    """The cells of a domain in natural order, and its marginals."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -374,12 +370,6 @@ class ExactChains:
     The first state is a systematic sample: every run of cells in natural order has its share of the
     rows to within one. Each further state redraws every value of a row given its others, which
     leaves the distribution unchanged.
-
-    Args:
-        fit: the distribution.
-        num_rows: rows of a state.
-        rng: randomness.
-        workers: threads; the rows do not depend on it.
     """
 
     def __init__(

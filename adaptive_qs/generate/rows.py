@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import (
     Rows,
+    build_adjacency,
     count_rows,
     downward_closure,
+    find_cell,
     maximal_cliques,
     outermost_cliques,
 )
@@ -34,10 +36,6 @@ from adaptive_qs.generate.chains import (
     fit_weights,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
-from adaptive_qs.generate.loglinear import (
-    build_adjacency,
-    find_cell,
-)
 from adaptive_qs.generate.structure import (
     CoarseDomain,
     find_components,
@@ -95,18 +93,8 @@ def synthesize_rows(
 ) -> Iterator[Rows]:
     """Yield rows whose marginals match the noisy ones.
 
-    Only maximal measured cliques carry weights.
-
-    Args:
-        residuals: the noisy estimates.
-        measured: cliques that were measured.
-        workload: cliques in which the table should be best.
-        num_rows: rows in all, at least 1.
-        seed: the same seed and inputs give the same table, for any number of workers.
-        settings: limits on time and memory.
-        workers: threads.
-        progress: called with each phase, its steps done and its steps in all.
-        zeros: cells without rows.
+    Only maximal measured cliques carry weights. Arguments are those of :func:`fit_model`;
+    ``progress`` also gets the phase.
 
     Yields:
         Pages of codes, shape (rows, attributes).
@@ -231,12 +219,6 @@ def shrink_to_measured(
     A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
     least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
     are not held, which would lose most of the gain. Groups of codes move together.
-
-    Args:
-        domain: the attributes.
-        means: mean marginals (rows), shaped like the watched cliques.
-        watched: their cliques, over codes.
-        targets: noisy marginals of as many rows, at any levels.
     """
     place = {clique: k for k, clique in enumerate(watched)}
     for target in targets:
@@ -309,12 +291,6 @@ class Page:
 
 class MarginalTracker:
     """The marginals that a table is brought to.
-
-    Args:
-        domain: the attributes.
-        cliques: watched cliques.
-        means: their wanted marginals, for some number of rows.
-        zeros: cells that no row is moved to.
 
     Attributes:
         adjacency: where the cells around each attribute lie in the array of an excess.

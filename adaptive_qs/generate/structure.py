@@ -295,9 +295,6 @@ class SharedSteps:
     of each with any other attribute, would all move by the whole difference, and the sum would
     overshoot. So the part of a step that is equal for all values of one side is divided by the
     number of attributes that determine the side.
-
-    Args:
-        components: see :func:`find_components`.
     """
 
     def __init__(self, components: Sequence[Component]) -> None:

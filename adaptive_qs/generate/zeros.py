@@ -9,18 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Integers, Rows
+from adaptive_qs.cliques import Adjacency, Array, Integers, Rows, build_adjacency, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.loglinear import (
-    Adjacency,
-    LogLinearModel,
-    ModelMoves,
-    build_adjacency,
-    find_cell,
-    over_rows,
-    uniform,
-)
+from adaptive_qs.generate.loglinear import LogLinearModel, ModelMoves, over_rows, uniform
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import (
@@ -102,10 +94,6 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     Among all tables without mass in forbidden cells it is the nearest to the product of the single
     columns, by iterative proportional fitting (Deming and Stephan 1940). Its noise is infinite, so
     that any measured marginal is preferred.
-
-    Args:
-        zero: the forbidden cells.
-        singles: counts of each attribute (rows).
     """
     table = zero.allowed.astype(np.float64)
     wanted = [singles[i] for i in zero.clique]
@@ -265,12 +253,6 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     the values that the zero allows next to the others. A row that is still in a forbidden cell
     after ``TRIES`` changes becomes a copy of a random row that is not.
 
-    Args:
-        rows: codes.
-        zeros: the forbidden cells.
-        singles: counts of each attribute (rows).
-        key: of the random numbers.
-
     Raises:
         InputError: no row was found that is in no forbidden cell.
     """
@@ -346,13 +328,7 @@ def _settle(rows, members, strides, position, allowed, weights, start, settled, 
 
 
 class PairMoves(ModelMoves):
-    """Redraws of two attributes together, from their joint conditional.
-
-    Args:
-        model: the distribution, without weight in forbidden cells.
-        zeros: the forbidden cells.
-        workers: threads; the result does not depend on it.
-    """
+    """Redraws of two attributes together, from their joint conditional."""
 
     def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
         self._model = model

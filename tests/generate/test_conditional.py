@@ -121,15 +121,6 @@ def test_kinds_come_in_equal_numbers_on_every_page(monkeypatch):
         assert np.ptp(done) <= 1
 
 
-def test_rows_do_not_depend_on_the_number_of_workers():
-    def made(workers, seed):
-        model, _ = fitted("chains", seed=seed, workers=workers, rows=2_000)
-        return np.concatenate(list(select_boxes(DOMAIN, model, [APART], 500).draw(500, 2, workers)))
-
-    np.testing.assert_array_equal(made(1, 5), made(2, 5))
-    assert (made(1, 5) != made(1, 6)).any()
-
-
 def test_a_kind_without_rows_is_named():
     model, joint = fitted("exact")
     empty = joint.copy()

@@ -13,12 +13,11 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq
 
 from adaptive_qs.cliques import count_rows, maximal_cliques
-from adaptive_qs.generate.loglinear import LogLinearModel, build_adjacency
+from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.targets import make_target, project_to_simplex
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference, variance_weight
 
 from .helpers import (
-    assert_depends_on_the_key_only,
     assert_drawn_from,
     domain_of,
     drawn_rows,
@@ -29,49 +28,6 @@ from .helpers import (
 
 DOMAIN = domain_of(2, 3, 1, 4, 5)
 CLIQUES = [(0, 1), (1, 3, 4), (2, 3), (0, 1, 2, 4), (4,)]
-
-
-def cell(adjacency, entry, row, value):
-    """The cell a kernel reads for an entry when the attribute has this value."""
-    base = adjacency.offset[entry] + row[adjacency.other[entry]] @ adjacency.stride[entry]
-    return base + value * adjacency.own_stride[entry]
-
-
-@pytest.mark.parametrize("copy_per_axis", [False, True])
-def test_every_entry_points_at_the_cell_of_its_clique(copy_per_axis):
-    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        row = np.array([rng.integers(n) for n in DOMAIN.sizes])
-        for i in range(len(DOMAIN)):
-            entries = range(adjacency.start[i], adjacency.start[i + 1])
-            around = [k for k, clique in enumerate(CLIQUES) if i in clique]
-            assert len(entries) == len(around)
-            for entry, k in zip(entries, around):
-                clique = CLIQUES[k]
-                begin = adjacency.position[k]
-                order = clique
-                if copy_per_axis:
-                    begin += clique.index(i) * DOMAIN.size(clique)
-                    order = (*(j for j in clique if j != i), i)
-                for value in range(DOMAIN.sizes[i]):
-                    moved = row.copy()
-                    moved[i] = value
-                    index = np.ravel_multi_index(moved[list(order)], DOMAIN.shape(order))
-                    assert cell(adjacency, entry, row, value) == begin + index
-
-
-@pytest.mark.parametrize("copy_per_axis", [False, True])
-def test_tables_lie_one_after_the_other(copy_per_axis):
-    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
-    lengths = [DOMAIN.size(c) * (len(c) if copy_per_axis else 1) for c in CLIQUES]
-    assert adjacency.position.tolist() == np.cumsum([0, *lengths[:-1]]).tolist()
-    assert adjacency.cells == sum(lengths)
-    if copy_per_axis:  # the values of an attribute are consecutive
-        assert set(adjacency.own_stride) == {1}
-    empty = build_adjacency(DOMAIN, [], copy_per_axis)
-    assert empty.cells == empty.position.size == 0
-    assert empty.start.tolist() == [0] * (len(DOMAIN) + 1)
 
 
 ROWS = 40_000
@@ -171,16 +127,6 @@ def test_draws_of_rows_attributes_and_sweeps_are_independent():
         assert_drawn_from(np.bincount(6 * a + b, minlength=36), uniform)
 
 
-def test_a_sweep_depends_on_the_key_and_not_on_the_workers():
-    def swept(workers, key):
-        model, _ = random_loglinear(domain_of(3, 4, 2), [(0, 1), (1, 2)], 6, workers=workers)
-        rows = rows_at((0, 0, 0), 1001)
-        model.sweep(rows, key)
-        return rows
-
-    assert_depends_on_the_key_only(swept)
-
-
 def test_an_impossible_value_is_hardly_ever_drawn():
     model = LogLinearModel(domain_of(3), [], [np.array([0.0, 5.0, 5.0])], workers=1)
     rows = rows_at((0,))
@@ -237,12 +183,6 @@ def test_the_projection_equals_bisection_and_no_random_table_is_nearer(array, to
         assert nearest <= np.linalg.norm(other - array) + 1e-6
 
 
-@given(arrays.filter(lambda a: np.abs(a).sum() > 0.1))
-def test_a_table_of_the_right_total_is_its_own_projection(array):
-    table = np.abs(array)
-    np.testing.assert_allclose(project_to_simplex(table, table.sum()), table, atol=1e-6)
-
-
 @pytest.mark.parametrize("scale", [1e10, 1e16, 1e30])
 def test_the_projection_holds_its_total_however_large_the_entries(scale):
     projected = project_to_simplex(scale * np.array([1.0, -1.0, 0.5, 1.0]), 5.0)
@@ -285,14 +225,3 @@ def test_a_target_is_a_table_of_the_models_total_but_at_least_one_row(total):
         assert target.counts.shape == domain.shape(clique)
         assert (target.counts >= 0).all()
         assert target.counts.sum() == pytest.approx(max(total, 1.0))
-
-
-def test_scaling_a_target_scales_counts_and_noise():
-    domain = domain_of(2, 2)
-    model = ReferenceModel(domain, uniform_reference(domain))
-    model.update((), np.array(10.0), 4.0)
-    target = make_target(model, (0, 1))
-    scaled = target.scaled(3.0)
-    np.testing.assert_allclose(scaled.counts, 3 * target.counts)
-    assert scaled.noise_std == 3 * target.noise_std
-    assert scaled.clique == target.clique
