@@ -354,7 +354,11 @@ def begin_chains(
     workers: int,
     given: Clique = (),
 ) -> Chains:
-    """Return chains that start from the tree of dependences among the targets."""
+    """Return chains that start from the tree of dependences among the targets.
+
+    Targets and ``singles`` are over the codes of ``coarse``. The codes of given attributes in
+    ``rows`` stay, the others are filled in place. No zero contains a given attribute.
+    """
     domain, counts = coarse.domain, [single.counts for single in singles]
     held = [target.clique for target in targets]
     combined = list(dict.fromkeys(map(domain.columns, held)))

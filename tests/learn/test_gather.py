@@ -23,6 +23,7 @@ def test_counts_are_those_of_a_dictionary(chunks):
         expected.update(text for text in chunk if text and "\0" not in text)
     texts, counts = counter.sorted()
     assert list(texts) == sorted(expected)
+    assert list(texts[1:]) == sorted(expected)[1:]
     assert dict(zip(texts, counts.tolist())) == expected
 
 
