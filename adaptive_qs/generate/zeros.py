@@ -261,12 +261,10 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
     guard = Guard.from_zeros(zeros, domain)
     width = max(len(zero.clique) for zero in zeros)
-    members = np.full((len(zeros), width), -1)
-    strides = np.zeros((len(zeros), width), dtype=np.int64)
-    for k, zero in enumerate(zeros):
-        members[k, : len(zero.clique)] = zero.clique
-        steps = np.cumprod([1, *zero.allowed.shape[:0:-1]])[::-1]
-        strides[k, : len(zero.clique)] = steps
+    pads = [width - len(zero.clique) for zero in zeros]
+    members = np.array([[*zero.clique, *[-1] * pad] for zero, pad in zip(zeros, pads)])
+    steps = (np.cumprod([1, *zero.allowed.shape[:0:-1]])[::-1] for zero in zeros)
+    strides = np.array([[*step, *[0] * pad] for step, pad in zip(steps, pads)])
     start = np.cumsum([0, *(single.size for single in singles)])
     weights = np.concatenate([np.maximum(single, 1e-9) for single in singles])
     settled = np.zeros(len(rows), dtype=np.bool_)
