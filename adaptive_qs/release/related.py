@@ -82,7 +82,7 @@ class RelatedRelease:
         if second.protects.rows != schema.most_children:
             raise ValueError("the promise counts another number of children than the schema")
         spent = Cost.of(self.events)
-        if float_above(spent.rho) > first.rho or (first.mu and first.taken(self.events) > 1):
+        if float_above(spent.rho) > first.rho or (first.mu and first.spent_share(self.events) > 1):
             raise ValueError("the charges of both tables exceed the budget")
 
     @property

@@ -30,7 +30,7 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
-from adaptive_qs.release.statement import Manifest, RoundRecord, stated
+from adaptive_qs.release.statement import Manifest, RoundRecord, derive_fields
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.bin_density import build_drawers
@@ -142,7 +142,7 @@ class Release(Bundle):
         if unit.copies > 1:
             estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
-            **stated(events, schema, TABLES, stamp, unit),
+            **derive_fields(events, schema, TABLES, stamp, unit),
             rho=rho,
             epsilon=epsilon,
             delta=delta,
