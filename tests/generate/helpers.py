@@ -9,10 +9,11 @@ from scipy.stats import chi2
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
+from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
-from adaptive_qs.generate.structure import carried_zeros
-from adaptive_qs.generate.targets import make_target
-from adaptive_qs.generate.tree import fill_from_tree
+from adaptive_qs.generate.structure import CoarseDomain, carried_zeros
+from adaptive_qs.generate.targets import Target, make_target
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree
 from adaptive_qs.generate.zeros import build_masks
 from adaptive_qs.residual import ReferenceModel, decompose
 
@@ -50,6 +51,16 @@ def drawn_rows(joint, count, seed=0):
     """Rows drawn from a distribution over all cells."""
     cells = np.random.default_rng(seed).choice(joint.size, size=count, p=joint.ravel())
     return np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+
+
+def chains_from(model, joint, cliques, rows, rng, **moves):
+    """Chains of a model from these rows, with branches of the tree of its own marginals."""
+    domain, count = model.domain, len(rows)
+    singles = [count * margin(joint, (i,)) for i in range(len(domain))]
+    targets = [Target(c, count * margin(joint, c), 1.0) for c in cliques]
+    tree = dependence_tree(domain, targets, singles, (), model.carried)
+    coarse = CoarseDomain(domain, cliques, singles, range(len(domain)))
+    return Chains(model, TreeMoves(model, tree, singles, 1), rows, rng, coarse, **moves)
 
 
 def draw_from_tree(nodes, singles, num_rows, rng):

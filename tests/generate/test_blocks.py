@@ -7,17 +7,17 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves
-from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.conditional import select_boxes
 from adaptive_qs.generate.linked import linked_rows
 from adaptive_qs.generate.rows import Fitted
-from adaptive_qs.generate.structure import CoarseDomain, SharedSteps, find_components
+from adaptive_qs.generate.structure import SharedSteps, find_components
 from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
+from adaptive_qs.generate.tree import pair_marginals
 from adaptive_qs.generate.zeros import Zero
 
 from .helpers import (
     assert_drawn_from,
+    chains_from,
     drawn_rows,
     histogram,
     margin,
@@ -146,13 +146,9 @@ def test_a_condition_has_the_conditional_distribution(box):
     """Of rows on the rare side as well, which moves of one or two attributes do not reach."""
     zeros, rows = (*SWITCH, LESS), 20_000
     moves, joint = model_of(zeros)
-    singles = [margin(joint, (i,)) * rows for i in range(6)]
-    targets = [Target(c, margin(joint, c) * rows, 1.0) for c in CLIQUES]
-    proposals = TreeMoves(moves._model, dependence_tree(DOMAIN, targets, singles), singles, 1)
-    coarse = CoarseDomain(DOMAIN, CLIQUES, singles)
-    rng, start = np.random.default_rng(1), drawn_rows(joint, rows)
-    chains = Chains(moves._model, proposals, start, rng, coarse, None, moves)
-    means = {c: targets[k].counts.astype(np.float32) for k, c in enumerate(CLIQUES)}
+    start, rng = drawn_rows(joint, rows), np.random.default_rng(1)
+    chains = chains_from(moves._model, joint, CLIQUES, start, rng, blocks=moves)
+    means = {c: (margin(joint, c) * rows).astype(np.float32) for c in CLIQUES}
     chances = {i: np.array(chance) for i, chance in box.items()}
     wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
     taken = joint.copy()

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains, write_tree
+from adaptive_qs.generate.chains import write_tree
 from adaptive_qs.generate.loglinear import LogLinearModel
-from adaptive_qs.generate.structure import CoarseDomain, carried_zeros, find_carried
+from adaptive_qs.generate.structure import carried_zeros, find_carried
 from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree, pair_marginals
+from adaptive_qs.generate.tree import dependence_tree, fill_from_tree, pair_marginals
 from adaptive_qs.generate.zeros import Zero
 
-from .helpers import assert_drawn_from, drawn_rows, histogram, margin, random_loglinear
+from .helpers import assert_drawn_from, chains_from, drawn_rows, histogram, margin, random_loglinear
 
 SIZES = (6, 3, 2, 3, 3)
 DOMAIN = Domain.from_sizes({f"a{i}": n for i, n in enumerate(SIZES)})
@@ -37,13 +37,8 @@ def model_and_joint():
 
 
 def chains_of(model, joint, num_rows):
-    singles = [1000 * margin(joint, (i,)) for i in range(len(SIZES))]
-    targets = [Target(c, 1000 * margin(joint, c), 1.0) for c in CLIQUES]
-    tree = dependence_tree(DOMAIN, targets, singles, (), model.carried)
-    start = np.argwhere(joint > 0)[0].astype(np.int32)
-    rows = np.tile(start, (num_rows, 1))
-    coarse = CoarseDomain(DOMAIN, CLIQUES, singles, range(len(SIZES)))
-    return Chains(model, TreeMoves(model, tree, singles, 1), rows, np.random.default_rng(1), coarse)
+    rows = np.tile(np.argwhere(joint > 0)[0].astype(np.int32), (num_rows, 1))
+    return chains_from(model, joint, CLIQUES, rows, np.random.default_rng(1))
 
 
 def test_determined_attributes_are_carried_by_one_that_nothing_determines():
