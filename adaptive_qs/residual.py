@@ -141,13 +141,7 @@ class ReferenceModel:
         return clique in over or any(self.domain.is_below(residual, clique) for residual in over)
 
     def update(self, residual: Clique, values: Array, precision: float) -> None:
-        """Average in a new measurement of a residual.
-
-        Args:
-            residual: τ.
-            values: z_τ in centered form (rows).
-            precision: λ_τ (1 / rows²).
-        """
+        """Average in a measurement of τ: centered values z_τ (rows), precision λ_τ (1 / rows²)."""
         estimate = ResidualEstimate(np.array(values, dtype=np.float64), precision)
         old = self._estimates.get(residual)
         if old is None:
@@ -230,12 +224,9 @@ class ReferenceModel:
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
     def _combine(self, front: Clique, tail: Clique, own: bool = True) -> Array | None:
-        """Sum the components of τ, spread over a clique, over all τ that contain its tail.
+        """Sum the spread components of all τ inside a clique that contain its tail.
 
-        Args:
-            front: the first attributes of the clique, of which τ has some.
-            tail: the other attributes of the clique.
-            own: whether the component of the whole clique at its own levels counts.
+        Without ``own`` the component of the whole clique does not count.
         """
         if not front:
             component = self._component(tail, own)
