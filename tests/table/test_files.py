@@ -15,7 +15,7 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
 from adaptive_qs.table.files import atomic_writer, check_writable, sample_dataset
 from adaptive_qs.table.propose import propose
-from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import check_table_path, table_format, write_table
 
 from .helpers import schema_of
@@ -45,44 +45,6 @@ def test_adult_round_trip_and_progress(tmp_path):
 def test_unknown_sample():
     with pytest.raises(InputError, match="not installed"):
         sample_dataset("none")
-
-
-def test_proposed_schema_fits(tmp_path):
-    path = tmp_path / "t.csv"
-    n = 300
-    frame = pd.DataFrame(
-        {
-            "": range(n),
-            "id": range(1000, 1000 + n),
-            "age": [str(i % 80) if i else "N" for i in range(n)],
-            "pay": [i * 1.25 if i % 7 else None for i in range(n)],
-            "gain": [0 if i % 2 else i * 100 for i in range(n)],
-            "grade": [(1, 2, 99)[i % 3] for i in range(n)],
-            "day": pd.date_range("2020-01-01", periods=n).strftime("%Y-%m-%d"),
-            "at": pd.date_range("2020-01-01", periods=n, freq="h").strftime("%Y-%m-%dT%H:%M:%S"),
-            "ok": [("True", "False", "?")[i % 3] for i in range(n)],
-            "answer": [("Y", "N")[i % 2] for i in range(n)],
-            "nothing": [""] * n,
-        }
-    )
-    frame.to_csv(path, index=False)
-    schema = propose(path).schema
-    assert schema.description.startswith(TAKEN_FROM_DATA)
-    assert schema.ignore == ("", "id", "nothing")
-    types = {c.name: (c.type, c.missing) for c in schema.columns}
-    assert types == {
-        "age": ("integer", ("N",)),
-        "pay": ("numeric", ("",)),
-        "gain": ("integer", ()),
-        "grade": ("categorical", ()),
-        "day": ("date", ()),
-        "at": ("datetime", ()),
-        "ok": ("boolean", ("?",)),
-        "answer": ("categorical", ()),
-    }
-    assert read_table(path, schema).num_rows == n
-    frame.to_parquet(tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet", propose(tmp_path / "t.parquet").schema).num_rows == n
 
 
 @pytest.mark.parametrize("sign", ["", "-"])

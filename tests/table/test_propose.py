@@ -361,6 +361,13 @@ PROPOSED = {
         ["0", "1", "2", "many"] * 150, {"values": ("0", "1", "2", "many")}, ""
     ),
     "hours": ([f"{i % 24:02}:00" for i in range(N)], {"num_values": 24}, "times of day"),
+    "grade": ([1, 2, 99] * 200, {"type": "categorical", "values": (1, 2, 99)}, ""),
+    "gain": ([0, 700] * 100 + [*range(N - 200)], {"type": "integer"}, ""),
+    "ok": (["True", "False", "?"] * 200, {"type": "boolean", "missing": ["?"]}, ""),
+    "answer": (["Y", "N"] * 300, {"values": ("N", "Y"), "missing": []}, ""),
+    "age": (["N"] * 3 + [*map(str, CODE[3:])], {"type": "numeric", "missing": ["N"]}, ""),
+    "day": (DAYS.strftime("%Y-%m-%d"), {"type": "date", "format": None}, ""),
+    "at": (TIMES.strftime("%Y-%m-%dT%H:%M:%S"), {"type": "datetime", "format": None}, ""),
     "soon": (["soon", *DAYS[1:].strftime("%d.%m.%Y")], {"missing": ["soon"]}, AS_MISSING),
     "code": (CODE, {"outside": "refuse"}, ""),  # three rows share it
     "tail": (np.round(1e3 * (RNG.pareto(1.2, N) + 1), 2), {"outside": "refuse"}, ""),
