@@ -139,8 +139,6 @@ def _stamp(file: Path) -> Stamp:
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
 
-_NONE = pa.array([], pa.string())
-
 
 def read_table(
     source: Any,
@@ -369,7 +367,7 @@ def distinct_cells(
         DataError: If cells of this type are not supported.
     """
     mixed = MixedCells.of(values).with_exact_decimals()
-    normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
+    normalised = [cells.normalise(part) for part in mixed.parts or (pa.array([], pa.string()),)]
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
         kind = "objects of other types"

@@ -48,10 +48,6 @@ else:
         _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spellings")
     )
 
-MAX_SIZE = 2**32
-"""Most codes of a column: they are at most 32 bits wide."""
-MANY_CODES = 10_000
-"""Number of codes of a column from which on wider bins are advised."""
 
 EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 """Codes of refused cells: null or "" without a marker; not of the type; not a declared value."""
@@ -62,8 +58,6 @@ MISSING = "(missing)"
 TO_BE_LEARNT = "bins or values to be learnt"
 """Summary of a column without codes."""
 
-UNHEARD_OF = "no such value"
-"""A cell that no column declares, for the audit."""
 
 CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
 """Types of cells of a column in tables with types. The last two are only for texts that are
@@ -228,7 +222,7 @@ class ColumnBase(BaseModel):
     def advice(self) -> list[str]:
         """Return what the author of a schema can have missed, as texts that follow the name."""
         advice = []
-        if self.size > MANY_CODES:
+        if self.size > 10_000:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
         if self.num_values == 1:
             advice.append("has one value or bin only: it tells nothing, list it under ignore")
@@ -248,7 +242,7 @@ class ColumnBase(BaseModel):
         for marker in self.missing:
             if self.declares(marker):
                 raise ValueError(f"missing marker {marker!r} is also a declared value: remove one")
-        if self.size > MAX_SIZE:
+        if self.size > 2**32:
             raise ValueError(f"the column has {self.size} codes: declare fewer bins or values")
         return self
 
@@ -484,7 +478,7 @@ class ColumnBase(BaseModel):
 
     def undeclared_cell(self) -> str | None:
         """Return a cell that is neither a declared value nor refused; None if there is none."""
-        return None if self.other_code is None else UNHEARD_OF
+        return None if self.other_code is None else "no such value"
 
     def cell_of_other_type(self) -> str | None:
         """Return a boolean or an integer among texts if the schema takes any cell."""

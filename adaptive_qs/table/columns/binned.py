@@ -53,8 +53,6 @@ MOST_PERIOD = 1_000_000
 """The largest number of steps after which all endings repeat."""
 MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
-OWN_BINS = 3
-"""Most values with a bin of their own that a summary names."""
 WIDTH, MOST_BINS = 100, 20
 """Width of a range without declared ends, and its bins, when the audit generates rows."""
 
@@ -454,7 +452,7 @@ class NumberColumn(RangeColumn):
             return span + beyond
         words = f"{span} in {self.num_values:,} bin{'s' if self.num_values > 1 else ''}"
         if own:
-            words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, OWN_BINS)}"
+            words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, 3)}"
         return words + beyond
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:

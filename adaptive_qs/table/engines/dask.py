@@ -48,15 +48,12 @@ try:
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
-BEAT = 0.5
-"""Time between two checks of a cluster that works, in seconds."""
 CONNECT_SECONDS = 10
 """Time within which a scheduler answers, in seconds."""
 WORKERS_SECONDS = 60
 """Time for which a foreign cluster can have no worker, in seconds: new ones can be on their way."""
 LEAST_PART, MOST_PART = 2**22, 2**26
 """Least and most bytes of a part of a file."""
-PARTS_PER_THREAD = 4
 HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
@@ -164,7 +161,7 @@ class Cluster:
         while left := [future for future in futures if future not in results]:
             with self._failing(), self._client.as_current():
                 try:
-                    wait(left, timeout=BEAT)
+                    wait(left, timeout=0.5)
                 except TimeoutError:
                     active = time.monotonic() if self._client.nthreads() else active
                 done = [future for future in left if future.status != "pending"]
@@ -308,7 +305,7 @@ def _file_parts(
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
-    most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
+    most = min(max(total // (4 * threads), LEAST_PART), MOST_PART)  # four parts per thread
     large = [part for part in whole if part.stamp[0] > most]
     cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
