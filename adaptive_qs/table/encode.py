@@ -23,7 +23,7 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
-from adaptive_qs.table.coded import CodedTable, code_dtype
+from adaptive_qs.table.coded import CodedTable, Codes, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
 from adaptive_qs.table.read import (
@@ -112,7 +112,7 @@ def unchanged(source: Any) -> Iterator[None]:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-class Stamp(NamedTuple):
+class FileState(NamedTuple):
     """The state of a file."""
 
     device: int
@@ -122,19 +122,21 @@ class Stamp(NamedTuple):
     changed: int
 
 
-def _stamps(source: Any) -> dict[Path, Stamp]:
+def _stamps(source: Any) -> dict[Path, FileState]:
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
 
 
-def _stamp(file: Path) -> Stamp:
+def _stamp(file: Path) -> FileState:
     check_name(file)
     try:
         found = os.stat(inside(file)[0])
     except OSError as error:
         raise unreadable(file, error) from None
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileState(
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    )
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
@@ -197,7 +199,6 @@ def _check_coded(
 MOST_ENCODERS = 4
 """Most threads that encode. More would wait for the reading one, each with the memory of a chunk.
 """
-Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
 def coded_chunks(

@@ -180,7 +180,7 @@ def views_as_stored(original, row):
 def parts_stay_as_they_were() -> list[str]:
     """A part that another worker reads again is counted only if it has the same codes."""
     made = [np.array([code], np.uint8) for code in (0, 1)]
-    first, again = (workers.Codes(ONE.domain(), [codes]) for codes in made)
+    first, again = (workers.PartCodes(ONE.domain(), [codes]) for codes in made)
     found = workers.count(again, workers.CountRequest([(0,)]), first.facts)
     return (
         [] if isinstance(found, workers.Refusal) else ["other rows are counted than were encoded"]

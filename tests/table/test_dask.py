@@ -175,12 +175,12 @@ def test_a_fault_of_ours_on_a_worker_says_where_and_nothing_of_the_rows(
 
 
 def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
-    codes = remote.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
+    codes = remote.PartCodes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
     for each in (
         codes,
         remote.Refusal(DataError("x")),
         remote.CountRequest([(0,)]),
-        remote.Part("p", (9, 9)),
+        remote.FilePart("p", (9, 9)),
     ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))
     assert sys.getsizeof(codes) >= 3 * 7 * 2  # by which Dask knows what a worker holds

@@ -301,7 +301,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 
 def _file_parts(
     cluster: Cluster, reader: Future, source: str | Path, threads: int
-) -> list[remote.Part]:
+) -> list[remote.FilePart]:
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
@@ -311,11 +311,11 @@ def _file_parts(
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
 
-def _whole_files(source: str | Path) -> list[remote.Part]:
+def _whole_files(source: str | Path) -> list[remote.FilePart]:
     whole = []
     for path in map(os.path.abspath, table_files(source)):
         stamp = redacted(partial(remote.file_stamp, path), partial(unreadable, path))
-        whole.append(remote.Part(path, stamp))
+        whole.append(remote.FilePart(path, stamp))
     return whole
 
 
@@ -323,7 +323,7 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
     parts = []
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
-        parts.append(remote.Codes(table.domain, columns))
+        parts.append(remote.PartCodes(table.domain, columns))
     dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
     return cluster.submit_all(remote.same, parts, workers=dealt)
 
