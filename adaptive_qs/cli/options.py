@@ -296,10 +296,10 @@ def companions(options: Any) -> list[Path]:
     """Return the files of the ledger that the options name, and its anchor."""
     if options.ledger is None:
         return []
-    from adaptive_qs.ledger.files import own_files
+    from adaptive_qs.ledger.files import list_own_files
 
     anchor = getattr(options, "anchor", None)
-    return own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
+    return list_own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
 
 
 def resumes(path: Path, options: RunOptions) -> bool:

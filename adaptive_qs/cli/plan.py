@@ -14,7 +14,7 @@ from adaptive_qs.cli.answer import (
     plan_json,
     plan_lines,
     rmse_words,
-    tell_limits,
+    show_limits,
 )
 from adaptive_qs.cli.options import (
     FamilyOptions,
@@ -119,7 +119,7 @@ def plan(*, options: Options) -> None:
         else:
             io.emit_rows("Synthetic tables for this workload", lines)
         return
-    tell_limits(planned, options)
+    show_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = describe_cells(planned, options.public_rows)
@@ -366,7 +366,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of both tables, and what one more child costs."""
     from adaptive_qs.loop.forecast import total_std
-    from adaptive_qs.privacy.budget import refusable
+    from adaptive_qs.privacy.budget import describe_refusals
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob
     from adaptive_qs.table.related import MOST_CHILDREN, RelatedSchema
 
@@ -396,7 +396,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
             "marginals": len(work.workload.cliques), "rmse": error, "tables": tables,
             "scoring": scoring,
         }  # fmt: skip
-        for doubt in refusable(work.list_warnings(part.target, rows)):
+        for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             io.warn(doubt)
         some = counted(len(work.workload.cliques), "marginal")
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"

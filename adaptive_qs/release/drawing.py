@@ -20,9 +20,9 @@ from adaptive_qs.table.files import STAMP_KEY
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
+    from adaptive_qs.cliques import Rows
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.generate.conditional import Kinds
-    from adaptive_qs.generate.loglinear import Rows
     from adaptive_qs.table.columns.base import Drawer
     from adaptive_qs.table.conditions import Mask
     from adaptive_qs.table.rule_sampling import Where

@@ -631,7 +631,7 @@ BLOCKS = {
     "adaptive_qs.privacy.counts.BLOCK_VALUES": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
-    "adaptive_qs.answering.answers.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
+    "adaptive_qs.answering.measure.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
 }
 """Sizes of blocks between a private table and what is published: tiny ones, and where they count.
 

@@ -93,7 +93,7 @@ def evaluated(_):
     rng = np.random.default_rng(0)
     domain = Domain.from_sizes({"a": 3, "b": 4})
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 23) for n in domain.sizes])
-    stack = Stack.of([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
+    stack = Stack.from_parts([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
     return closeness_scores(stack).tolist(), [*in_batches(_squares, range(11), 2, None)]
 
 
@@ -105,7 +105,7 @@ CASES = {
     "answering.measure.GROUP_MEASUREMENTS": lambda f: watched("answer", f, DECLARED, [1, 2]),
     "answering.measure.GROUP_CELLS": lambda f: watched("answer", f, DECLARED, [1, 2]),
     "answering.measure.SETS_AHEAD": lambda f: watched("answer", f, DECLARED, [1, 2]),
-    "answering.answers.KEPT_TEXTS": answers,
+    "answering.measure.KEPT_TEXTS": answers,
     "strategy.solution.BLOCK": planned,
     "workload.matrices.BLOCK": planned,
     "strategy.fixed_basis.CHUNK_CELLS": planned,

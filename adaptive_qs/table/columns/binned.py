@@ -9,10 +9,8 @@ month. How many rows have them is learnt from the private rows and paid for.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Hashable
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -47,10 +45,6 @@ count as missing (then unreadable cells do as well).
 Learnt = Literal["min", "max", "bins"]
 """Parts of a column of numbers that a run learns."""
 
-MOST_MODULUS = 10_000
-"""The largest number of steps between values that end alike."""
-MOST_PERIOD = 1_000_000
-"""The largest number of steps after which all endings repeat."""
 MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
 WIDTH, MOST_BINS = 100, 20
@@ -200,14 +194,9 @@ class RangeColumn(ColumnBase):
         """Return points as values that ``heaps`` takes."""
 
     @property
-    def patterns(self) -> tuple[Ending, ...]:
-        """Declared endings, not counted yet."""
-        return ()
-
-    @property
     def has_heaps(self) -> bool:
         """Whether rows on frequent values are counted."""
-        return bool(self.heaps or self.patterns) or self.private_heaps is not None
+        return bool(self.heaps) or self.private_heaps is not None
 
     @property
     def counts_heaps(self) -> bool:
@@ -234,19 +223,15 @@ class RangeColumn(ColumnBase):
     def _check_heaps(self) -> Self:
         if self.counted is not None and len(self.counted.rows) != len(self.heaps):
             raise ValueError("counted has not as many rows as there are heaps: leave it out")
-        patterns = self.patterns
         if not self.has_heaps:
             return self
         if not self.has_points:
             raise ValueError("heaps need decimals, with which values repeat: give them")
-        if self.counts_heaps and (self.heaps or patterns) and self.private_heaps is not None:
+        if self.counts_heaps and self.heaps and self.private_heaps is not None:
             raise ValueError("heaps are declared and to be found as well: keep one of the two")
         if len(self.heaps) > MOST_HEAPS:
             raise ValueError(f"{len(self.heaps)} heaps are given: {MOST_HEAPS} is the most")
         refuse_duplicates(self.heaps)
-        refuse_duplicates(patterns)
-        if math.lcm(*(ending.modulus for ending in patterns)) > MOST_PERIOD:
-            raise ValueError("multiples and endings hardly ever meet: give fewer")
         for value in self.heaps:
             if getattr(self, "learnt", None) is None and not self.declares(self._heap_text(value)):
                 raise ValueError(f"heap {value} lies outside the range: correct it")
@@ -265,11 +250,6 @@ class NumberColumn(RangeColumn):
     is written in it. Numbers in tables with types are themselves.
     """
 
-    multiples: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """A number of which many values are multiples (50, or 0.5), known in public; see ``heaps``."""
-    endings: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
-    """Last digits that many values have (0.99 for prices, 99 for whole ones), known in public; see
-    ``heaps``."""
     decimal: DecimalSign = "."
     """The sign before the decimals in text: 1234.5 or 1234,5."""
     thousands: GroupSign | None = None
@@ -289,7 +269,6 @@ class NumberColumn(RangeColumn):
     review: ClassVar = RangeColumn.review | {
         "bins": "round or usual limits? A bin each for 0, top codes and the like?"
     }
-    heap_keys = (*RangeColumn.heap_keys, "multiples", "endings")
     bin_keys: ClassVar[tuple[str, ...]]
     """Keys of a schema that say where the bins lie."""
     whole: ClassVar[bool]
@@ -462,34 +441,3 @@ class NumberColumn(RangeColumn):
     def to_points(self, numbers: NDArray[Any]) -> Codes:
         """Return the points of values."""
         return self._kept(numbers)
-
-    # Numbers that end alike.
-
-    @property
-    def unit(self) -> Fraction:
-        """The distance of two points."""
-        return Fraction(1, 10 ** (self.places or 0))
-
-    @property
-    def patterns(self) -> tuple[Ending, ...]:
-        """Declared endings, not counted yet."""
-        pairs = [
-            (ending, 10 ** len(str(int(ending))) if ending >= 1 else 1) for ending in self.endings
-        ]
-        pairs += [] if self.multiples is None else [(0, self.multiples)]
-        found = []
-        for number, distance in pairs:
-            modulus = self._count_units(distance)
-            if not 2 <= modulus <= MOST_MODULUS:
-                raise ValueError(
-                    f"values that end alike are to be {distance:.9g} apart, which has to be 2 to "
-                    f"{MOST_MODULUS:,} steps of the column: correct multiples or endings"
-                )
-            found.append(Ending(remainder=self._count_units(number), modulus=modulus))
-        return tuple(sorted(found, key=lambda ending: -ending.modulus))
-
-    def _count_units(self, number: float) -> int:
-        units = Fraction(repr(number)) / self.unit
-        if units.denominator != 1:
-            raise ValueError(f"no value of the column can end with {number:.9g}: correct it")
-        return int(units)

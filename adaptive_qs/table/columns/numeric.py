@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Hashable, Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -414,11 +413,6 @@ class NumericColumn(NumberColumn):
         if content is None:
             return Draft(None, "numbers too large to bin: write the column by hand")
         return Draft({"type": "numeric", **content, **clip}, note or profile.note_span(points))
-
-    @property
-    def unit(self) -> Fraction:
-        """The distance of two points."""
-        return self.units * super().unit
 
     @property
     def has_points(self) -> bool:
