@@ -43,8 +43,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     """Return the smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
     A power of ten stays (1 can mean "at least one"), a number nearer to 0 than half its bin becomes
-    0,
-    and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
+    0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
     :func:`round_cut`.
     """
     if value and f"{abs(value):.15e}".startswith("1.000000000000000"):
@@ -73,8 +72,7 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
 
 _FEW = 50
 """Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
-more
-than such a bin improves it.
+more than such a bin improves it.
 """
 
 Floats = NDArray[np.float64]
@@ -174,10 +172,9 @@ def bins_for(rows: int) -> int:
     """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
     A histogram over two columns is nearest to the truth with a number of bins per column that grows
-    as
-    the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
-    factor
-    of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the noise.
+    as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
+    factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
+    noise.
     """
     return max(LEAST_BINS, min(32, round(2 * rows**0.25)))
 
@@ -200,8 +197,7 @@ PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 PEAK_SHARE = 0.02
 """Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
-on
-average.
+on average.
 """
 END_SHARE = 0.005
 """Least share of the rows of a peak at the first or last value, where codes that end a scale lie.
@@ -218,8 +214,7 @@ ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
 """Least share of the rows of bins with several values, on peaks or on multiples of a number, for
-which
-frequent values are worth a part of the budget.
+which frequent values are worth a part of the budget.
 """
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
@@ -277,9 +272,8 @@ def propose_edges(
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value gets a bin that decodes to it alone if it fills one on average, is a peak, or lies far
-    beyond
-    all others in several rows; so does every value if they are few. The other bins hold about equal
-    shares, with finer ones in long tails, and end at round numbers.
+    beyond all others in several rows; so does every value if they are few. The other bins hold
+    about equal shares, with finer ones in long tails, and end at round numbers.
 
     Args:
         values: Distinct values of the column.
@@ -323,8 +317,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     """Return first values of bins of the same round width, for integers that are spread evenly.
 
     The first and the last bin can have another width. No value deserves a bin of its own, and no
-    bin is
-    crowded.
+    bin is crowded.
 
     Returns:
         The starts, of at most ``bins`` bins, and the end of the last bin; None if other bins are
@@ -428,8 +421,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Return the indices of values that deserve a bin each, by how much they deserve it.
 
     These are values far beyond all others, values with as many rows as a bin, and peaks; each kind
-    by
-    its rows.
+    by its rows.
     """
     far = []
     if len(values) > 2:

@@ -40,8 +40,7 @@ class CodedTable:
     """Rows as codes: `columns[i][r]` in 0 .. sizes[i]-1 is attribute i of row r.
 
     Every column is a contiguous, read-only array of shape (num_rows,) in the smallest unsigned
-    integer
-    type of its attribute.
+    integer type of its attribute.
     """
 
     domain: Domain

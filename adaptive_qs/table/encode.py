@@ -59,8 +59,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     """Return the sum of the hashes of some rows, modulo 2⁶⁴ (private).
 
     It depends neither on the order of the rows nor on that of the columns, so the sums of parts add
-    up
-    to that of the table.
+    up to that of the table.
     """
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
@@ -152,13 +151,11 @@ def read_table(
 
     A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped of
     ASCII white space at both ends, and nothing about them is guessed. Columns can come in any
-    order;
-    columns under `ignore` in the schema are skipped.
+    order; columns under `ignore` in the schema are skipped.
 
     Args:
         source: A path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
-            or
-            codes under the schema's domain.
+            or codes under the schema's domain.
         schema: A schema without open bins or values.
         progress: Counts the bytes of a CSV file and the rows of anything else.
         check_rows: Called with the number of rows so far; can end the reading by an exception.
@@ -211,8 +208,7 @@ def coded_chunks(
     """Yield the codes of a table chunk by chunk, an array for each column.
 
     Arguments and errors are as in :func:`read_table`. Of several bad cells, the reported one is in
-    the
-    first chunk that has any, whatever the threads.
+    the first chunk that has any, whatever the threads.
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
@@ -255,8 +251,7 @@ def read_with_amounts(
     """Return the codes of a table, and the amounts of the cells of some measured columns.
 
     Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
-    after
-    ``most_rows``.
+    after ``most_rows``.
     """
     coded = _check_coded(source, schema)
     if coded is not None:
@@ -392,11 +387,9 @@ def decode(
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Categorical values have their declared type. Integers, numbers, dates and times are drawn from
-    their
-    bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
-    unknown
-    values are the catch-all label. Encoding the result under the same schema gives the same codes.
-    ``rng`` draws column by column.
+    their bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
+    unknown values are the catch-all label. Encoding the result under the same schema gives the same
+    codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: If the table has another domain than the schema, or no row meets the rules.

@@ -317,10 +317,9 @@ class Profile:
         """Return why integers are identifiers; empty if they are not.
 
         Measurements coincide by chance in as many pairs of rows as their density predicts;
-        identifiers do
-        not. If they lie too thinly to decide, integers of a small table are measurements unless
-        their name
-        says otherwise: identifiers are all different and evenly spread.
+        identifiers do not. If they lie too thinly to decide, integers of a small table are
+        measurements unless their name says otherwise: identifiers are all different and evenly
+        spread.
         """
         points, rows = self.points, self.filled
         equal = rows - len(points)

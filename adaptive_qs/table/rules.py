@@ -143,8 +143,7 @@ class Ruleset:
         """The groups of codes, by column, that follow from declared tables.
 
         Each table by which one column determines another gives one grouping, by the determined
-        value. Codes
-        that no table lists are one group, missing values another.
+        value. Codes that no table lists are one group, missing values another.
         """
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:

@@ -59,8 +59,8 @@ class DeclaredRule(BaseModel):
 class Schema(BaseModel):
     """Every column of the table, in the order of the attributes of its domain.
 
-    Build one from trusted values with the constructor (errors are pydantic's), or from a file or
-    a mapping with `load` and `parse` (errors are `SchemaError`).
+    Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
+    mapping with `load` and `parse` (errors are `SchemaError`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -74,8 +74,8 @@ class Schema(BaseModel):
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     person: Text | None = None
-    """Column that identifies persons, if persons are protected and not rows. It is never
-    measured, and no synthetic table has it."""
+    """Column that identifies persons, if persons are protected and not rows. It is never measured,
+    and no synthetic table has it."""
     rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
     delimiter: Delimiter | None = None

@@ -211,8 +211,7 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from the smallest to the largest, or None if that is not clear.
 
     The letter "m" means a million next to a currency sign, and as "M" in a column where other
-    labels have
-    a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
+    labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
     """
     suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
     millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes

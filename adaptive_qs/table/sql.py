@@ -226,8 +226,8 @@ def _explain_opening(place: str, error: Exception) -> InputError:
 def list_tables(database: Path) -> dict[str, bool]:
     """Return the names of the tables and views of a database, and whether each is a table.
 
-    The database is attached to an empty one. There, no macro of the file can replace a function
-    of DuckDB and call a view a table.
+    The database is attached to an empty one. There, no macro of the file can replace a function of
+    DuckDB and call a view a table.
 
     Raises:
         InputError: If it cannot be read.

@@ -107,21 +107,16 @@ class ColumnBase(BaseModel):
     """A column of the private table, as declared in public.
 
     Its codes are 0 .. num_values-1 for the declared values or bins, then one code for unknown
-    values if
-    the column has a catch-all of its own, then one code for missing values if it declares missing
-    markers. Null cells of a typed table (Parquet, data frames) count as missing exactly when at
-    least one
-    marker is declared; an empty CSV cell is the marker "".
+    values if the column has a catch-all of its own, then one code for missing values if it declares
+    missing markers. Null cells of a typed table (Parquet, data frames) count as missing exactly
+    when at least one marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
     ``declares``, ``read``, ``draw`` and ``value_labels``; the rest if the defaults do not fit. The
-    last
-    three handle declared values only, and nobody else calls them: the program calls ``encode``,
-    ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and escaped texts,
-    and
-    are not overridden. The base class implements the keys ``ordered`` and ``outside`` (with its
-    choices
-    as a ``Literal``) for types that declare them.
+    last three handle declared values only, and nobody else calls them: the program calls
+    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
+    escaped texts, and are not overridden. The base class implements the keys ``ordered`` and
+    ``outside`` (with its choices as a ``Literal``) for types that declare them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -358,8 +353,8 @@ class ColumnBase(BaseModel):
         """Return one distinct label for each code.
 
         A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin by
-        its ends,
-        as a :class:`BinLabel`. Unknown and missing values come last, as they do in the codes.
+        its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
+        codes.
         """
         self._check_learnt()
         labels, marker = self.value_labels(), MISSING
@@ -418,8 +413,7 @@ class ColumnBase(BaseModel):
         """Return normalised cells of a ``measured`` column as amounts, shape (len(values),).
 
         Numbers are themselves, dates and times seconds since 1970; unreadable cells are NaN. Unlike
-        codes,
-        amounts know neither bins nor ends of the range.
+        codes, amounts know neither bins nor ends of the range.
         """
         return np.full(len(values), np.nan)
 

@@ -285,8 +285,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 
     Raises:
         InputError: If there is no cluster, it has no workers or other versions, or one of them does
-            not
-            see a file.
+            not see a file.
         ResourceExceeded: If the table is no file, and too large for the coordinator's memory.
     """
     files = find_path(source)
