@@ -154,3 +154,24 @@ def test_occupied_cells_are_listed_once_where_they_fit():
         counter.occupied([(0, 1), (0, 2)])  # 12 and 15 cells have rows
         counter.occupied([(0, 1)])
     assert seen == [[(0, 1), (0, 2)], [(0, 2)]]
+
+
+def test_coded_table_is_checked():
+    domain = Domain.from_sizes({"a": 2, "b": 300})
+    good = [np.array([0, 1]), np.array([299, 0])]
+    table = CodedTable.from_codes(domain, good)
+    assert [c.dtype for c in table.columns] == [np.uint8, np.uint16]
+    for bad in (
+        [np.array([0, 2]), good[1]],
+        [np.array([0, -1]), good[1]],
+        [np.array([0.0, 1.0]), good[1]],
+        [np.array([0]), good[1]],
+        good[:1],
+        [*good, good[0]],
+    ):
+        with pytest.raises(DataError):
+            CodedTable.from_codes(domain, bad)
+    with pytest.raises(DataError):
+        CodedTable(domain, (np.array([2], np.uint8), np.array([0], np.uint16)))
+    with pytest.raises(ValueError, match="read-only"):
+        table.columns[0][0] = 1

@@ -648,3 +648,13 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
     assert [name for name, note in found.notes.items() if '"person"' in note] == ["patient"]
     said = [name for name, reason in found.left_out.items() if '"person"' in reason]
     assert said == ["customer_id"]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
+    path = tmp_path / "t.csv"
+    path.write_text(f"x\n{sign}1000000000000.123456\n0.5\n7.25\n")
+    column = propose(path).schema.columns[0]
+    assert (column.type, column.decimals) == ("numeric", None)
+    path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
+    assert propose(path).schema.columns[0].decimals == 6

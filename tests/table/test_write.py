@@ -9,6 +9,7 @@ import gzip
 import io
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -27,10 +28,10 @@ from adaptive_qs.run.budget import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import stamp_path
+from adaptive_qs.table.files import atomic_writer, check_writable, stamp_path
 from adaptive_qs.table.schema import AS_PROPOSED, Schema
 from adaptive_qs.table.text import escaped
-from adaptive_qs.table.write import write_table
+from adaptive_qs.table.write import check_format, check_table_path, table_format, write_table
 
 SCHEMA = Schema.parse({"age": 77, "height": 2})
 FRAME = pd.DataFrame({"age": [30, 41, 52] * 40, "height": [0, 1] * 60})
@@ -473,3 +474,57 @@ def test_numbers_in_the_form_of_a_country_go_in_and_come_out_in_it(tmp_path, cap
         said = capsys.readouterr().err
         assert "column 'pay' has a cell that cannot be read as numeric" in said
         assert cell not in said
+
+
+def test_output_paths(tmp_path):
+    check_table_path(tmp_path / "t.csv")
+    assert not list(tmp_path.iterdir())
+    for bad in (tmp_path, tmp_path / "none" / "t.csv", "/dev/null"):
+        with pytest.raises(InputError):
+            check_writable(bad)
+    with pytest.raises(InputError, match="format"):
+        table_format(tmp_path / "t.xls")
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+
+    def fail():
+        with atomic_writer(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["t.csv"]
+    with atomic_writer(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("ending", [".sqlite", ".db", ".duckdb"])
+def test_databases_do_not_hold_names_that_differ_by_case(tmp_path, capsys, ending):
+    (tmp_path / "ci.csv").write_text("a,A\n" + "true,false\n" * 50)
+    schema = tmp_path / "ci.json"
+    schema.write_text(
+        '{"version": 1, "columns": [{"name": "a", "type": "boolean"},'
+        ' {"name": "A", "type": "boolean"}]}'
+    )
+    out, ledger = tmp_path / f"o{ending}", tmp_path / "l.ledger"
+    assert main(["ledger", "create", "--ledger", str(ledger), "--rho", "1"]) == 0
+    args = ["synthesize", str(tmp_path / "ci.csv"), "--schema", str(schema), "--epsilon", "1"]
+    assert main([*args, "--ledger", str(ledger), "--out", str(out)]) == 2
+    assert "cannot hold both 'a' and 'A'" in capsys.readouterr().err
+    assert main([*args, "--ledger", str(ledger), "--out", str(tmp_path / "o.csv")]) == 0
+
+
+def test_limits_of_formats():
+    names = [f"c{k}" for k in range(2_001)]
+    check_format("t.csv", names)
+    with pytest.raises(InputError, match="2,000 columns at most"):
+        check_format("t.db", names)
