@@ -212,13 +212,13 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
             yield ask(lambda: connection.sql(query.sql)), connection
 
 
-def _explain_opening(place: str, error: Exception) -> InputError:
+def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if re.search(r"\block\b", str(error)):
-        return InputError(
+        return DataError(
             f"{place}: is in use by another program that may write to it: close that first"
         )
-    return InputError(
+    return DataError(
         f"{place}: is not a DuckDB database that can be read: check the file and its version"
     )
 
@@ -373,7 +373,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
 
 
 SQLITE_READER = Reader(open_sqlite, _explain_sqlite)
-DUCKDB_READER = Reader(open_duckdb, lambda path, _: DataError(f"{path}: cannot be read"))
+DUCKDB_READER = Reader(open_duckdb, lambda path, error: _explain_opening(str(path), error))
 
 
 def _identifier(name: str) -> str:
