@@ -164,7 +164,7 @@ class ArchiveReader:
         with self._zip.open(member) as file:
             start = file.read(_NPY_BYTES)
             header = file.read(int.from_bytes(start[len(_NPY) :], "little"))
-            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse whatever stands there
+            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse anything
             if not start.startswith(_NPY) or found is None or int(found[1]) != total:
                 raise ValueError(f"{name} has an unexpected header")
             values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)

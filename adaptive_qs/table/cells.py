@@ -350,7 +350,7 @@ def _unreadable_objects(cells: Objects) -> Parted:
 def _texts(cells: Objects) -> Parted:
     try:
         return _all(pa.array(cells, pa.string()))
-    except UnicodeEncodeError:  # half of a surrogate pair: no text, but somebody's cell
+    except UnicodeEncodeError:  # half of a surrogate pair: no text, but a private cell
         whole = [cell.encode("utf-8", "surrogatepass").decode("utf-8", "replace") for cell in cells]
         return _all(pa.array(whole, pa.string()))
 

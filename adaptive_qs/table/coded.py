@@ -222,7 +222,7 @@ class BlockEngine:
         listed, found = np.empty(rows, dtype=np.uint32), 0
         for number in every:
             found = _list_occupied(self._cells(clique, number, np.uint32), places, listed, found)
-        listed[:found].sort()  # who goes through them in order finds close what is close
+        listed[:found].sort()  # neighbouring cells are read one after the other
         return Occupied(*_take_occupied(places, listed[:found]))
 
     def _cells(self, clique: Clique, number: int, kind: type) -> NDArray[Any]:

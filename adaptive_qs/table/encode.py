@@ -41,7 +41,7 @@ from adaptive_qs.table.text import escapes
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
 
-# The private table as evidence, so that a ledger can tell by a keyed hash whether it has changed.
+# The private table as evidence: a ledger finds by a keyed hash whether it has changed.
 
 SLICE_ROWS = 2**18
 _ODD = np.uint64(0x9E3779B97F4A7C15)

@@ -137,8 +137,8 @@ class Rows:
         raise NotImplementedError
 
 
-# Errors of a library that reads private cells can quote them. Whatever opens a file lets them
-# pass; they are replaced here.
+# Errors of a library that reads private cells can quote them. Readers of files let them pass; they
+# are replaced here.
 
 
 @contextmanager

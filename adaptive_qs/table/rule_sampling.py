@@ -383,7 +383,7 @@ class Where:
         shape = [len(values.low) for _, values in found]
         if math.prod(shape) > MOST_CASES:
             raise InputError(
-                f"condition {shown(text)} tells apart {math.prod(shape):,} kinds of rows, and "
+                f"condition {shown(text)} distinguishes {math.prod(shape):,} kinds of rows, and "
                 f"{MOST_CASES:,} is the most: ask for less at a time"
             )
         row = {

@@ -118,7 +118,7 @@ def numbers_spelled(values: Sequence[str]) -> str:
         commas.append(rest)
     if not found and len(number_spellings(values)) > 1:
         return (
-            "numbers of which nobody can tell decimals and thousands: declare the column with "
+            "numbers whose commas can mean decimals or thousands: declare the column with "
             '"decimal" or "thousands" ","'
         )
     english = all(map(_GROUPED.fullmatch, commas))

@@ -165,8 +165,8 @@ def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
 
 _CAUSES = {
     "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names a column or a function that there is not, or mixes types: correct it",
-    "CatalogException": "names a table or a function that there is not: correct it",
+    "BinderException": "names an unknown column or function, or mixes types: correct it",
+    "CatalogException": "names an unknown table or function: correct it",
     "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
     "as it is",
     "OutOfRangeException": "computes a value that is out of range: use wider types",

@@ -249,7 +249,7 @@ def test_commas_that_may_mean_either_are_left_to_the_owner(doors):
     told = {"decimal": [*cells, "1,5"], "thousands": [*cells, "1,234,567"]}
     proposal = doors({"x": [*cells, "5"], **told})
     reason = proposal.left_out["x"]
-    assert reason.startswith("numbers of which nobody can tell decimals and thousands: ")
+    assert reason.startswith("numbers whose commas can mean decimals or thousands: ")
     for key in told:
         assert proposal.schema.column(key).spelling.fields == {key: ","}
 

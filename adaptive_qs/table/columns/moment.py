@@ -341,7 +341,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         return Draft(
             None,
-            f"dates of which nobody can tell day and month: declare a {_kind(span)} with the "
+            f"dates whose day and month can be exchanged: declare a {_kind(span)} with the "
             f'"format" {way} or {other}',
         )
     if way is None and not days:  # as they are written, where that is with a blank

@@ -193,7 +193,7 @@ class Cluster:
             )
         except (CancelledError, asyncio.CancelledError, OSError):
             said = "the scheduler does not answer any more: start it again, and repeat the command"
-        except Exception as error:  # noqa: BLE001  (whatever a cluster runs into)
+        except Exception as error:  # noqa: BLE001  (a cluster fails in many ways)
             said = f"failed ({type(error).__name__}): look at its logs, and repeat the command"
         raise AdaptiveQsError(f"{self._name}: {said}")
 

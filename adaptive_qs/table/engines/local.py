@@ -164,7 +164,7 @@ class Spool(Rows):
             names = tuple(name for name in source.names if name not in self._schema.ignore)
         for chunk in source.read(names):
             label = chunk.file or source.label
-            if self.keeps:  # what is handed on is what is kept: nobody can change it
+            if self.keeps:  # what is passed on is what is kept, which cannot change
                 chunk = replace(chunk, columns=self._keep(chunk, names, label))
             if self.sums:
                 total += sum_rows(names, chunk.columns, label)
