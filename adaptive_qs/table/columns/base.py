@@ -220,9 +220,7 @@ class ColumnBase(BaseModel):
         if self.size > 10_000:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
         if self.num_values == 1:
-            advice.append(
-                "has one value or bin only: it says nothing about a row, list it under ignore"
-            )
+            advice.append("has one value or bin only: list it under ignore")
         return advice
 
     @property
