@@ -198,11 +198,11 @@ def _is_possible(
 ) -> bool:
     if not ruled:
         return True
-    from adaptive_qs.table.rules import Cells, find_row
+    from adaptive_qs.table.rules import AllowedCells, find_row
 
     names, sizes = schema.names, schema.domain().sizes
     asked = [((names[i],), chance > 0) for i, chance in box.items()]
-    cells = [Cells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
     return find_row(cells, dict(zip(names, sizes))) is not None
 
 
