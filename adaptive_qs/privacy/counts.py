@@ -35,12 +35,7 @@ Occupied = tuple[Integers, Integers]
 
 
 class Closed:
-    """A private value that no caller can open.
-
-    Args:
-        exact: The private value.
-        owner: The budget that pays for measurements of it.
-    """
+    """A private value that no caller can open."""
 
     __slots__ = ("__exact", "owner")
 
@@ -129,11 +124,7 @@ class Measurement:
         return cls(query, counts, Fraction(query.squared_sensitivity * UNITS_PER_RHO, 2 * units))
 
     def finely(self, most_rows: int = MOST_ROWS) -> Measurement:
-        """Return the same with as large a factor as the noise needs and 64 bits allow.
-
-        Args:
-            most_rows: Largest number of rows of a table.
-        """
+        """Return the same with as large a factor as the noise needs and 64 bits allow."""
         factor, most = 1, self.query.largest * most_rows
         while self.noise_variance * factor**2 < FINE_NOISE**2 and 2 * factor * most <= NOISE_LIMIT:
             factor *= 2
@@ -192,13 +183,7 @@ class PrivateTexts(Closed):
 
 
 class PrivateScores(Closed):
-    """Scores of candidates.
-
-    Args:
-        exact: Integers in any common unit, of shape (candidates,).
-        owner: The budget that pays for a choice among them.
-        sensitivity: Largest change of any score by one row, in that unit.
-    """
+    """Integer scores of candidates, and the largest change of any of them by one row."""
 
     __slots__ = ("sensitivity",)
 
@@ -226,13 +211,7 @@ class Counter(Protocol):
 
 
 class LevelCounter:
-    """Exact marginals at levels of the attributes, summed over groups of codes.
-
-    Args:
-        counter: The counter of the rows.
-        domain: Its domain, with levels.
-        most_cells: Maximum number of cells of all marginals over groups that are kept.
-    """
+    """Exact marginals at levels of the attributes, summed over groups of codes."""
 
     def __init__(self, counter: Counter, domain: Domain, most_cells: int = KEPT_CELLS) -> None:
         self.domain = domain
@@ -293,10 +272,6 @@ class LevelCounter:
 
 class PrivateTable(Closed):
     """The private rows of one table.
-
-    Args:
-        counter: The counter of the rows.
-        owner: The budget that pays for measurements of them.
 
     Attributes:
         domain: The columns, with the levels at which they are counted.

@@ -144,10 +144,6 @@ class Mechanisms:
     def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
         """Choose a candidate by the exponential mechanism.
 
-        Args:
-            scores: The scores of the candidates, with their sensitivity.
-            epsilon: The parameter ε for one row.
-
         Returns:
             The position of the candidate drawn.
         """

@@ -44,14 +44,7 @@ CELL_LIMIT = 2.0**40
 
 
 class PrivateErrors(Closed):
-    """L1 errors of the public estimates of candidates, kept until an estimate changes.
-
-    Args:
-        table: The private rows, at the levels of the candidates.
-        cliques: The candidates, none empty.
-        weights: The weight w_γ > 0 of each candidate.
-        workers: Number of threads; the errors do not depend on it.
-    """
+    """L1 errors of the public estimates of candidates, kept until an estimate changes."""
 
     __slots__ = ("_cells", "_cliques", "_listable_cells", "_stale", "_weights", "_workers")
 

@@ -235,15 +235,7 @@ class Statement(BaseModel):
 def derive_fields(
     events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit
 ) -> dict[str, Any]:
-    """Return the fields of a statement that follow from the charges and the schema.
-
-    Args:
-        events: All charges.
-        schema: The schema in the release.
-        derived: What was computed from released values, as for :func:`list_facts`.
-        stamp: Whether the noise is private.
-        unit: The unit of privacy.
-    """
+    """Return the fields of a statement that follow from the charges and the schema."""
     cost = Cost.of(events)
     return {
         "stamp": stamp,
