@@ -150,7 +150,7 @@ SCHEMA = {
 
 
 def test_python_warns_and_refuses_alike():
-    with pytest.raises(InputError, match=r"epsilon is 150.*beyond_limits=True"):
+    with pytest.raises(InputError, match=r"epsilon 150.*beyond_limits=True"):
         Synthesizer(epsilon=150.0).fit(FRAME, schema=SCHEMA)
     with pytest.raises(InputError, match=r"delta is 0\.5"):
         adaptive_qs.answer(FRAME, SCHEMA, epsilon=1.0, delta=0.5)

@@ -83,8 +83,8 @@ def test_discovery_takes_its_share_of_delta_first(run):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "neither --epsilon nor --rho were given"),
-        (["--epsilon", 1, "--rho", 1], "both --epsilon and --rho were given"),
+        ([], "The total is not set"),
+        (["--epsilon", 1, "--rho", 1], "Both --epsilon and --rho are set"),
         (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
         (["--rho", "1e-30"], "below 2**-60 rho"),
     ],
@@ -274,7 +274,7 @@ def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(ru
 
 def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger, monkeypatch):
     interrupted(run, monkeypatch)
-    assert "continue it with --resume" in refused(run(*SMALL))
+    assert "Continue it with --resume" in refused(run(*SMALL))
     done(run(*TABLE, "--rho", "0.02", "--release", "other.zip"))
     assert len(shown(run)["runs"]) == 2
 
