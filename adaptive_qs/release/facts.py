@@ -320,17 +320,17 @@ SAMPLING_SEEDS = (
 )
 _OF_ROWS = (
     "anyone who has this release, every other table made from it, and all rows but one",
-    "several rows of one person: for k rows at once rho counts k² times",
+    "several rows of one person: for k rows together rho counts k² times",
 )
 _OF_PERSONS = (
     "anyone who has this release, every other table made from it, and all rows of all persons but "
     "one",
-    "several persons at once, such as a family: for k of them rho counts k² times",
+    "several persons together, such as a family: for k of them rho counts k² times",
 )
 _OF_PARENTS = (
     "anyone who has this release, every other table made from it, and all rows of both tables but "
     "those of one parent and its children",
-    "several parents at once, such as two households of one person: for k of them rho counts k² "
+    "several parents together, such as two households of one person: for k of them rho counts k² "
     "times",
 )
 _OF_QUERIES = (
