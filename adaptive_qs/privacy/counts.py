@@ -66,7 +66,7 @@ class Closed:
     __str__ = __repr__
 
 
-def opened(private: Closed, ledger: Ledger) -> Any:
+def open_private(private: Closed, ledger: Ledger) -> Any:
     """Return the private value to mechanisms of the budget that owns it.
 
     Raises:
@@ -145,7 +145,7 @@ class Measurement:
 
     def exact_answers(self, ledger: Ledger) -> Integers:
         """Return the exact answers, times the factor, to mechanisms of the budget."""
-        answers = self.query.answers(opened(self.counts, ledger)) * self.factor
+        answers = self.query.answers(open_private(self.counts, ledger)) * self.factor
         if answers.size and (np.max(answers) > NOISE_LIMIT or np.min(answers) < -NOISE_LIMIT):
             raise InputError("a value to release exceeds 2**62: use a smaller scale")
         return np.asarray(answers, dtype=np.int64)
@@ -163,7 +163,7 @@ class PrivateValues(Closed):
             cells: For each histogram a function that returns the cell of every value, below 0 for
                 none, and the number of cells.
         """
-        values = opened(self, self.owner)
+        values = open_private(self, self.owner)
         counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
         for start in range(0, values.size, BLOCK_VALUES):
             block = values[start : start + BLOCK_VALUES]
@@ -285,10 +285,10 @@ class PrivateTable(Closed):
 
     def at_levels(self, domain: Domain) -> PrivateTable:
         """Return the same rows, also counted at the levels of a domain."""
-        return PrivateTable(LevelCounter(opened(self, self.owner), domain), self.owner)
+        return PrivateTable(LevelCounter(open_private(self, self.owner), domain), self.owner)
 
     def marginals(self, cliques: Iterable[Clique]) -> list[PrivateCounts]:
         """Count the marginals over some cliques, which may be empty, in one pass."""
-        counter, every = opened(self, self.owner), tuple(cliques)
+        counter, every = open_private(self, self.owner), tuple(cliques)
         counter.prepare(every)
         return [PrivateCounts(counter.count(clique), self.owner) for clique in every]

@@ -20,7 +20,7 @@ from adaptive_qs.privacy.counts import (
     PrivateScores,
     PrivateTable,
     PrivateTexts,
-    opened,
+    open_private,
 )
 from adaptive_qs.privacy.events import (
     Event,
@@ -147,7 +147,7 @@ class Mechanisms:
         Returns:
             The position of the candidate drawn.
         """
-        exact = check_scores(opened(scores, self.ledger))
+        exact = check_scores(open_private(scores, self.ledger))
         event = SelectionEvent(Purpose.SELECTION, (), epsilon)
         check_rate(scores.sensitivity, event.epsilon)
         event = self.ledger.unit.priced(event)
@@ -173,8 +173,8 @@ class Mechanisms:
         Returns:
             Values whose noisy count passes the threshold, in ascending order.
         """
-        values, counts = opened(texts, self.ledger)
-        counts = opened(counts, self.ledger).astype(np.int64)
+        values, counts = open_private(texts, self.ledger)
+        counts = open_private(counts, self.ledger).astype(np.int64)
         check_variance(event.noise_variance)
         event = self.ledger.unit.priced(event)
         check_values(values, counts, at_most)
