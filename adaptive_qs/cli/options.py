@@ -286,9 +286,10 @@ def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
 
 def check_release(path: Path, force: bool) -> None:
     """Refuse a path at which no release bundle can or may be written."""
+    from adaptive_qs.table.archive import check_archive_name
+
     check_file(path, force)
-    if path.suffix.lower() != ".zip":
-        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+    check_archive_name(path)
 
 
 def companions(options: Any) -> list[Path]:

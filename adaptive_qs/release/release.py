@@ -15,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import natural_number, positive_integer
+from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.check import Check, CheckedPages
-from adaptive_qs.generate.denoise import single_target
-from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
+from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
