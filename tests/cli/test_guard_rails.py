@@ -152,12 +152,12 @@ SCHEMA = {
 def test_python_warns_and_refuses_alike():
     with pytest.raises(InputError, match=r"epsilon 150.*beyond_limits=True"):
         Synthesizer(epsilon=150.0).fit(FRAME, schema=SCHEMA)
-    with pytest.raises(InputError, match=r"delta is 0\.5"):
+    with pytest.raises(InputError, match=r"delta 0\.5"):
         adaptive_qs.answer(FRAME, SCHEMA, epsilon=1.0, delta=0.5)
     with pytest.warns(GuardRailWarning, match="epsilon 150") as caught:
         Synthesizer(epsilon=150.0, beyond_limits=True).fit(FRAME, schema=SCHEMA)
     assert caught[0].filename == __file__
-    with pytest.warns(GuardRailWarning, match=r"delta is 0\.5") as caught:
+    with pytest.warns(GuardRailWarning, match=r"delta 0\.5") as caught:
         answers = adaptive_qs.answer(FRAME, SCHEMA, epsilon=1.0, delta=0.5, beyond_limits=True)
     assert caught[0].filename == __file__
     assert answers.rho_spent == 0
