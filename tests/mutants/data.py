@@ -172,7 +172,7 @@ def views_as_tables(original, database):
     return dict.fromkeys(original(database), True)
 
 
-@replaced(containers, "_is_stored", "views of SQLite taken for tables", views_are_refused)
+@replaced(sql, "_is_stored", "views of SQLite taken for tables", views_are_refused)
 def views_as_stored(original, row):
     return True
 
@@ -181,7 +181,7 @@ def parts_stay_as_they_were() -> list[str]:
     """A part that another worker reads again is counted only if it has the same codes."""
     made = [np.array([code], np.uint8) for code in (0, 1)]
     first, again = (workers.Codes(ONE.domain(), [codes]) for codes in made)
-    found = workers.count(again, workers.Asked([(0,)]), first.facts)
+    found = workers.count(again, workers.CountRequest([(0,)]), first.facts)
     return (
         [] if isinstance(found, workers.Refusal) else ["other rows are counted than were encoded"]
     )
