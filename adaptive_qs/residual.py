@@ -435,33 +435,6 @@ def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
     return model.domain.size(clique) * math.sqrt(2 / math.pi) * std / total
 
 
-NOISE_DRAWS = 32
-"""Number of draws of the noise by which its mean size is estimated."""
-
-
-def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """Estimate the L1 distance that measured noise adds to a marginal (shares of the rows).
-
-    It is the mean over draws of the noise of all measured residuals in the marginal, from a fixed
-    seed. That the reference follows the same noise changes it in the second order only. What the
-    unmeasured residuals contain is not known.
-    """
-    rng, domain = np.random.default_rng(0), model.domain
-    found = 0.0
-    for _ in range(NOISE_DRAWS):
-        noise = {}
-        for tau in (tau for tau in domain.below(clique) if tau in model.estimates):
-            precision = model.precision(tau)
-            drawn = np.asarray(rng.normal(scale=precision**-0.5, size=domain.shape(tau)))
-            if len(tau) == 1 and tau[0] in model.column_noise:
-                values, vectors = np.linalg.eigh(model.column_noise[tau[0]])
-                drawn = vectors * np.sqrt(np.maximum(values, 0.0)) @ drawn
-            noise[tau] = ResidualEstimate(centered(drawn, domain, tau), precision)
-        marginal = ReferenceModel(domain, model.reference, noise).marginal(clique)
-        found += float(np.abs(marginal).sum())
-    return found / NOISE_DRAWS / total
-
-
 def _variance(model: ReferenceModel, residual: Clique) -> float:
     precision = model.precision(residual)
     return 1 / precision if precision else 0.0
