@@ -76,8 +76,8 @@ class Contradiction:
     def __str__(self) -> str:
         cell = " and ".join(f"{name} = {label}" for name, label in zip(self.columns, self.cell))
         return (
-            f"{cell} has {self.drawn:,.0f} rows where {round(self.measured):,} were measured "
-            f"({self.standard_errors:.1f} standard errors)"
+            f"{cell} has {counted(round(self.drawn), 'row')} where {round(self.measured):,} were "
+            f"measured ({self.standard_errors:.1f} standard errors)"
         )
 
 
