@@ -35,10 +35,10 @@ from adaptive_qs.table.write import write_table
 Codes = NDArray[np.int64]
 Cell = str | bool | int | float | date | None
 Rows = list[list[str]]
-"""Cells as a CSV file has them."""
+"""Rows of cells, as a CSV file has them."""
 
 MOST_ROWS = 300
-"""Rows of a generated table: enough for structure, few enough for one row to matter."""
+"""Maximum number of rows of a generated table: enough for structure, and one row still matters."""
 
 
 def _uniform(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
@@ -46,14 +46,14 @@ def _uniform(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
 
 
 def _dependent(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    """Skewed columns that all follow one hidden level."""
+    """Draw skewed columns that all follow one hidden level."""
     rows = rng.integers(50, MOST_ROWS)
     level = rng.beta(0.6, 1.2, (rows, 1)) + rng.normal(0, 0.1, (rows, len(sizes)))
     return np.clip((level * sizes).astype(np.int64), 0, np.array(sizes) - 1)
 
 
 def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    """Every value as often as any other: one row decides which is the most frequent."""
+    """Draw every value equally often, so that one row decides which is the most frequent."""
     rows = min(math.lcm(*sizes) * 4, MOST_ROWS)
     return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
 
@@ -65,18 +65,18 @@ KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = Map
         "one combination": lambda sizes, rng: np.tile(
             rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
         ),
-        # The upper half of each column's codes never occurs.
+        # The upper half of the codes of each column never occurs.
         "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
         "balanced": _balanced,
         "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
         "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
     }
 )
-"""Codes of shape (rows, columns) for column sizes, by kind of table."""
+"""Makers of codes, shape (rows, columns), for column sizes, by kind of table."""
 
 
 def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator) -> Rows:
-    """Cells of a CSV file whose codes these are; values are drawn inside their bins."""
+    """Decode codes to cells of a CSV file; values are drawn inside their bins."""
     path = folder / "decoded.csv"
     coded = CodedTable.from_codes(schema.domain(), codes.T)
     write_table(decode(coded, schema, rng), path, schema)
@@ -85,7 +85,7 @@ def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator
 
 
 class Verbatim(str):
-    """A cell that is text in data frames of Python objects, too, whatever it says."""
+    """A cell that is text also in data frames of Python objects."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ def write_rows(
     name: str = "rows.csv",
     delimiter: str | None = None,
 ) -> Path:
-    """A CSV file of the rows, compressed where its name ends in ".gz"."""
+    """Write the rows to a CSV file, compressed if its name ends in ".gz", and return its path."""
     path = folder / name
     opened = gzip.open if name.endswith(".gz") else open
     with opened(path, "wt", newline="", encoding="utf-8") as file:
@@ -107,18 +107,18 @@ def write_rows(
 
 
 Form = Callable[[Rows, "Types", Path], Any]
-"""Makes a table of rows, whose columns have these types, as a file in the folder or as a frame."""
+"""Makes a table of rows with columns of these types: a file in the folder, or a data frame."""
 
 
 class Types:
-    """The type that each column of two neighbouring tables has in data frames and Parquet.
+    """The types of the columns of two neighbouring tables in data frames and Parquet.
 
-    The owner of a table chooses it before any row is known, and all rows then have it. So it holds
-    every cell of both tables; a column with a cell that has no other type is text.
+    The owner of a table chooses them before any row is known, so they hold every cell of both
+    tables. A column with a cell that has no other type is text.
     """
 
     def __init__(self, schema: Schema, *tables: Rows) -> None:
-        """Types for the columns of a schema with these rows."""
+        """Find the types for the columns of a schema with these rows."""
         self.names, self.delimiter = schema.names, schema.delimiter
         self._columns = schema.columns
         self._common = [
@@ -127,7 +127,7 @@ class Types:
         ]
 
     def arrow(self, rows: Rows) -> pa.Table:
-        """The rows with one type for each column; values of a category are dictionary encoded."""
+        """Return the rows with one type for each column; text is dictionary encoded."""
         columns = {}
         for i, (column, (kind, read)) in enumerate(zip(self._columns, self._common)):
             values = [None if row[i] in column.missing else read(row[i]) for row in rows]
@@ -136,7 +136,7 @@ class Types:
         return pa.table(columns)
 
     def objects(self, rows: Rows) -> pd.DataFrame:
-        """The rows as Python objects, each of a type of its own."""
+        """Return the rows as Python objects; the type of each cell follows from the cell alone."""
 
         def read(column: ColumnBase, cell: str) -> Cell:
             if isinstance(cell, Verbatim):
@@ -157,11 +157,11 @@ _NULLABLE = {
     pa.bool_(): pd.BooleanDtype(),
 }
 GROUP_ROWS = 100
-"""Rows of a row group or chunk; most tables have several."""
+"""Rows of a row group or chunk; most tables have several groups."""
 
 
 def _chunked(rows: Rows, types: Types, folder: Path) -> pa.Table:
-    """Of several chunks, each with a dictionary of its own."""
+    """Return a table of several chunks, each with its own dictionary."""
     parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
     return pa.concat_tables(map(types.arrow, parts))
 
@@ -177,8 +177,10 @@ def _polars(rows: Rows, types: Types, folder: Path) -> Any:
 
 
 def _excel(rows: Rows, types: Types, folder: Path) -> Path:
-    """Cells of the kinds of Python objects; a row of missing values has texts for them, since one
-    without any value is none."""
+    """Write typed cells to a workbook.
+
+    A row of missing values has texts in their place: a row without any value does not count.
+    """
     from openpyxl import Workbook
 
     book, path = Workbook(write_only=True), folder / "rows.xlsx"
@@ -201,7 +203,7 @@ def _excel_cell(sheet: Any, value: Cell) -> Any:
 
 
 def _sqlite(rows: Rows, types: Types, folder: Path) -> Path:
-    """Columns without a type, whose values keep the types of Python objects; moments are texts."""
+    """Write untyped columns whose values keep the types of Python objects; moments are texts."""
     path = folder / "rows.db"
     path.unlink(missing_ok=True)
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in types.names)
@@ -237,14 +239,14 @@ FORMS: Mapping[str, Form] = MappingProxyType(
     | ({"Excel": _excel} if find_spec("openpyxl") else {})
     | ({"polars": _polars} if find_spec("polars") else {})
 )
-"""Every form in which a table may come, by its name; Excel and polars where their libraries are
+"""Makers of a table in every form, by its name; Excel and polars if their libraries are
 installed."""
 
 
 def _common_type(
     column: ColumnBase, cells: Iterable[str]
 ) -> tuple[pa.DataType, Callable[[str], Cell]]:
-    """The first type that all cells can have, and how to read them."""
+    """Return the first type that all cells can have, and a parser of their texts."""
     for read, kind in map(_PARSERS.__getitem__, column.cell_types):
         with suppress(ValueError):
             for text in cells:
@@ -267,7 +269,7 @@ def _boolean(text: str) -> bool:
 
 
 def _plain(read: Callable[[str], Cell]) -> Callable[[str], Cell]:
-    """The same for texts only that are as the value is written, in lower case."""
+    """Accept only texts that equal the written value in lower case."""
 
     def parse(text: str) -> Cell:
         value = read(text)
@@ -289,11 +291,11 @@ _PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = Mapping
         "datetime": (datetime.fromisoformat, pa.timestamp("s")),
     }
 )
-"""How cells of each type are read, and the type of Arrow that holds them."""
+"""Parser of the cells of each type, and the Arrow type that holds them."""
 
 
 def no_rows(schema: Schema) -> CodedTable:
-    """The table without rows, which no file can hold."""
+    """Return the table without rows, which no file can hold."""
     domain = schema.domain()
     return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
 
@@ -303,7 +305,7 @@ def no_rows(schema: Schema) -> CodedTable:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables of text cells that differ by one row, named by the kind of table and of row."""
+    """Two tables of text cells that differ by one unit; the name tells the kinds of both."""
 
     name: str
     here: Rows
@@ -311,11 +313,11 @@ class Pair:
 
 
 def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
-    """Pairs without end: every kind of table with every kind of row, in turn.
+    """Yield tables that differ by a row, without end: every kind of table with every kind of row.
 
     Args:
-        schema: what the tables follow, with no bins or values left open; where it takes unknown
-            or missing values, rows have some.
+        schema: the tables follow it; no bins or values are open. If it accepts unknown or missing
+            values, rows have some.
         folder: for temporary files of generated rows.
         rng: decides the rows, and which of the two tables comes first.
     """
@@ -335,7 +337,7 @@ def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> I
 def _neighbours(
     codes: Codes, rows: Rows, schema: Schema, folder: Path, rng: np.random.Generator
 ) -> Iterator[tuple[str, Rows]]:
-    """Neighbours of a table, by the kind of row that they have more or less."""
+    """Yield neighbours of a table, each with the kind of the row that is added or removed."""
     sizes = schema.domain().sizes
     counts = [np.bincount(column, minlength=size) for column, size in zip(codes.T, sizes)]
     wanted = {
@@ -370,7 +372,7 @@ def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
 
 
 def stand_in(schema: Schema) -> Schema:
-    """The schema with arbitrary bins and values where it leaves them open."""
+    """Return the schema with arbitrary bins and values in place of open ones."""
     columns = tuple(column.stand_in() for column in schema.columns)
     return Schema(
         version=schema.version, columns=columns, ignore=schema.ignore, person=schema.person
@@ -380,12 +382,11 @@ def stand_in(schema: Schema) -> Schema:
 # Neighbours of other kinds: a person with all rows, and one unit in the place of another.
 
 NEW = "the one who differs"
-"""Names a person that only one of two tables has, or that has other rows there."""
+"""Key of the person or family that only one of two tables has, or that has other rows there."""
 
 
 def keyed(schema: Schema, key: str | None, pair: Pair) -> Schema:
-    """The schema with a column of keys, those of both tables, as the last of its columns; itself
-    where rows have no key."""
+    """Return the schema with a last column for the keys of both tables, if rows have a key."""
     if key is None:
         return schema
     keys = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
@@ -394,19 +395,18 @@ def keyed(schema: Schema, key: str | None, pair: Pair) -> Schema:
 
 
 def apart(pair: Pair) -> tuple[Rows, Rows, list[str]]:
-    """The smaller and the larger of two tables, and the row that only the larger one has."""
+    """Return the smaller and the larger table, and the row that only the larger one has."""
     fewer, more = sorted((pair.here, pair.there), key=len)
     place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
     return fewer, more, more[place]
 
 
-def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
-    """Tables that differ by such a unit, made of two that differ by a row.
+def unit_pair(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
+    """Turn tables that differ by a row into tables that differ by a unit.
 
-    Where the unit is a person, rows have one cell more, which says whose they are. Persons have
-    from one row to many more than count, equal ones among them, and their rows are not next to
-    each other. One table has a person more, or other rows of that person. Both are in an order of
-    their own.
+    If the unit is a person, rows have one more cell, the person. Persons have from one row to many
+    more than count, equal rows among them, in any order. One table has an additional person, or
+    other rows of that person. Each table is shuffled.
     """
     fewer, more, row = apart(pair)
     own = [row] * int(rng.integers(1, unit.rows + 2))

@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.audit.audit import (
+from adaptive_qs.audit.audit import Synthesis, audit
+from adaptive_qs.audit.replay import (
     AuditReport,
     Check,
     Recorder,
     Replayer,
     Run,
-    Synthesis,
-    audit,
     compare,
     record,
     squared_distance,
