@@ -31,7 +31,6 @@ from adaptive_qs.audit.tables import (
     Types,
     keyed,
     neighbour_pairs,
-    no_rows,
     stand_in,
     unit_pair,
     write_rows,
@@ -396,14 +395,15 @@ def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callab
     """Return makers of the two tables; of their codes, if one of them has no rows."""
     tables = (pair.here, pair.there)
     if all(tables):
-        types = Types(keyed(schema, schema.person, pair), *tables)
+        types = Types(keyed(schema, [schema.person] if schema.person else [], pair), *tables)
         return [partial(FORMS[form], rows, types, folder) for rows in tables]
     return [partial(_codes, rows, schema, folder) for rows in tables]
 
 
 def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:
-    if not rows:
-        return no_rows(schema)
+    if not rows:  # which no file can hold
+        domain = schema.domain()
+        return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
     path = write_rows(rows, schema.names, folder, delimiter=schema.delimiter)
     return read_table(path, schema)
 

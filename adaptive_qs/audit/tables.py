@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import narwhals as nw
@@ -29,6 +29,7 @@ from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS
 from adaptive_qs.table.write import write_table
 
@@ -58,20 +59,18 @@ def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
     return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
 
 
-KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = MappingProxyType(
-    {
-        "uniform": _uniform,
-        "dependent": _dependent,
-        "one combination": lambda sizes, rng: np.tile(
-            rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
-        ),
-        # The upper half of the codes of each column never occurs.
-        "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
-        "balanced": _balanced,
-        "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
-        "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
-    }
-)
+KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = {
+    "uniform": _uniform,
+    "dependent": _dependent,
+    "one combination": lambda sizes, rng: np.tile(
+        rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
+    ),
+    # The upper half of the codes of each column never occurs.
+    "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
+    "balanced": _balanced,
+    "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
+    "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
+}
 """Makers of codes, shape (rows, columns), for column sizes, by kind of table."""
 
 
@@ -223,24 +222,21 @@ def _csv(rows: Rows, types: Types, folder: Path, name: str) -> Path:
     return write_rows(rows, types.names, folder, name, types.delimiter)
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
-    {
-        "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
-        "pandas objects": lambda rows, types, _: types.objects(rows),
-        "Parquet": _parquet,
-        # Nullable integers, numbers and booleans, datetime64 and category.
-        "pandas": lambda rows, types, _: types.arrow(rows).to_pandas(
-            types_mapper=_NULLABLE.get, date_as_object=False
-        ),
-        "pyarrow": _chunked,
-        "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
-    }
-    | {"SQLite": _sqlite}
-    | ({"Excel": _excel} if find_spec("openpyxl") else {})
-    | ({"polars": _polars} if find_spec("polars") else {})
-)
-"""Makers of a table in every form, by its name; Excel and polars if their libraries are
-installed."""
+FORMS: Mapping[str, Form] = {
+    "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
+    "pandas objects": lambda rows, types, _: types.objects(rows),
+    "Parquet": _parquet,
+    # Nullable integers, numbers and booleans, datetime64 and category.
+    "pandas": lambda rows, types, _: types.arrow(rows).to_pandas(
+        types_mapper=_NULLABLE.get, date_as_object=False
+    ),
+    "pyarrow": _chunked,
+    "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
+    "SQLite": _sqlite,
+    **({"Excel": _excel} if find_spec("openpyxl") else {}),
+    **({"polars": _polars} if find_spec("polars") else {}),
+}
+"""Makers of a table in every form, by name; Excel and polars if their libraries are installed."""
 
 
 def _common_type(
@@ -280,27 +276,16 @@ def _plain(read: Callable[[str], Cell]) -> Callable[[str], Cell]:
     return parse
 
 
-_PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = MappingProxyType(
-    {
-        "integer": (_integer, pa.int64()),
-        "number": (float, pa.float64()),
-        "boolean": (_boolean, pa.bool_()),
-        "digits": (_plain(_integer), pa.int64()),
-        "true or false": (_plain(_boolean), pa.bool_()),
-        "date": (date.fromisoformat, pa.date32()),
-        "datetime": (datetime.fromisoformat, pa.timestamp("s")),
-    }
-)
+_PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = {
+    "integer": (_integer, pa.int64()),
+    "number": (float, pa.float64()),
+    "boolean": (_boolean, pa.bool_()),
+    "digits": (_plain(_integer), pa.int64()),
+    "true or false": (_plain(_boolean), pa.bool_()),
+    "date": (date.fromisoformat, pa.date32()),
+    "datetime": (datetime.fromisoformat, pa.timestamp("s")),
+}
 """Parser of the cells of each type, and the Arrow type that holds them."""
-
-
-def no_rows(schema: Schema) -> CodedTable:
-    """Return the table without rows, which no file can hold."""
-    domain = schema.domain()
-    return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
-
-
-# Pairs of neighbouring tables: one of them has a row that the other lacks.
 
 
 @dataclass(frozen=True)
@@ -379,26 +364,30 @@ def stand_in(schema: Schema) -> Schema:
     )
 
 
-# Neighbours of other kinds: a person with all rows, and one unit in the place of another.
-
 NEW = "the one who differs"
-"""Key of the person or family that only one of two tables has, or that has other rows there."""
+"""Key of the person or root row that only one side has, or that has other rows on each side."""
+MOST_BELOW = 2_000
+"""Maximum number of rows of a table below the root row that differs."""
 
 
-def keyed(schema: Schema, key: str | None, pair: Pair) -> Schema:
-    """Return the schema with a last column for the keys of both tables, if rows have a key."""
-    if key is None:
-        return schema
-    keys = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
-    column = CategoricalColumn(name=key, type="categorical", values=keys)
-    return Schema(version=schema.version, columns=(*schema.columns, column))
+def keyed(schema: Schema, keys: Sequence[str], pair: Pair) -> Schema:
+    """Return the schema with the columns of keys that follow the other cells of the rows."""
+    columns = list(schema.columns)
+    for place, key in enumerate(keys, start=len(columns)):
+        values = tuple(dict.fromkeys(row[place] for row in (*pair.here, *pair.there)))
+        columns.append(CategoricalColumn(name=key, type="categorical", values=values))
+    return Schema(version=schema.version, columns=tuple(columns), delimiter=schema.delimiter)
 
 
-def apart(pair: Pair) -> tuple[Rows, Rows, list[str]]:
+def _split(pair: Pair) -> tuple[Rows, Rows, list[str]]:
     """Return the smaller and the larger table, and the row that only the larger one has."""
     fewer, more = sorted((pair.here, pair.there), key=len)
     place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
     return fewer, more, more[place]
+
+
+def _shuffled(rows: Rows, rng: np.random.Generator) -> Rows:
+    return [rows[k] for k in rng.permutation(len(rows)).tolist()]
 
 
 def unit_pair(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
@@ -408,7 +397,7 @@ def unit_pair(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
     more than count, equal rows among them, in any order. One table has an additional person, or
     other rows of that person. Each table is shuffled.
     """
-    fewer, more, row = apart(pair)
+    fewer, more, row = _split(pair)
     own = [row] * int(rng.integers(1, unit.rows + 2))
     if unit.person is None:
         own = own[:1]
@@ -420,7 +409,89 @@ def unit_pair(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
         holders = rng.integers(1 + len(fewer) // (2 * unit.rows), size=len(fewer)).tolist()
         fewer = [[*row, f"{holder}"] for row, holder in zip(fewer, holders)]
         tables = [[[*row, NEW] for row in rows] for rows in tables]
-    every = ([*fewer, *rows] for rows in tables)
-    mixed = [[rows[k] for k in rng.permutation(len(rows)).tolist()] for rows in every]
+    mixed = [_shuffled([*fewer, *rows], rng) for rows in tables]
     here, there = mixed if len(pair.here) <= len(pair.there) else mixed[::-1]
     return Pair(f"{pair.name}, for {unit.rows} of a person", here, there)
+
+
+def set_pairs(
+    schema: TableSet, replace: bool, folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, dict[str, Pair]]]:
+    """Yield a name and the tables of two sets that differ by a root row with everything below it.
+
+    Rows have from none to many more rows below them than count, on every level; so has the root row
+    that only one side has. What is odd about its rows (the rarest values, missing ones, values
+    outside the schema) changes from pair to pair. The last cells of a row are the values of
+    ``schema.key_columns``.
+
+    Args:
+        schema: the tables follow it.
+        replace: whether the other side has another root row in the place of the one that differs.
+        folder: for temporary files.
+        rng: decides everything.
+    """
+    each = {
+        name: islice(neighbour_pairs(schema.tables[name], folder, rng), 3 * place, None)
+        for place, name in enumerate(schema.names)  # other kinds of rows than in the table before
+    }
+    while True:
+        drawn = {name: next(pairs) for name, pairs in each.items()}
+        parts = {name: _split(pair) for name, pair in drawn.items()}
+        if not all(fewer for fewer, _, _ in parts.values()):
+            continue  # tables without rows are refused
+        common = _common_rows(schema, {name: fewer for name, (fewer, _, _) in parts.items()}, rng)
+        new = _rows_below(schema, {name: row for name, (_, _, row) in parts.items()}, rng)
+        other = _rows_below(schema, {name: more[0] for name, (_, more, _) in parts.items()}, rng)
+        sides = [new, other if replace else dict.fromkeys(new, Rows())]
+        if rng.integers(2):
+            sides.reverse()
+        pairs = {
+            name: Pair(name, *(_shuffled([*common[name], *side[name]], rng) for side in sides))
+            for name in schema.names
+        }
+        yield "; ".join(f"{name}: {pair.name}" for name, pair in drawn.items()), pairs
+
+
+def _common_rows(
+    schema: TableSet, rows: Mapping[str, Rows], rng: np.random.Generator
+) -> dict[str, Rows]:
+    """Return the rows of both sides with their keys; many parents have more rows than count."""
+    found: dict[str, Rows] = {}
+    for name in schema.names:
+        owners: list[list[str]] = [[]] * len(rows[name])
+        if (key := schema.by_child.get(name)) is not None:
+            known = _list_keys(schema, key.parent, found[key.parent])
+            known = known[: 1 + len(rows[name]) // (2 * key.most)]
+            owners = [[known[k]] for k in rng.integers(len(known), size=len(rows[name]))]
+        found[name] = _add_keys(schema, name, rows[name], "", owners)
+    return found
+
+
+def _rows_below(
+    schema: TableSet, rows: Mapping[str, list[str]], rng: np.random.Generator
+) -> dict[str, Rows]:
+    """Return a root row and all rows below it, equal ones in each table, with their keys."""
+    found: dict[str, Rows] = {}
+    for name in schema.names:
+        owners: list[list[str]] = [[]]
+        if (key := schema.by_child.get(name)) is not None:
+            above, full = _list_keys(schema, key.parent, found[key.parent]), key.most + 2
+            often = rng.choice([full, rng.integers(full + 1)], size=len(above)).tolist()
+            owners = [[owner] for owner, times in zip(above, often) for _ in range(times)]
+        owners = owners[:MOST_BELOW]
+        found[name] = _add_keys(schema, name, [rows[name]] * len(owners), f"{NEW} ", owners)
+    return found
+
+
+def _add_keys(
+    schema: TableSet, name: str, rows: Rows, prefix: str, owners: Sequence[list[str]]
+) -> Rows:
+    """Return rows with the values of their key columns: their own, then their parent's."""
+    own = schema.own_key(name) is not None
+    return [
+        [*row, *[f"{prefix}{k}"] * own, *owner] for k, (row, owner) in enumerate(zip(rows, owners))
+    ]
+
+
+def _list_keys(schema: TableSet, name: str, rows: Rows) -> list[str]:
+    return [row[len(schema.tables[name].columns)] for row in rows]
