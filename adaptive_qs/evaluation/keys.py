@@ -39,6 +39,7 @@ from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
+from adaptive_qs.table.joined import join_tables
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 from adaptive_qs.workload.workload import Workload
 
@@ -282,7 +283,7 @@ def evaluate_set(
         InputError: the schema or a table is wrong, or the keys of two tables do not fit each other.
     """
     described = TableSet.resolve(schema)
-    sides = [open_tables(tables, described, UNLIMITED) for tables in (true, synthetic)]
+    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in (true, synthetic)]
     found: dict[str, Evaluation] = {}
     for measured in described.measured():
         first, second = (side[measured.name] for side in sides)
