@@ -186,16 +186,16 @@ def errors(
     true: pd.DataFrame, made: pd.DataFrame, measured: MeasuredTable
 ) -> tuple[float | None, float | None]:
     """Return the mean L1 error of own pairs, and of pairs across keys, if there are such."""
-    coded = [read_table(table[[*measured.schema.names]], measured.schema) for table in (true, made)]
+    names = [*measured.schema.names]
+    coded, synthetic = (read_table(table[names], measured.schema) for table in (true, made))
     pairs = Workload.all_ways(measured.schema.domain(), 2).weights
     own = {c: w for c, w in pairs.items() if c[0] >= measured.given}
     across = {c: w for c, w in pairs.items() if c[0] < measured.given <= c[1]}
-    found = [
-        round(workload_error(*coded, Workload(coded[0].domain, weights)).mean_l1, 5)
-        if weights
-        else None
-        for weights in (own, across)
-    ]
+    found: list[float | None] = []
+    for weights in (own, across):
+        workload = Workload(coded.domain, weights) if weights else None
+        error = None if workload is None else workload_error(coded, synthetic, workload).mean_l1
+        found.append(None if error is None else round(error, 5))
     return found[0], found[1]
 
 
