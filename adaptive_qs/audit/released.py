@@ -74,7 +74,7 @@ class Released:
 
         Raises:
             InputError: it was made without a ledger or on another one, does not fit itself, or is
-                one of two related tables, which does not tell what the other cost.
+                one table of a set, which does not tell what the others cost.
         """
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
@@ -85,7 +85,7 @@ class Released:
             raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
         if self.statement.protects.related is not None and self.price is None:
             raise InputError(
-                f"{self.path}: is one of two related tables: give the release bundle of both, or "
+                f"{self.path}: is one table of a set: give the release bundle of all tables, or "
                 "count what they cost with --rho"
             )
         return Recovered(
@@ -140,12 +140,13 @@ class Released:
         return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
 
     def _own(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Of a run's events, those that a table should list: of two related ones, the parents'
-        come first."""
+        """Return the events of a run that a table should list: of one of a set, a part of them."""
         number, related = len(self.charges), self.statement.protects.related
         if related is None or self.price is not None:
             return events
-        return events[:number] if related == "parents" else events[len(events) - number :]
+        starts = range(max(len(events) - number, 0) + 1)
+        parts = (events[start : start + number] for start in starts)
+        return next((part for part in parts if tuple(part) == self.charges), events[:number])
 
     def _place(self, otherwise: str) -> Place:
         place = self.statement.ledger
@@ -288,7 +289,8 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
         _Sampling.model_validate(sampling)
     except ValidationError:
         faults.append("its seed and number of rows are no such")
-    folder = "" if statement.protects.related is None else f"{statement.protects.related}/"
+    related = statement.protects.related
+    folder = "" if related is None else f"{related.table}/"
     digests = {
         folder + MANIFEST: digest_of_statement(statement),
         folder + CHARGES: compute_sha256([charges_text(events).encode()]),

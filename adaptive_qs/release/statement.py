@@ -72,11 +72,10 @@ _OF_PERSONS = (
     "one",
     "several persons at once, such as a family: for k of them rho counts k² times",
 )
-_OF_PARENTS = (
-    "anyone who has this release, every other table made from it, and all rows of both tables but "
-    "those of one parent and its children",
-    "several parents at once, such as two households of one person: for k of them rho counts k² "
-    "times",
+_OF_SETS = (
+    "anyone who has this release, every other table made from it, and all rows of all tables but "
+    "those of one {noun} and below it",
+    "several rows of {root} at once, such as two of one person: for k of them rho counts k² times",
 )
 
 
@@ -114,12 +113,15 @@ class ThreatModel(BaseModel):
         rows = cls()
         if unit.query is not None:
             rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
-        if unit.person is None:
+        words = _OF_PERSONS
+        if unit.related is not None:
+            words = tuple(w.format(noun=unit.noun, root=unit.related.root) for w in _OF_SETS)
+        elif unit.person is None:
             return rows
-        told = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
-        against = tuple(told.get(text, text) for text in rows.protects_against)
+        changed = dict(zip(_OF_ROWS, words))
         return cls(
-            protects_against=against, excluded=tuple(told.get(text, text) for text in rows.excluded)
+            protects_against=tuple(changed.get(text, text) for text in rows.protects_against),
+            excluded=tuple(changed.get(text, text) for text in rows.excluded),
         )
 
 

@@ -362,7 +362,7 @@ def _opened(tables: Mapping[str, Any], table: str, schema: RelatedSchema) -> Ite
     if isinstance(tables[table], CodedTable):
         raise DataError(f"a coded table has no key {key!r}: give the raw table of {table}")
     with open_source(tables[table], own.delimiter) as source:
-        source = with_plain_names(source, own, key)
+        source = with_plain_names(source, own, (key,))
         if source.label == FRAME:
             source = replace(source, label=table)
         check_names(source, (*own.names, key), own.ignore)
