@@ -88,19 +88,18 @@ class KeyFacts:
         return tuple(sorted(pairs, key=lambda error: -error.l1))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the numbers of children, and what the key connects."""
-        numbers = {"l1": self.l1}
-        for name, values in (("mean", self.means), ("shares", self.numbers.shares)):
-            numbers |= {name: {"true": values[0], "synthetic": values[1]}}
-        numbers["shares"] = {
-            table: shares.tolist() for table, shares in zip(("true", "synthetic"),
-                                                            self.numbers.shares)
-        }  # fmt: skip
+        """Return the parent and the numbers of children in both tables."""
+        both = "true", "synthetic"
+        numbers = {
+            "l1": self.l1,
+            "mean": dict(zip(both, self.means)),
+            "shares": {name: each.tolist() for name, each in zip(both, self.numbers.shares)},
+        }
         return {"parent": self.parent, "number_of_children": numbers}
 
 
 class KeysCheck(Check):
-    """How many children rows of the parent have, and what children have to do with ancestors."""
+    """The numbers of children of the parent, and the pairs of columns across the key."""
 
     name, title, about = "key", "Rows per parent, and links to ancestors", "key"
     shown = "always"
@@ -129,11 +128,12 @@ class KeysCheck(Check):
 
     def _judge_numbers(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
         column, (true, made) = facts.numbers, facts.means
+        moved = leading(share(column.variation, 2), f"numbers-{facts.child}")
         text = (
-            f"Rows of {facts.parent} have {significant(true)} rows of {facts.child} on average, "
-            f"{significant(made)} in the synthetic tables. "
-            f"{leading(share(column.variation, 2), 'part-key')} of them would have to have another "
-            f"number, {share(column.fresh, 2)} in a fresh sample."
+            f"A row of {facts.parent} has {significant(true)} rows of {facts.child} on average, "
+            f"and {significant(made)} in the synthetic tables. {moved} of the rows of "
+            f"{facts.parent} would have to have another number, {share(column.fresh, 2)} in a "
+            "fresh sample."
         )
         lines = (
             ("rows per parent", f"{true:.3f} on average, {made:.3f} synthetic"),
@@ -143,6 +143,7 @@ class KeysCheck(Check):
             f"Rows of {facts.parent} by the number of their rows of {facts.child}",
             (number("rows", count), number("true", share), number("synthetic", share)),
             [(k, *shares) for k, shares in enumerate(zip(*column.shares))],
+            f"numbers-{facts.child}",
         )
         most = f"Rows with more than {facts.most:,} count as having that number"
         charts = Drawn(most, lambda: column_charts([column], evaluation.comparison.schema), BARS)
@@ -153,21 +154,21 @@ class KeysCheck(Check):
         errors = facts.list_pairs(evaluation)
         scale = scale_over(errors, evaluation.scale.per_clique, evaluation.comparison.rows)
         mean = significant(float(np.mean([error.l1 for error in errors])))
-        pairs = counted(len(errors), "pair")
-        text = f"The {leading(pairs, 'across')} of a column of {facts.child} and one of an "
+        pairs, anchor = counted(len(errors), "pair"), f"across-{facts.child}"
+        text = f"The {leading(pairs, anchor)} of a column of {facts.child} and one of an "
         text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average"
         text += _scale_sentence(scale)
         worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
         text += f" Worst: {listed(worst, PAIRS_NAMED)}."
         if scale.gone:
-            gone = named([combination(attributes) for attributes in scale.gone], "across")
+            gone = named([combination(attributes) for attributes in scale.gone], anchor)
             text += f" No closer than independent columns: {gone}."
         rows = [
             (*row, "like independent columns" if row[0] in scale.gone else "")
             for row in marginal_rows(errors, scale)
         ]
         caption = f"Pairs of a column of {facts.child} and one of an ancestor, the worst first"
-        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows, "across")
+        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows, anchor)
         tile = (mean, f"mean L1 error of {pairs} across the key")
         return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,),
                        tiles=(tile,))  # fmt: skip
@@ -212,7 +213,7 @@ class SetEvaluation:
         """Return everything but the rows, with the verdicts in a few sentences."""
         return {
             "notice": OWNER_ONLY,
-            "verdict": [finding.plain for finding in (self.overall, *self.keys.values())],
+            "verdict": [self.overall.plain],
             "tables": {name: part.as_json() for name, part in self.tables.items()},
         }
 
@@ -283,7 +284,9 @@ def evaluate_set(
         InputError: the schema or a table is wrong, or the keys of two tables do not fit each other.
     """
     described = TableSet.resolve(schema)
-    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in (true, synthetic)]
+    sides = [
+        join_tables(tables, described, UNLIMITED, bounded=False) for tables in (true, synthetic)
+    ]
     found: dict[str, Evaluation] = {}
     for measured in described.measured():
         first, second = (side[measured.name] for side in sides)
