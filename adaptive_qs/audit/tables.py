@@ -458,12 +458,15 @@ def _common_rows(
     """Return the rows of both sides with their keys; many parents have more rows than count."""
     found: dict[str, Rows] = {}
     for name in schema.names:
-        owners: list[list[str]] = [[]] * len(rows[name])
+        own = rows[name]
+        owners: list[list[str]] = [[]] * len(own)
         if (key := schema.by_child.get(name)) is not None:
-            known = _list_keys(schema, key.parent, found[key.parent])
-            known = known[: 1 + len(rows[name]) // (2 * key.most)]
-            owners = [[known[k]] for k in rng.integers(len(known), size=len(rows[name]))]
-        found[name] = _add_keys(schema, name, rows[name], "", owners)
+            # The first row is the only one of its parent: it counts, so no table is without rows.
+            first, *known = _list_keys(schema, key.parent, found[key.parent])
+            known = known[: 1 + len(own) // (2 * key.most)]
+            drawn = rng.integers(len(known), size=len(own) - 1).tolist() if known else []
+            owners = [[first], *([known[k]] for k in drawn)]
+        found[name] = _add_keys(schema, name, own[: len(owners)], "", owners)
     return found
 
 
@@ -476,7 +479,8 @@ def _rows_below(
         owners: list[list[str]] = [[]]
         if (key := schema.by_child.get(name)) is not None:
             above, full = _list_keys(schema, key.parent, found[key.parent]), key.most + 2
-            often = rng.choice([full, rng.integers(full + 1)], size=len(above)).tolist()
+            drawn = rng.integers(2 * full, size=len(above))  # one half have all
+            often = np.minimum(drawn, full).tolist()
             owners = [[owner] for owner, times in zip(above, often) for _ in range(times)]
         owners = owners[:MOST_BELOW]
         found[name] = _add_keys(schema, name, [rows[name]] * len(owners), f"{NEW} ", owners)
