@@ -12,7 +12,7 @@ import pytest
 import sklearn
 
 from adaptive_qs import RelatedSynthesizer, Release, Synthesizer
-from adaptive_qs.audit.audit import AuditReport, compare, record
+from adaptive_qs.audit.replay import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
 from adaptive_qs.evaluation.related import evaluate_related
 from adaptive_qs.ledger.book import LedgerBook

@@ -1,9 +1,9 @@
-"""Whether a released file is what a run of a ledger handed over, computed anew from the ledger.
+"""Verification of released files against the ledger.
 
-Nothing that the file says of itself is evidence. The ledger has every charge of the run, and
-digests of what the run handed over, recorded before anybody had it; what is for people must follow
-from what is for programs. Whoever may write the ledger can make all of this fit: against that there
-are the hashes of its entries in other hands, and copies of it.
+What a file says about itself is no evidence. The ledger has every charge of the run, and digests of
+what it released, recorded before the release left the program. The parts for people must follow
+from the parts for programs. A person who can write the ledger can make all of this fit; copies of
+the ledger and of the hashes of its entries in other hands reveal that.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from adaptive_qs.table.text import Formulas
 
 @dataclass(frozen=True)
 class Released:
-    """What a released file holds.
+    """The content of a released file.
 
     Attributes:
-        path: of the file.
-        statement: that it makes.
-        digests: SHA-256 of its parts, by the names that a ledger records them under.
-        charges: that it lists, one by one or counted by their parameters.
-        faults: what in it does not fit the rest of it.
-        unchecked: what could not be compared with anything.
-        price: what all of the run cost, where the statement is about a part of it.
+        path: the file.
+        statement: its privacy statement.
+        digests: SHA-256 of its parts, by the names in the ledger.
+        charges: the charges that it lists, one by one or counted by their parameters.
+        faults: contradictions between its parts.
+        unchecked: parts that could not be compared with anything.
+        price: the cost of the whole run, if the statement is about a part of it.
     """
 
     path: Path
@@ -70,11 +70,11 @@ class Released:
     price: Cost | None = None
 
     def recovered(self, identity: str) -> Recovered:
-        """What a ledger from which it was lost is to record of it.
+        """Return what a ledger that lacks the release has to record.
 
         Raises:
-            InputError: it was made without a ledger or on another one, does not fit itself, or is
-                one table of a set, which does not tell what the others cost.
+            InputError: it was made without a ledger or with another one, contradicts itself, or is
+                one table of a set, whose statement does not contain the cost of the others.
         """
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
@@ -97,11 +97,10 @@ class Released:
         )
 
     def check(self, book: LedgerBook) -> None:
-        """Compare it with the run of a ledger that it says it comes from.
+        """Compare the file with the run of a ledger that its statement names.
 
         Raises:
-            InputError: it was made without a ledger, or something does not fit; the message says
-                what.
+            InputError: it was made without a ledger, or a part differs; the message names the part.
         """
         place = self._place("nothing to compare")
         lost = book.recovered(place)
@@ -129,7 +128,7 @@ class Released:
         return total_cost(self.statement.facts) if self.price is None else self.price
 
     def _unlike_charges(self, true: Sequence[Event]) -> str:
-        """Which of a run's charges it does not list as they are; "" where it lists all."""
+        """Describe the charges of a run that the file does not list; "" if it lists all."""
         counted = isinstance(self.statement, AnswersManifest)
         expected = group_charges(true) if counted else tuple(self._own(true))
         if self.charges == expected:
@@ -156,10 +155,10 @@ class Released:
 
 
 def read_released(path: Path, max_memory: int | str | None = None) -> Released:
-    """A release bundle, a table or file of answers with its sidecar, or that sidecar.
+    """Read a release bundle, a table or file of answers with its sidecar, or that sidecar.
 
     Raises:
-        InputError: it is none of these, damaged, or made by a newer version.
+        InputError: the file is none of these, damaged, or made by a newer version.
         ResourceExceeded: reading it would take more than the ceiling of memory.
     """
     if is_zipfile(path):
@@ -196,7 +195,7 @@ def _set(archive: ArchiveReader, path: Path) -> Released:
 
 
 def _repacked(path: Path, members: Members) -> list[str]:
-    """Compare every byte of a bundle with a fresh one of the same members."""
+    """Compare every byte of a bundle with a new bundle of the same members."""
     if is_packed(path, members):
         return []
     return [
@@ -210,8 +209,8 @@ def _members(
 ) -> tuple[dict[str, str], list[str], dict[str, Any]]:
     """Compare the members of a bundle with what they follow from.
 
-    Returns SHA-256 of those that a program reads, what does not fit the rest, and the members as
-    they are written.
+    Returns:
+        SHA-256 of the members that a program reads, contradictions, and the members as written.
     """
     digests = {name: archive.sha256(name) for name in MEMBERS}
     faults = []
@@ -260,7 +259,7 @@ def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
 
 
 class _Sampling(BaseModel):
-    """What the sidecar of a table says of how the table was drawn."""
+    """The part of a table's sidecar that says how the table was drawn."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -272,11 +271,11 @@ class _Sampling(BaseModel):
     parents: NonNegativeInt | None = None
     """Rows of the parents' table that children were drawn for."""
     contradictions: list[dict[str, Any]] = Field(default_factory=list)
-    """Cells in which the table is further from the release than chance allows."""
+    """Cells in which the table differs from the release by more than chance allows."""
 
 
 def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, Any]]:
-    """Check the sidecar of a table, and return what it adds to its statement as well."""
+    """Check the sidecar of a table; return also what it adds to the statement."""
     events = Transcript.model_validate({"events": content.pop("charges", ())}).events
     sampling = content.pop("sampling", None)
     statement = Manifest.model_validate(content)
@@ -302,7 +301,7 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
 
 
 def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -> list[str]:
-    """The parts that differ from what was recorded, from the most similar of it."""
+    """Name the parts that differ from the most similar of the recorded releases."""
     unlike = [
         [name for name, digest in digests.items() if one.get(name) != digest] for one in recorded
     ]
@@ -311,7 +310,7 @@ def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -
 
 
 def _versions(statement: Statement) -> str:
-    """A hint where other versions may have rendered the page otherwise."""
+    """Return a hint if other versions of packages made the page."""
     here = versions()
     other = [name for name, found in statement.versions.items() if here.get(name) != found]
     return f" (made with another {', '.join(other)}: check it there)" if other else ""

@@ -197,6 +197,7 @@ class Comparison:
         promised: what is known of the release behind the synthetic table (``Promised``).
         workers: threads.
         progress: called with a phase and its steps.
+        key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
     """
 
     pair: TablePair
@@ -209,6 +210,7 @@ class Comparison:
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
+    key: Any = None
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return what counts the steps of a phase."""
@@ -277,6 +279,7 @@ _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.promise:ReleaseCheck",
+        "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",

@@ -350,7 +350,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     Args:
         evaluation: of the tables.
         names: of the true and of the synthetic table, as they are shown.
-        whole: name of the page about both tables, if this is one of two related ones.
+        whole: name of the page about all tables, if the table is one of a set.
     """
     true, made = evaluation.comparison.rows
     columns = counted(len(evaluation.pair.domain), "column")
@@ -364,7 +364,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     return render_page(
         names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
         evaluation.comparison.promised.release, evaluation.notes,
-        links=((whole, "The verdict on both tables"),) if whole else (),
+        links=((whole, "The verdict on all tables"),) if whole else (),
     )  # fmt: skip
 
 

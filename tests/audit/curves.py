@@ -27,8 +27,9 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from adaptive_qs.audit.audit import Batch, Synthesis, record
+from adaptive_qs.audit.audit import Batch, Synthesis
 from adaptive_qs.audit.related import RelatedSynthesis
+from adaptive_qs.audit.replay import record
 from adaptive_qs.audit.tables import write_rows
 from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.privacy.budget import Budget

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.audit import Batch, Recorder, Synthesis, squared_distance
+from adaptive_qs.audit.audit import Batch, Synthesis
+from adaptive_qs.audit.replay import Recorder, squared_distance
 from adaptive_qs.audit.tables import neighbour_pairs, stand_in, write_rows
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Transcript

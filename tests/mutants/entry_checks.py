@@ -23,7 +23,8 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, least_memory, squared_distance
+from adaptive_qs.audit.audit import Batch, Synthesis, least_memory
+from adaptive_qs.audit.replay import Replayer, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, DataError, InputError
 from adaptive_qs.generate.rows import SynthesisSettings

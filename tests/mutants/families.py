@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from adaptive_qs.audit.audit import AuditReport, compare, record
+from adaptive_qs.audit.replay import AuditReport, compare, record
 from adaptive_qs.errors import DataError
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost
