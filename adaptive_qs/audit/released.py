@@ -29,7 +29,6 @@ from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     CHARGES,
     MEMBERS,
-    RELATION,
     Bundle,
     charges_text,
     digest_of_statement,
@@ -40,10 +39,11 @@ from adaptive_qs.release.bundle import (
 )
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import build_pages
-from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.table.archive import ArchiveReader, Members, is_packed, open_archive
 from adaptive_qs.table.files import compute_sha256
+from adaptive_qs.table.schema_files import SET_MEMBER
 from adaptive_qs.table.text import Formulas
 
 
@@ -170,23 +170,23 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
     with open_archive(path, "release bundle", max_memory) as archive:
-        if RELATION in archive.names:
-            return _pair(archive, path)
+        if SET_MEMBER in archive.names:
+            return _set(archive, path)
         bundle = Bundle.read(archive, path)
         digests, faults, members = _members(archive, bundle)
         faults = faults or _repacked(path, members.items())
     return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
 
 
-def _pair(archive: ArchiveReader, path: Path) -> Released:
-    """The bundle of two related tables."""
-    release = RelatedRelease.read(archive, path)
-    digests, faults = {RELATION: archive.sha256(RELATION)}, []
-    for table, bundle in release.by_table.items():
+def _set(archive: ArchiveReader, path: Path) -> Released:
+    """Return the bundle of a set of tables."""
+    release = ReleaseSet.read(archive, path)
+    digests, faults = {SET_MEMBER: archive.sha256(SET_MEMBER)}, []
+    for table, bundle in release.tables.items():
         found, wrong, _ = _members(archive.within(table), bundle)
         digests |= {f"{table}/{name}": digest for name, digest in found.items()}
         faults += [f"{table}: {fault}" for fault in wrong]
-    known = (RELATION, *(f"{table}/" for table in release.by_table))
+    known = (SET_MEMBER, *(f"{table}/" for table in release.tables))
     more = sorted(name for name in archive.names if not name.startswith(known))
     faults += [f"{more[0]!a} is no part of a release"] if more else []
     faults = faults or _repacked(path, release.members())

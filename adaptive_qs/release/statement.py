@@ -113,7 +113,7 @@ class ThreatModel(BaseModel):
         rows = cls()
         if unit.query is not None:
             rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
-        words = _OF_PERSONS
+        words: tuple[str, ...] = _OF_PERSONS
         if unit.related is not None:
             words = tuple(w.format(noun=unit.noun, root=unit.related.root) for w in _OF_SETS)
         elif unit.person is None:

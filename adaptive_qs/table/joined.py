@@ -86,11 +86,11 @@ def join_tables(
         if parent is None:
             found[name] = whole[name]
             continue
-        above = found[parent.parent]
-        assert isinstance(above, HeldRows), "a table with children is held"
-        rows: Rows = JoinedRows(tables[name], schema, name, above)
+        kept = found[parent.parent]
+        assert isinstance(kept, HeldRows), "a table with children is held"
+        rows: Rows = JoinedRows(tables[name], schema, name, kept)
         if name in whole:
-            rows = whole[name].below(above)
+            rows = whole[name].below(kept)
         if bounded:
             rows = _bound(rows, measured[name], parent.most, most_bytes)
         found[name] = rows
