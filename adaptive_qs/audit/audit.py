@@ -44,7 +44,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, SetMember, Unit
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import check_learnable
+from adaptive_qs.run.job import Limits, check_learnable
 from adaptive_qs.run.options import SynthesizeOptions
 from adaptive_qs.run.tables import SetJob, measure
 from adaptive_qs.strategy.mechanism import Mechanism
@@ -140,12 +140,13 @@ class Synthesis:
         The measured marginals then have together no more cells than the largest of them.
         """
 
-        def planned(memory: int) -> Self:
-            run = replace(self, options=replace(self.options, max_memory=memory))
-            run.job  # noqa: B018  (raises what is refused)
-            return run
+        def planned(memory: int) -> SynthesizeOptions:
+            options = replace(self.options, max_memory=memory)
+            replace(self, options=options).job  # noqa: B018  (raises what is refused)
+            return options
 
-        return planned(least_memory(planned, int(self.options.max_memory or MAX_MEMORY)))
+        least = least_memory(planned, int(self.options.max_memory or MAX_MEMORY))
+        return replace(self, options=planned(least))
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
@@ -344,7 +345,8 @@ def audit(
             for publisher in tight if done % 2 else roomy:
                 where = f"{publisher.name} at rho {publisher.target.rho:g}: {what}, as {form}"
                 sampled, noise = (done + 1) % sample_every == 0, int(rng.integers(2**32))
-                compare(*_run_both(publisher, sources, Path(name), noise, sampled), where, report)
+                recorded, replayed = _run_both(publisher, sources, Path(name), noise, sampled)
+                compare(recorded, replayed, where, report)
             if not roomy[0].target.unit.replaced:  # a replaced row may equal the other one
                 report.note(Check.SEEN, report.moved > seen, what, "all draws")
             if progress is not None:
@@ -387,8 +389,12 @@ def _in_form(
     if not schema.is_set:
         return made[schema.root]
     return [
-        lambda side=side: {name: makers[side]() for name, makers in made.items()} for side in (0, 1)
+        partial(_make_set, {name: each[side] for name, each in made.items()}) for side in (0, 1)
     ]
+
+
+def _make_set(makers: Mapping[str, Callable[[], Source]]) -> Source:
+    return {name: make() for name, make in makers.items()}
 
 
 def _tables_in_form(

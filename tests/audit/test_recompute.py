@@ -47,7 +47,7 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
 def test_releases_with_strategies_are_paid_for(tmp_path):
     schema = Schema.parse({"a": 9, "b": 4, "c": 3})
     parts = [{"ways": [2]}, {"attributes": [["a", "b"]], "queries": "prefix"}]
-    path = synthesized(schema, 0.1, tmp_path, ways={"version": 1, "parts": parts})
+    path = synthesized(schema, 0.02, tmp_path, ways={"version": 1, "parts": parts})
     assert recompute.problems(path) == []
     release = recompute.Released(path)
     assert set(release.strategies) == {"a", "b"}
