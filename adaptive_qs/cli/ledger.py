@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.unit import SetMember
 
 MOST_RUNS = 2**62
-"""What the number of a run can be in a database."""
+"""Largest number of a run that a database holds."""
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
@@ -78,7 +78,7 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
 
 
 def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
-    """The (ε, δ) of the one run that is all that counts; None if there are several or none."""
+    """Return the (ε, δ) of the only run that counts; None if there are several or none."""
     return next((run.promise for run in runs if run.counted == book.held), None)
 
 
@@ -88,7 +88,7 @@ def _cost_words(
     left: bool = False,
     promise: tuple[float, float] | None = None,
 ) -> str:
-    """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
+    """Format a cost in zCDP, rounded down if ``left``, and its ε at the ledger's δ."""
     words, epsilon = io.rho_words(cost, left), book.compute_epsilon(cost, promise)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
@@ -264,10 +264,10 @@ def create(*, options: CreateOptions) -> None:
     check_distinct(
         [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
     )
-    for doubt in check_budget_warnings(
+    for warning in check_budget_warnings(
         total.list_warnings(options.public_rows), options.beyond_limits
     ):
-        io.warn(doubt)
+        io.warn(warning)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
     io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
 
@@ -312,10 +312,10 @@ class VerifyOptions(JsonOptions, MemoryOptions, AnchoredOptions):
 
 
 def verify(*, options: VerifyOptions) -> None:
-    """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
+    """Check every entry: hashes, recomputed costs, sums and kept answers.
 
-    For a release: its charges, the digests of its parts, and that what is for people follows from
-    what is for programs.
+    With --release, check also its charges, the digests of its parts, and that its pages follow
+    from its data.
     """
     from adaptive_qs.audit.released import read_released
 
@@ -369,9 +369,9 @@ class CloseOptions(AnchoredOptions):
 
 
 def close(*, options: CloseOptions) -> None:
-    """Give up an interrupted run: what it has not spent may be spent by others.
+    """Close an interrupted run and return its unspent budget to the total.
 
-    Its noisy answers are forgotten, and it cannot be resumed.
+    Its noisy answers are deleted, and it cannot be resumed.
     """
     path, run = options.path, options.run
     if run is None:
@@ -384,8 +384,8 @@ def close(*, options: CloseOptions) -> None:
 def anchor(*, options: NewAnchorOptions) -> None:
     """Create an anchor for a ledger that has none.
 
-    Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
-    twice. The anchor, on another volume, reveals this to every command that is given it.
+    A backup that contains ledger and mark turns both back, and a budget could be spent twice. The
+    anchor, on another volume, shows this to each command that gets it.
     """
     bare, anchor = LedgerOptions(ledger=options.path), options.anchor
     if anchor is None:
@@ -412,15 +412,15 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
     missing: Annotated[int, Option(
         "With --none, for a copy that is known to lack N entries: they released nothing.", "N",
         check=natural_number)] = 0  # fmt: skip
-    lock: Annotated[bool, Option("Take no run until it is stated what was released.")] = False
+    lock: Annotated[bool, Option("Accept no run until the lost releases are given.")] = False
 
 
 def restore(*, options: RestoreOptions) -> None:
-    """After restoring a copy of a ledger, count what was released since the copy was made.
+    """After restoring a backup of a ledger, count what was released since the backup was made.
 
-    A copy that is known to lack entries, or whose mark is lost, is locked if none of --release,
-    --rho and --none is given, so that no run is taken until they are; --lock locks any other.
-    Releases that the copy has are not counted again.
+    Without --release, --rho or --none, a backup that lacks entries or its mark is locked: no run is
+    accepted until one of them is given. --lock locks any other backup. Releases that the backup
+    contains are not counted again.
     """
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.events import Cost

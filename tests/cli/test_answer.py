@@ -117,7 +117,7 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the solver stopped before its gap in ")
     assert "of the least, no closer" in outcome.err
-    assert "stopped before the gap asked for" in outcome.out
+    assert "stopped before the requested gap" in outcome.out
     outcome = done(run(*arguments, "--json"))
     assert outcome.err.startswith("warning: ")
     content = json.loads(outcome.out)
