@@ -40,7 +40,7 @@ from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
 from adaptive_qs.table.joined import join_tables
-from adaptive_qs.table.tables import MeasuredTable, TableSet
+from adaptive_qs.table.tables import MeasuredTable, TableSet, name_tables
 from adaptive_qs.workload.workload import Workload
 
 UNLIMITED = 2**62
@@ -284,13 +284,12 @@ def evaluate_set(
         InputError: the schema or a table is wrong, or the keys of two tables do not fit each other.
     """
     described = TableSet.resolve(schema)
-    sides = [
-        join_tables(tables, described, UNLIMITED, bounded=False) for tables in (true, synthetic)
-    ]
+    given = [name_tables(tables, described) for tables in (true, synthetic)]
+    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in given]
     found: dict[str, Evaluation] = {}
     for measured in described.measured():
         first, second = (side[measured.name] for side in sides)
-        made = synthetic.get(measured.name)
+        made = given[1][measured.name]
         file = made if isinstance(made, str | Path) else None
         compared = evaluate(
             first, second, measured.schema, _own_pairs(measured), seed=seed, workers=workers,
