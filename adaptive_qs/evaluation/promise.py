@@ -236,7 +236,7 @@ def find_contradictions(comparison: Comparison) -> tuple[Contradiction, ...] | N
 
     promised = comparison.promised
     release, sampling = promised.release, promised.sampling
-    if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "parents"}:
+    if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "root_rows"}:
         check = release.check()
         pages = CheckedPages((), check, seed=0)
         rows = np.column_stack(comparison.pair.synthetic.columns)
