@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from adaptive_qs.answering.api import answer
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import answers_limits
-from adaptive_qs.arguments import DEFAULT_SHARE, check_choice
+from adaptive_qs.arguments import check_choice
 from adaptive_qs.audit.replay import AuditReport, Check, Run, compare, record
 from adaptive_qs.audit.tables import (
     FORMS,
@@ -31,33 +31,37 @@ from adaptive_qs.audit.tables import (
     Types,
     keyed,
     neighbour_pairs,
+    set_pairs,
     stand_in,
     unit_pair,
     write_rows,
 )
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.learn.schema import discovery_share, preprocessing_cost
+from adaptive_qs.learn.schema import discovery_share
 from adaptive_qs.machine import PhaseClock, StepProgress, memory_bytes
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, Unit
+from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, SetMember, Unit
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Limits, check_learnable
-from adaptive_qs.run.tables import QueryStrategies, Tables, measure, tables_limits
+from adaptive_qs.run.options import SynthesizeOptions
+from adaptive_qs.run.tables import SetJob, measure
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.file import QuerySource, WorkloadFile, other_queries, resolve_queries
-from adaptive_qs.workload.workload import Workload
+from adaptive_qs.table.tables import TableSet
+from adaptive_qs.workload.file import QuerySource, resolve_queries
 
 MAX_MEMORY = 2**31
 """Default memory ceiling of a run, in bytes; findings must not depend on the machine."""
 RHOS = (0.02, 5.0)
 """Default budgets (zCDP): with mostly noise and few rounds, and with hardly any noise."""
+SAMPLED = 20
+"""Rows of the root of a sampled set of tables."""
 CONSENT: Mapping[str, Any] = {"unreviewed_schema": True, "beyond_limits": True}
 
 Source = Any
@@ -80,57 +84,55 @@ def least_memory(plan: Callable[[int], Any], most: int) -> int:
 
 @dataclass(frozen=True)
 class Synthesis:
-    """A run of `Synthesizer.fit`; it publishes a release bundle and a table sampled from it.
+    """A run of `Synthesizer.fit`; it publishes a release bundle and tables sampled from it.
 
     Attributes:
-        schema: the public description of the columns.
-        marginals: the marginals that matter, over as many codes as columns can have.
-        target: the budget.
-        plan: the memory ceilings.
-        engine: the counting engine.
-        scheduler: the address of the engine's workers.
-        queries: the workload, if it has queries other than the cells of marginals.
+        schema: the public description of one table or of a set.
+        options: the options of the run, with its memory ceiling.
     """
 
-    schema: Schema
-    marginals: Workload
-    target: PrivacyTarget
-    plan: Limits
-    engine: str = DEFAULT_ENGINE
-    scheduler: Any = None
-    queries: QuerySource = None
+    schema: TableSet
+    options: SynthesizeOptions
 
     name = "synthesize"
 
     @classmethod
     def of(
-        cls,
-        schema: Schema,
-        queries: QuerySource,
-        rho: float,
-        max_memory: int | str = MAX_MEMORY,
-        unit: Unit = ROWS,
+        cls, schema: Schema | TableSet, queries: QuerySource, rho: float, **options: Any
     ) -> Self:
-        """Plan a run on the marginals that contain the queries.
+        """Plan a run on the marginals that contain the queries; options are those of the run.
 
         Raises:
             InputError: the queries do not fit the schema, or the budget is too small to learn from.
             ResourceExceeded: the workload does not fit the memory.
         """
-        learnt = len(schema.open_columns)
-        target = PrivacyTarget.of(
-            rho=rho,
-            discovery_share=discovery_share(schema),
-            column_share=DEFAULT_SHARE / learnt if learnt else 0.0,
-        ).protecting(unit)
-        preprocessing_cost(schema, target.budget)
-        domain = schema.widest_domain()
-        marginals = resolve_queries(queries, domain).marginals()
-        limits = tables_limits(domain, marginals, max_memory, 1)
-        return cls(
-            schema, marginals, target, limits,
-            queries=None if other_queries(queries) is None else queries,
-        )  # fmt: skip
+        own = SynthesizeOptions(rho=rho, workload=queries, **_run_options(options))
+        described = schema if isinstance(schema, TableSet) else TableSet.of_one(schema)
+        planned = cls(described, own)
+        planned.job  # noqa: B018  (raises what is refused)
+        return planned
+
+    @cached_property
+    def job(self) -> SetJob:
+        """The checked run.
+
+        Raises:
+            ResourceExceeded: the workload does not fit the memory, or only without some marginals.
+        """
+        job = SetJob.of(self.schema, self.options)
+        if dropped := job.list_dropped():
+            raise ResourceExceeded(dropped[0])
+        return job
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """The budget."""
+        return self.job.root.target
+
+    @property
+    def limits(self) -> Limits:
+        """The memory ceilings of the first or only table."""
+        return self.job.root.work.limits
 
     def at_ceiling(self) -> Self:
         """Return the same run with the smallest memory ceiling that its plan accepts.
@@ -138,50 +140,42 @@ class Synthesis:
         The measured marginals then have together no more cells than the largest of them.
         """
 
-        def planned(memory: int) -> Limits:
-            return tables_limits(self.schema.widest_domain(), self.marginals, memory, 1)
+        def planned(memory: int) -> SynthesizeOptions:
+            options = replace(self.options, max_memory=memory)
+            replace(self, options=options).job  # noqa: B018  (raises what is refused)
+            return options
 
-        return replace(self, plan=planned(least_memory(planned, self.plan.max_memory_bytes)))
+        least = least_memory(planned, int(self.options.max_memory or MAX_MEMORY))
+        return replace(self, options=planned(least))
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
-        """Spend the budget on a table and return every byte that leaves, by name.
+        """Spend the budget on a table or a set, and return every byte that leaves, by name.
 
         Args:
-            source: the rows.
+            source: the rows; those of the tables of a set by name.
             mechanisms: all draws pass it.
             folder: for the files.
-            sampled: whether to publish a sampled table as well, which is slow.
+            sampled: whether to publish sampled tables as well, which is slow.
         """
-        marginals, target, plan = self.marginals, self.target, self.plan
         if isinstance(source, CodedTable):
-            served = QueryStrategies.of(self.queries, marginals.domain)
-            rho = target.within(target.budget).rho
-            work = Tables(marginals, plan, rho, served=served)
-            clock, counter = PhaseClock(), MarginalCounter(source)
-            release = measure(counter, self.schema, marginals, target, work, mechanisms, clock)
+            root = self.job.root
+            release: Any = measure(
+                MarginalCounter(source), root.schema, root.work.workload, root.target, root.work,
+                mechanisms, PhaseClock(),
+            )  # fmt: skip
         else:
-            workload: Any = marginals if self.queries is None else self.queries
-            if self.queries is None and self.schema.open_columns:  # whose sizes are to be learnt
-                workload = folder / "workload.json"
-                workload.write_text(WorkloadFile.of(marginals).model_dump_json(exclude_none=True))
-            model = Synthesizer(
-                rho=target.rho,
-                workload=workload,
-                max_memory=plan.max_memory_bytes,
-                workers=plan.workers,
-                engine=self.engine,
-                scheduler=self.scheduler,
-                **_unit_options(target.unit),
-                **CONSENT,
-            )
+            model = Synthesizer(**vars(self.options))
             with audited_run(mechanisms):
                 release = model.fit(source, schema=self.schema).release_
         path = folder / "release.zip"
         release.save(path, force=True)
         artefacts = {"release bundle": path.read_bytes()}
-        if sampled:
+        if sampled and self.schema.is_set:
+            drawn = release.sample(SAMPLED, seed=1).items()
+            artefacts |= {f"sampled {name}": table_bytes(table) for name, table in drawn}
+        elif sampled:
             artefacts["sampled table"] = table_bytes(release.draw(seed=1).table())
         return artefacts
 
@@ -195,20 +189,18 @@ class Batch:
         queries: the workload.
         target: the budget.
         choice: name of the mechanism.
+        options: the options of the run, with its memory ceiling.
         limits: the memory ceilings.
         planned: the mechanism with integer strategies; None if codes are to be learnt.
-        engine: the counting engine.
-        scheduler: the address of the engine's workers.
     """
 
     schema: Schema
     queries: QuerySource
     target: PrivacyTarget
     choice: str
+    options: Mapping[str, Any]
     limits: Limits
     planned: Mechanism | None
-    engine: str = DEFAULT_ENGINE
-    scheduler: Any = None
 
     name = "answer"
 
@@ -219,29 +211,30 @@ class Batch:
         queries: QuerySource,
         rho: float,
         choice: str = "auto",
-        max_memory: int | str = MAX_MEMORY,
-        unit: Unit = ROWS,
+        **options: Any,
     ) -> Self:
-        """Plan a batch with the chosen mechanism.
+        """Plan a batch with the chosen mechanism; options are those of the run.
 
         Raises:
             InputError: the mechanism is unknown, cannot answer such queries, or they do not fit
                 the schema.
             ResourceExceeded: a strategy takes too much memory.
         """
-        schema = schema.without_heaps()
+        schema, own = schema.without_heaps(), _run_options(options)
         learns = bool(schema.private_columns)
         share = discovery_share(schema) if learns else None
-        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share).protecting(unit)
+        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share).protecting(
+            _find_unit(TableSet.of_one(schema), options)
+        )
         widest = schema.widest_domain()
         resolved = resolve_queries(queries, widest)
         check_learnable(resolved, schema)
-        limits = answers_limits(widest, memory_bytes(max_memory), 1)
+        limits = answers_limits(widest, own["max_memory"], 1)
         if learns:
-            return cls(schema, queries, target, choice, limits, None)
+            return cls(schema, queries, target, choice, own, limits, None)
         left = target.within(target.budget)
         planned = Work(resolved, widest, left, limits, choice).measurable.mechanism
-        return cls(schema, resolved, target, choice, limits, planned)
+        return cls(schema, resolved, target, choice, own, limits, planned)
 
     def at_ceiling(self) -> Self:
         """Return the same batch, which does not depend on the memory ceiling."""
@@ -262,18 +255,9 @@ class Batch:
             }
         with audited_run(mechanisms):
             answers = answer(
-                source,
-                self.schema,
-                self.queries,
-                rho=self.target.rho,
-                mechanism=self.choice,
-                workers=self.limits.workers,
-                max_memory=self.limits.max_memory_bytes,
-                engine=self.engine,
-                scheduler=self.scheduler,
-                **_unit_options(self.target.unit),
-                **CONSENT,
-            )
+                source, self.schema, self.queries, rho=self.target.rho, mechanism=self.choice,
+                **self.options,
+            )  # fmt: skip
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
         return {"answers": table_bytes(table), "statement of the answers": statement}
@@ -283,9 +267,19 @@ Publisher = Synthesis | Batch
 """A run that spends a budget on a table."""
 
 
-def _unit_options(unit: Unit) -> dict[str, Any]:
-    """Return the options of a run that protects this unit."""
-    return {"rows_per_person": unit.asked, "weigh": unit.weigh, "neighbours": unit.neighbours}
+def _run_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a run on generated rows, with a memory ceiling in bytes."""
+    memory = memory_bytes(options.get("max_memory", MAX_MEMORY))
+    return {**CONSENT, "workers": 1, **options, "max_memory": memory}
+
+
+def _find_unit(schema: TableSet, options: Mapping[str, Any]) -> Unit:
+    """Return the unit of a run: a row, a person, or a row of the root with everything below it."""
+    root, neighbours = schema.tables[schema.root], options.get("neighbours", DEFAULT_NEIGHBOURS)
+    weigh = options.get("weigh", DEFAULT_WEIGH)
+    unit = Unit.of(root.person, options.get("rows_per_person"), neighbours, weigh)
+    related = SetMember(schema.names, schema.root) if schema.is_set else None
+    return replace(unit, related=related)
 
 
 @contextmanager
@@ -305,7 +299,7 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def audit(
-    schema: Schema,
+    schema: Schema | TableSet,
     queries: QuerySource,
     pairs: int = 20,
     seed: int = 0,
@@ -313,91 +307,107 @@ def audit(
     progress: StepProgress | None = None,
     sample_every: int = 10,
     mechanism: str = "auto",
-    max_memory: int | str = MAX_MEMORY,
-    engine: str = DEFAULT_ENGINE,
-    scheduler: Any = None,
-    rows_per_person: int | None = None,
-    weigh: str = DEFAULT_WEIGH,
-    neighbours: str = DEFAULT_NEIGHBOURS,
+    **options: Any,
 ) -> AuditReport:
     """Replay `Synthesizer.fit` and `answer` on neighbouring tables; read no private data.
 
     A run on one table is recorded. The run on its neighbour gets the recorded noisy outputs, so
     only the exact inputs of the draws may differ, by no more than was charged. The tables come in
     every form in turn. Every second pair is synthesized with the smallest memory ceiling that the
-    plan accepts, where the ceilings decide what is measured.
+    plan accepts. Neighbouring sets of tables are only synthesized.
 
     Args:
-        schema: the tables follow it.
-        queries: what is answered, and what tables are to serve; sets of attributes and families if
-            the schema leaves bins or values open.
+        schema: of one table or of a set; the tables follow it.
+        queries: what is answered, and what tables are to serve.
         pairs: number of pairs of neighbouring tables.
         seed: decides tables and noise.
         rhos: budgets (zCDP) at which each pair is run.
         progress: called with the pairs done and in all.
-        sample_every: every such pair has a sampled table compared too.
+        sample_every: every such pair has sampled tables compared too.
         mechanism: the mechanism that answers.
-        max_memory: memory ceiling of a run, in bytes or as "3GB".
-        engine: the counting engine, a name of ``adaptive_qs.table.engines.ENGINES``.
-        scheduler: the address of the engine's workers.
-        rows_per_person: as for :class:`~adaptive_qs.Synthesizer`; if the schema names a person
-            column, tables differ by a person with all rows.
-        weigh: likewise.
-        neighbours: likewise.
+        options: of both runs, as for :class:`~adaptive_qs.Synthesizer`.
 
     Raises:
-        InputError: the workload does not fit a budget or the mechanism, or the engine is unknown.
+        InputError: the workload or an option does not fit, or a budget is too small.
         ResourceExceeded: the plan does not fit the memory.
     """
     rng = np.random.default_rng(seed)
-    check_choice("engine", engine, ENGINES)
-    unit = Unit.of(schema.person, rows_per_person, neighbours, weigh)
-    roomy: list[Publisher] = []
-    for rho in rhos:
-        planned = (
-            Synthesis.of(schema, queries, rho, max_memory, unit),
-            Batch.of(schema, queries, rho, mechanism, max_memory, unit),
-        )
-        roomy += [replace(each, engine=engine, scheduler=scheduler) for each in planned]
+    described = schema if isinstance(schema, TableSet) else TableSet.of_one(schema)
+    roomy = [each for rho in rhos for each in _plan(described, queries, rho, mechanism, options)]
     tight = [publisher.at_ceiling() for publisher in roomy]
     report = AuditReport(pairs=pairs, runs=pairs * len(roomy))
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        differing = islice(_differing(schema, unit, folder, rng), pairs)
-        for done, pair in enumerate(differing):
+        differing = _differing(described, roomy[0].target.unit, Path(name), rng)
+        for done, (what, tables) in enumerate(islice(differing, pairs)):
             # Not in step with the kinds of tables and rows: each comes in every form, in time.
             form = list(FORMS)[(3 * done + done // len(KINDS)) % len(FORMS)]
-            sources, seen = _in_form(pair, form, schema, folder), report.moved
-            sampled = (done + 1) % sample_every == 0
+            sources, seen = _in_form(tables, form, described, Path(name)), report.moved
             for publisher in tight if done % 2 else roomy:
-                where = f"{publisher.name} at rho {publisher.target.rho:g}: {pair.name}, as {form}"
-                runs = _run_both(publisher, sources, folder, int(rng.integers(2**32)), sampled)
-                compare(*runs, where, report)
-            if unit.neighbours == DEFAULT_NEIGHBOURS:  # a replaced row may equal the other one
-                report.note(Check.SEEN, report.moved > seen, pair.name, "all draws")
+                where = f"{publisher.name} at rho {publisher.target.rho:g}: {what}, as {form}"
+                sampled, noise = (done + 1) % sample_every == 0, int(rng.integers(2**32))
+                recorded, replayed = _run_both(publisher, sources, Path(name), noise, sampled)
+                compare(recorded, replayed, where, report)
+            if not roomy[0].target.unit.replaced:  # a replaced row may equal the other one
+                report.note(Check.SEEN, report.moved > seen, what, "all draws")
             if progress is not None:
                 progress(done + 1, pairs)
     return report
 
 
+def _plan(
+    schema: TableSet, queries: QuerySource, rho: float, mechanism: str, options: Mapping[str, Any]
+) -> list[Publisher]:
+    """Return the runs at a budget."""
+    check_choice("engine", options.get("engine", DEFAULT_ENGINE), ENGINES)
+    synthesis = Synthesis.of(schema, queries, rho, **options)
+    if schema.is_set:  # `answer` refuses a set
+        return [synthesis]
+    alone = schema.tables[schema.root]
+    return [synthesis, Batch.of(alone, queries, rho, mechanism, **options)]
+
+
 def _differing(
-    schema: Schema, unit: Unit, folder: Path, rng: np.random.Generator
-) -> Iterator[Pair]:
-    """Yield tables that differ by a unit; both have rows if the run has to read them as tables."""
-    pairs = neighbour_pairs(stand_in(schema), folder, rng)
+    schema: TableSet, unit: Unit, folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, dict[str, Pair]]]:
+    """Yield a name and the tables that differ by a unit; with rows if they are read as tables."""
+    if schema.is_set:
+        yield from set_pairs(schema, unit.replaced, folder, rng)
+    alone = schema.tables[schema.root]
+    pairs = neighbour_pairs(stand_in(alone), folder, rng)
     if unit != ROWS:
         pairs = (unit_pair(pair, unit, rng) for pair in pairs)
-    raw = schema.open_columns or schema.person
-    return (pair for pair in pairs if not raw or (pair.here and pair.there))
+    for pair in pairs:
+        if (pair.here and pair.there) or not (alone.open_columns or alone.person):
+            yield pair.name, {schema.root: pair}
 
 
-def _in_form(pair: Pair, form: str, schema: Schema, folder: Path) -> list[Callable[[], Source]]:
-    """Return makers of the two tables; of their codes, if one of them has no rows."""
-    tables = (pair.here, pair.there)
-    if all(tables):
-        types = Types(keyed(schema, [schema.person] if schema.person else [], pair), *tables)
-        return [partial(FORMS[form], rows, types, folder) for rows in tables]
-    return [partial(_codes, rows, schema, folder) for rows in tables]
+def _in_form(
+    pairs: Mapping[str, Pair], form: str, schema: TableSet, folder: Path
+) -> list[Callable[[], Source]]:
+    """Return makers of the two sources, each of all tables."""
+    made = {name: _tables_in_form(pair, form, schema, name, folder) for name, pair in pairs.items()}
+    if not schema.is_set:
+        return made[schema.root]
+    return [
+        partial(_make_set, {name: each[side] for name, each in made.items()}) for side in (0, 1)
+    ]
+
+
+def _make_set(makers: Mapping[str, Callable[[], Source]]) -> Source:
+    return {name: make() for name, make in makers.items()}
+
+
+def _tables_in_form(
+    pair: Pair, form: str, schema: TableSet, name: str, folder: Path
+) -> list[Callable[[], Source]]:
+    """Return makers of two tables; of their codes, if one of them has no rows."""
+    own, tables = schema.tables[name], (pair.here, pair.there)
+    if not all(tables):
+        return [partial(_codes, rows, own, folder) for rows in tables]
+    keys = schema.key_columns(name) if schema.is_set else [own.person] if own.person else []
+    types, place = Types(keyed(own, keys, pair), *tables), folder / name
+    place.mkdir(exist_ok=True)
+    return [partial(FORMS[form], rows, types, place) for rows in tables]
 
 
 def _codes(rows: Rows, schema: Schema, folder: Path) -> CodedTable:

@@ -217,7 +217,8 @@ def measure(name: str, epsilon: float, seed: int) -> list[dict[str, Any]]:
         table = measured.name
         start = time.process_time()
         flat = Synthesizer(rows_per_person=measured.rows_per_unit, **budget)
-        flat.fit(true[table], schema=measured.schema.changed(person=ROOT_KEY, ignore=(), rules=()))
+        schema_of_join = measured.schema.changed(person=ROOT_KEY, ignore=(), rules=())
+        flat.fit(true[table][[*measured.schema.names, ROOT_KEY]], schema=schema_of_join)
         drawn = flat.sample(seed=seed)
         flat_seconds = time.process_time() - start
         own, across = errors(true[table], joined[table], measured)

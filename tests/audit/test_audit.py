@@ -51,7 +51,6 @@ from adaptive_qs.privacy.events import (
 )
 from adaptive_qs.privacy.mechanisms import PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import ENGINES
@@ -322,12 +321,12 @@ def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupie
 
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():
     tight = Synthesis.of(EVERYTHING, 2, 1.0).at_ceiling()
-    domain = EVERYTHING.widest_domain()
-    assert tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes, 1) == tight.plan
+    least, marginals = tight.limits.max_memory_bytes, tight.job.root.work.workload
+    assert Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least).limits == tight.limits
     with pytest.raises(ResourceExceeded):
-        tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes - 1, 1)
-    largest = max(map(domain.size, tight.marginals.cliques))
-    assert tight.plan.measured_cells == largest
+        Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least - 1)
+    largest = max(map(marginals.domain.size, marginals.cliques))
+    assert tight.limits.measured_cells == largest
 
 
 @pytest.mark.parametrize("kind", KINDS)

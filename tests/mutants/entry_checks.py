@@ -394,7 +394,7 @@ def _tightest(synthesis: bool) -> tuple[int, int]:
     """The least memory in which the wide table can be planned for, and the rows that fit then."""
     schema = Schema.parse(WIDE)
     if synthesis:
-        plan = Synthesis.of(schema, 3, MUCH).at_ceiling().plan
+        plan = Synthesis.of(schema, 3, MUCH).at_ceiling().limits
         return plan.max_memory_bytes, plan.most_rows
 
     def planned(memory: int) -> Limits:
