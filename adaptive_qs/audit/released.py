@@ -268,8 +268,8 @@ class _Sampling(BaseModel):
     formulas: Formulas = "keep"
     where: str | None = None
     balance: str | None = None
-    parents: NonNegativeInt | None = None
-    """Rows of the parents' table that children were drawn for."""
+    root_rows: NonNegativeInt | None = None
+    """Rows of the root of a set of tables in the same sample."""
     contradictions: list[dict[str, Any]] = Field(default_factory=list)
     """Cells in which the table differs from the release by more than chance allows."""
 

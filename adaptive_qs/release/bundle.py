@@ -360,10 +360,17 @@ def manifest_path(table: str | Path) -> Path:
 
 
 def table_path(manifest: str | Path) -> Path | None:
-    """The table or answers of a sidecar; None where its name tells of none."""
+    """Return the table or answers of a sidecar; None if its name belongs to none.
+
+    Of a database with several tables, NAME.db, each has a sidecar NAME.db.TABLE.manifest.json.
+    """
     path = Path(manifest)
     name = path.name.removesuffix(_ENDING)
-    return path.parent / name if name not in ("", path.name) else None
+    if name in ("", path.name):
+        return None
+    table = path.parent / name
+    holds_it = not exists(table) and exists(table.with_suffix(""))
+    return table.with_suffix("") if holds_it else table
 
 
 def sidecar_text(statement: Statement, **more: Any) -> str:

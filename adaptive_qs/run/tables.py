@@ -340,8 +340,8 @@ class SetJob:
     @property
     def more_doubts(self) -> tuple[str, ...]:
         """Warnings about the budget that concern other tables than the root."""
-        found = dict.fromkeys(doubt for job in self.members[1:] for doubt in job.doubts)
-        return tuple(doubt for doubt in found if doubt not in self.root.doubts)
+        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.doubts)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.doubts)
 
     def list_dropped(self) -> tuple[str, ...]:
         """Return what is left out of the requested marginals, for each table."""

@@ -314,40 +314,52 @@ def _identifier(name: str) -> str:
 _TABLE, _ANSWERS = "synthetic", "answers"
 """Names of the table in a file of rows, and in one of answers."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-Written = Iterator[Callable[[Sequence[pa.Array]], None]]
-"""What writes columns of some rows."""
+Written = Callable[[Sequence[pa.Array]], None]
+"""A function that writes columns of some rows."""
 
 
 class Database(OutputFormat):
-    """A database with one table, which is written by its own library."""
+    """A database with one table, or several, which is written by its own library."""
 
     is_text = False
     readable = True
+    holds_sets = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Values of the declared types, missing ones as null."""
-        pages = iter(tables)
-        first = next(pages)
-        with self._opened(first.schema, _TABLE, file) as write:
-            for page in chain([first], pages):
-                for batch in page.to_batches(max_chunksize=_ROWS):
-                    columns = zip(batch.columns, texts)
-                    write([self._cells(values, as_text) for values, as_text in columns])
+        """Write values of the declared types, missing ones as null."""
+        self.write_set([(_TABLE, tables, texts)], file)
+
+    def write_set(
+        self, tables: Iterable[tuple[str, Iterable[pa.Table], Sequence[AsText]]], file: BinaryIO
+    ) -> None:
+        """Write tables by name, one after the other; see :meth:`write`."""
+        with self._connected(file) as database:
+            for name, parts, texts in tables:
+                pages = iter(parts)
+                first = next(pages)
+                write = self._create_table(database, first.schema, name)
+                for page in chain([first], pages):
+                    for batch in page.to_batches(max_chunksize=_ROWS):
+                        columns = zip(batch.columns, texts)
+                        write([self._cells(values, as_text) for values, as_text in columns])
 
     @contextmanager
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Every text as it is."""
+        """Yield a function that writes batches; every text is as it is."""
         plain = without_dictionaries(schema)
-        with self._opened(plain, _ANSWERS, file) as write:
+        with self._connected(file) as database:
+            write = self._create_table(database, plain, _ANSWERS)
             yield lambda batch: write(batch.cast(plain).columns)
 
     @abstractmethod
-    def _opened(
-        self, schema: pa.Schema, name: str, file: BinaryIO
-    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """Yield a function that writes columns of rows in the types of the schema."""
+    def _connected(self, file: BinaryIO) -> AbstractContextManager[Any]:
+        """Yield a connection to a new database, which is copied to the file at the end."""
+
+    @abstractmethod
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        """Create a table and return a function that writes columns of rows in its types."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         """Values as the file has them; by default as they are."""
@@ -380,20 +392,23 @@ class Sqlite(Database):
         return pc.if_else(values.is_valid(), as_text(values), None)
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            yield database
+            database.commit()
+
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
         table, names = _identifier(name), [*map(_identifier, schema.names)]
         kinds = [_sqlite_type(kind) for kind in schema.types]
         columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
         insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
-        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=OFF")
-            database.execute(f"CREATE TABLE {table} ({columns})")
+        database.execute(f"CREATE TABLE {table} ({columns})")
 
-            def write(columns: Sequence[pa.Array]) -> None:
-                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
+        def write(columns: Sequence[pa.Array]) -> None:
+            database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
 
-            yield write
-            database.commit()
+        return write
 
 
 def _sqlite_type(kind: pa.DataType) -> str:
@@ -416,19 +431,23 @@ class DuckDb(Database):
         return sql.duckdb()
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        table, library = _identifier(name), sql.duckdb()
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        library = sql.duckdb()
         with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
+            yield database
 
-            def run(query: str, page: pa.Table) -> None:
-                database.register("page", page)
-                database.execute(f"{query} SELECT * FROM page")
-                database.unregister("page")
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        table = _identifier(name)
 
-            run(f"CREATE TABLE {table} AS", schema.empty_table())
-            yield lambda columns: run(
-                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
-            )
+        def run(query: str, page: pa.Table) -> None:
+            database.register("page", page)
+            database.execute(f"{query} SELECT * FROM page")
+            database.unregister("page")
+
+        run(f"CREATE TABLE {table} AS", schema.empty_table())
+        return lambda columns: run(
+            f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
+        )
 
 
 SQLITE, DUCKDB = Sqlite(), DuckDb()
