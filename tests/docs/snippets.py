@@ -44,12 +44,12 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
+from adaptive_qs.table.related import RelatedSchema
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.noise import SystemEntropy, Words
 from adaptive_qs.strategy.integer import round_matrix
-from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile
 
