@@ -10,21 +10,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import sklearn
+from adaptive_qs.evaluation.related import evaluate_related
+from adaptive_qs.release.related import RelatedRelease
+from adaptive_qs.run.related import RelatedJob
+from adaptive_qs.table.related import RelatedSchema
 
 from adaptive_qs import RelatedSynthesizer, Release, Synthesizer
 from adaptive_qs.audit.replay import AuditReport, compare, record
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError
-from adaptive_qs.evaluation.related import evaluate_related
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.run import related
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.related import RelatedJob
-from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import TAKEN_FROM_DATA
 
 from .family import SCHEMA, made, published, without

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from adaptive_qs.table.related import Family
 
 import adaptive_qs
 from adaptive_qs import RelatedSynthesizer, Synthesizer
@@ -30,7 +31,6 @@ from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.run import job
 from adaptive_qs.table import encode
-from adaptive_qs.table.related import Family
 
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
 MOST = 2

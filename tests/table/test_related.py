@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from adaptive_qs.table.related import PUBLISHED, Family, FamilyRows, RelatedSchema, render
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, ResourceExceeded, SchemaError
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.persons import ContributionBound
-from adaptive_qs.table.related import PUBLISHED, Family, FamilyRows, RelatedSchema, render
 
 from ..family import SCHEMA, made, without
 
