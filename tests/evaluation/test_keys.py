@@ -18,7 +18,7 @@ from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.keys import evaluate_set
 
 from ..family import DEEP, made_deep
-from .test_report import Outline
+from .test_golden import Outline
 
 TRUE, OTHER = made_deep(2_500, seed=1, most=2), made_deep(2_500, seed=2, most=2)
 
