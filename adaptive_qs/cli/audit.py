@@ -21,7 +21,7 @@ from adaptive_qs.run.options import (
 )
 
 if TYPE_CHECKING:
-    from adaptive_qs.audit.audit import AuditReport
+    from adaptive_qs.audit.replay import AuditReport
 
 SHOWN = 20
 """Findings listed; the others are counted."""

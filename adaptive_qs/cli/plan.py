@@ -376,7 +376,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 
 def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of each table."""
-    from adaptive_qs.privacy.budget import refusable
+    from adaptive_qs.privacy.budget import describe_refusals
     from adaptive_qs.run.tables import SetJob
 
     defaults = {each.name: each.default for each in read_options(Options)}
@@ -400,7 +400,7 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         forecast = predict_measurements(work.forecast, work.strategies, rows)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
-        for doubt in refusable(work.list_warnings(part.target, rows)):
+        for doubt in describe_refusals(work.list_warnings(part.target, rows)):
             warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
         found[name] = {
             "rho": share * target.rho, "rho_of_rows": work.rho, "rows": rows,

@@ -136,7 +136,7 @@ class Outcome:
         if self.release.insecure:
             rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
         rows += table_rows(self.written)
-        share = manifest.taken(self.release.events)
+        share = manifest.spent_share(self.release.events)
         spent = "all" if share > 1 - 1e-5 else f"{share:.2%}"
         rows += [
             ("release", str(self.outputs.release or "not kept (--release FILE would)")),

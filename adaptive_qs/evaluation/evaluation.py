@@ -26,7 +26,6 @@ from adaptive_qs.pages.charts import BarChart, HeatMap
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import budget_parts
 from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
@@ -361,7 +360,6 @@ def render_page(
         notes=notes,
         links=links,
         statement=statement,
-        budget=budget_parts(statement) if statement else None,
         rounds=bundle.rounds if bundle else None,
         unconnected=bundle.manifest.unconnected if bundle else (),
         columns=len(bundle.workload.domain) if bundle else 0,

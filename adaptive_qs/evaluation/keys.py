@@ -290,7 +290,7 @@ def evaluate_set(
     for measured in described.measured():
         first, second = (side[measured.name] for side in sides)
         made = given[1][measured.name]
-        file = made if isinstance(made, str | Path) else None
+        file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
         compared = evaluate(
             first, second, measured.schema, _own_pairs(measured), seed=seed, workers=workers,
             progress=progress,

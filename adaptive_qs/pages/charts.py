@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 # Colour scales, each colour with a text colour that is legible on it.
@@ -81,9 +79,6 @@ def _shade(name: str, paper: Colour, colour: Colour, part: float) -> Shade:
 
 # Charts; a template also writes every number of them as text.
 
-TICK, CHARACTER, MOST_CHARACTERS = 16.0, 2.5, 12
-"""Least distance of labels below an axis and width of a character on the narrowest screen, in per
-cent of the axis, and maximum number of characters of a label."""
 HEIGHT = 100
 """Height of a histogram, in its own units."""
 
@@ -116,8 +111,6 @@ class BarChart:
         apart: bars outside the scale, such as missing values.
         note: what is grouped or not shown.
         whole: number for the full length of a bar; by default the largest number.
-        places: ends of the bars of a scale, ascending from 0, if their areas are the numbers; by
-            default all are equally wide.
     """
 
     bars: tuple[Bar, ...]
@@ -125,7 +118,6 @@ class BarChart:
     apart: tuple[Bar, ...] = ()
     note: str = ""
     whole: float | None = None
-    places: tuple[float, ...] = ()
 
     @property
     def top(self) -> float:
@@ -154,62 +146,25 @@ class BarChart:
         """Return a number as part of the largest, in per cent."""
         return f"{min(max(100 * value / self.top, 0), 100):.1f}"
 
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """The ends of the bars of the scale."""
-        return self.places or tuple(range(len(self.bars) + 1))
-
-    @property
-    def placed_ticks(self) -> list[tuple[float, str]]:
-        """Positions on the axis, in per cent, with labels: as many as fit."""
-        texts = [bar.ends or (bar.label, bar.label) for bar in self.bars]
-        end = 100 - _room(texts[-1][1])
-        chosen, free = [(0.0, texts[0][0])], max(TICK, _room(texts[0][0]))
-        for place, (first, _) in zip(self.places, texts):
-            at = 100 * place / self.places[-1]
-            if free <= at <= end - _room(first):
-                chosen.append((at, first))
-                free = at + max(TICK, _room(first))
-        return [*chosen, (100.0, texts[-1][1])]
-
     def area(self, series: int = 0) -> str:
-        """Return the SVG path of filled bars without gaps."""
+        """Return the path of an SVG: filled bars without gaps, each one unit wide."""
         return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
 
     def steps(self, series: int = 1) -> str:
         """Return the SVG path of the upper edge of the bars."""
-        edge = (
-            f"{self._y(bar.values[series], k)}H{_short(self.ends[k + 1])}"
-            for k, bar in enumerate(self.bars)
-        )
+        edge = (f"{self._y(bar.values[series])}H{k}" for k, bar in enumerate(self.bars, 1))
         return "M0 " + "V".join(edge)
 
     def whiskers(self) -> str:
         """Return the SVG path of the intervals: vertical lines in the middle of the bars."""
         return "".join(
-            f"M{_short(sum(self.ends[k : k + 2]) / 2)} {self._y(bar.low, k)}V{self._y(bar.high, k)}"
+            f"M{k}.5 {self._y(bar.low)}V{self._y(bar.high)}"
             for k, bar in enumerate(self.bars)
             if bar.low is not None and bar.high is not None
         )
 
-    def _y(self, value: float, place: int) -> str:
-        top = self.top
-        if self.places:
-            top = self._densest * (self.places[place + 1] - self.places[place])
-        part = min(max(value / top, 0.0), 1.0) if top else 1.0  # a bar of no width
-        return _short(HEIGHT * (1 - part))
-
-    @cached_property
-    def _densest(self) -> float:
-        widths = [b - a for a, b in pairwise(self.places)]
-        wide = ((bar, w) for bar, w in zip(self.bars, widths) if w)
-        found = (v / w for bar, w in wide for v in (*bar.values, bar.high or 0.0))
-        return max(found, default=0.0) or 1.0
-
-
-def _room(label: str) -> float:
-    """Return the width of a label and a space, in per cent of the axis."""
-    return CHARACTER * (min(len(label), MOST_CHARACTERS) + 1)
+    def _y(self, value: float) -> str:
+        return _short(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)))
 
 
 def _short(number: float) -> str:

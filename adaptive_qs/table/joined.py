@@ -18,9 +18,9 @@ from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import with_plain_names
+from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
 from adaptive_qs.table.read import (
-    BATCH_ROWS,
     FRAME,
     Cells,
     Chunk,

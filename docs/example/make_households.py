@@ -1,7 +1,7 @@
 """Write town/households.csv, town/persons.csv and town/trips.csv: generated households, the persons
 in them, and the trips of these persons on one day.
 
-python docs/example/make_households.py [--households 10000] [--seed 1]
+python docs/example/make_households.py [--households 40000] [--seed 1]
 """
 
 import argparse
@@ -32,13 +32,14 @@ def persons(number: int, housing: str, income: int) -> list:
 
 
 def trips(person: int, district: str, age: int) -> list:
-    """Return the rows of a person: the old travel less, and the hills are far from everything."""
+    """Return the rows of a person: the old travel less, and nobody below 18 drives."""
     often = [3, 2, 2, 0] if age < 18 else [1, 2, 4, 2] if age < 65 else [4, 3, 1, 0]
     (number,) = random.choices(range(4), often)
-    car = 1 if age < 18 else 6 if district == "hills" else 3
+    likely = [4, 5, 2, 0] if age < 18 else [2, 2, 3, 7] if age < 65 else [5, 1, 5, 2]
+    likely[3] *= 4 if district == "hills" else 1
     rows = []
     for _ in range(number):
-        (vehicle,) = random.choices(["foot", "bicycle", "bus", "car"], [4, 2, 3, car])
+        (vehicle,) = random.choices(["foot", "bicycle", "bus", "car"], likely)
         speed = {"foot": 5, "bicycle": 14, "bus": 18, "car": 30}[vehicle]
         far = random.gammavariate(2, 0.5 if vehicle == "foot" else 3)
         rows.append([person, vehicle, min(1 + int(60 * far / speed), 89)])
@@ -48,7 +49,7 @@ def trips(person: int, district: str, age: int) -> list:
 def main() -> None:
     """Write the three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--households", type=int, default=10_000)
+    parser.add_argument("--households", type=int, default=40_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     random.seed(given.seed)

@@ -21,15 +21,17 @@ from adaptive_qs.evaluation.attack import (
     ATTACKS,
     CLOSENESS,
     Stack,
-    advantage_bound,
     best_threshold,
     judge,
     measure_membership,
-    pair_distance,
-    replacement_distance,
     resolution,
 )
-from adaptive_qs.evaluation.promise import Promise
+from adaptive_qs.evaluation.promise import (
+    Promise,
+    advantage_bound,
+    pair_distance,
+    replacement_distance,
+)
 from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
 from adaptive_qs.evaluation.tables import check_control, find_overlap
 from adaptive_qs.privacy.accounting import compute_delta, compute_epsilon

@@ -73,7 +73,7 @@ def test_answers_are_named_alike(texts, tiny):
     queries = {"version": 1, "parts": [{"ways": [1, 2], "queries": "marginal"}]}
     options = {"rho": 1.0, "insecure_seed": 1, "workers": 1}
     whole = adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow()
-    tiny("adaptive_qs.answering.answers.KEPT_TEXTS", texts)
+    tiny("adaptive_qs.answering.measure.KEPT_TEXTS", texts)
     assert adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow() == whole
 
 

@@ -94,7 +94,7 @@ def test_every_column_stays_in_a_pair_though_its_pairs_are_the_last_by_rank():
     kept, left = limited(Workload.all_ways(domain, 3), Ceilings(3, 2**20))
     assert (0, 3) in kept.closure
     assert left is not None
-    assert (left.asked, left.kept, left.candidates) == (4, 0, 7)
+    assert (left.requested, left.kept, left.candidates) == (4, 0, 7)
     assert left.bound == ("candidates",)
 
 
@@ -150,7 +150,7 @@ def test_two_hundred_columns_at_three_ways_run(monkeypatch):
     monkeypatch.setattr("adaptive_qs.run.tables.MOST_LISTED", 22_000)
     found = fitted(FRAME, SIZES, workload=3, max_candidates=21_000)
     said = found.release_.manifest.settings["left_out"]
-    assert "of 1,313,400 marginals asked for" in said
+    assert "of 1,313,400 requested marginals" in said
     assert "21,200" in said
     assert found.rounds_
     select_candidates = found.release_.workload.cliques
@@ -267,7 +267,7 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert found["scoring"]["left_out"] == made["left_out"]
-    assert "of 560 marginals asked for" in made["left_out"]
+    assert "of 560 requested marginals" in made["left_out"]
     assert main(["plan", *words, "--rows", "300"]) == 0
     out = capsys.readouterr().out
     assert "left out" in " ".join(out.split())
