@@ -402,10 +402,11 @@ class TableSet(BaseModel):
         if not describes_set(content):
             return cls.of_one(Schema.parse(content, source, claim))
         described = as_object(content)
-        described["tables"] = {
-            name: Schema.parse(table, f"{source}: {name}", claim) if as_object(table) else table
-            for name, table in as_object(described["tables"]).items()
-        }
+        if isinstance(tables := described["tables"], Mapping):
+            described["tables"] = {
+                name: Schema.parse(table, f"{source}: {name}", claim) if as_object(table) else table
+                for name, table in tables.items()
+            }
         if isinstance(keys := described.get("keys"), list):
             described["keys"] = tuple(keys)
         try:
@@ -488,6 +489,8 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
             f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
             "with their files, or a database"
         )
+    if not os.path.exists(place):
+        raise DataError(f"{place}: no such folder or database: check the path")
     if not os.path.isdir(place):
         return {n: Path(f"{place}::{schema.tables[n].file or n}") for n in schema.names}
     found = {}
