@@ -10,14 +10,13 @@ import jsonschema
 import pytest
 
 from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.table.joined import locate_tables, name_tables
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import (
     LONE,
     MOST_TABLES,
     PUBLISHED,
     TableSet,
-    locate_tables,
-    name_tables,
     render,
 )
 
