@@ -327,11 +327,10 @@ _OF_PERSONS = (
     "one",
     "several persons together, such as a family: for k of them rho counts k² times",
 )
-_OF_PARENTS = (
-    "anyone who has this release, every other table made from it, and all rows of both tables but "
-    "those of one parent and its children",
-    "several parents together, such as two households of one person: for k of them rho counts k² "
-    "times",
+_OF_SETS = (
+    "anyone who has this release, every other table made from it, and all rows of all tables but "
+    "those of one {noun} and below it",
+    "several rows of {root} together, such as two of one person: for k of them rho counts k² times",
 )
 _OF_QUERIES = (
     "rows of the tables that the query reads: one of them can change many rows of its result, and "
@@ -364,9 +363,12 @@ class ThreatModel(BaseModel):
         rows = cls()
         if unit.query is not None:
             rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
-        if unit.person is None:
+        words: tuple[str, ...] = _OF_PERSONS
+        if unit.related is not None:
+            words = tuple(w.format(noun=unit.noun, root=unit.related.root) for w in _OF_SETS)
+        elif unit.person is None:
             return rows
-        texts = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
+        texts = dict(zip(_OF_ROWS, words))
         against = tuple(texts.get(text, text) for text in rows.protects_against)
         excluded = tuple(texts.get(text, text) for text in rows.excluded)
         return cls(protects_against=against, excluded=excluded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.audit import AuditReport, Run, compare
+from adaptive_qs.audit.replay import AuditReport, Run, compare
 from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.budget import LoopSettings, one_way_plan
 from adaptive_qs.loop.estimates import measurement_cost

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.audit import Recorder, Replayer
+from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.audit import Recorder
+from adaptive_qs.audit.replay import Recorder
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import (
