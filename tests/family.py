@@ -8,6 +8,7 @@ import pandas as pd
 from adaptive_qs import Synthesizer
 from adaptive_qs.privacy.mechanisms import auditing
 from adaptive_qs.privacy.unit import SetMember, Unit
+from adaptive_qs.table.tables import TableSet
 
 HOMES = {
     "version": 1,
@@ -65,7 +66,7 @@ def made(parents=400, seed=0, most=4):
 
 
 def made_deep(parents=400, seed=0, most=4):
-    """The same with trips of the persons, whose length follows the age, and their number the sex."""
+    """The same with trips of persons, whose length follows the age, and whose number the sex."""
     tables, rng = made(parents, seed, most), np.random.default_rng(seed + 1)
     persons = tables["persons"]
     number = rng.integers(0, 3, len(persons)) + (persons["sex"] == "m").to_numpy()
@@ -91,3 +92,35 @@ def published(tables, mechanisms, schema=SCHEMA, **options):
     drawn = model.release_.sample(20, seed=1)
     sampled = {name: table.to_pandas().to_csv().encode() for name, table in drawn.items()}
     return {"digests": repr(model.release_.digests()).encode(), **sampled}
+
+
+MOST_ROWS = 900
+"""Rows of a table of a drawn tree: each has its own value of a column, by which it is known."""
+
+
+def drawn_tree(parents, seed, rows=14):
+    """A schema of tables t0, t1, ... with these parents, and tables in which rows are known again
+    by column i0, i1, ..."""
+    rng = np.random.default_rng(seed)
+    content = {"version": 1, "tables": {}, "keys": []}
+    tables: dict[str, pd.DataFrame] = {}
+    for number, parent in enumerate(parents):
+        name, size = f"t{number}", rows
+        columns = {}
+        if parent is not None:
+            above = tables[f"t{parent}"]
+            times = rng.integers(0, 5, len(above))
+            columns["up"] = np.repeat(above["key"].to_numpy(), times)
+            size = len(columns["up"])
+            content["keys"].append(
+                {"child": name, "column": "up", "parent": f"t{parent}", "parent_column": "key",
+                 "most": int(rng.integers(1, 4)), "count": f"n{number}"}
+            )  # fmt: skip
+        keys = rng.permutation(10 * size + 1)[:size]
+        frame = pd.DataFrame({"key": keys, **columns, f"i{number}": np.arange(size) % MOST_ROWS})
+        tables[name] = frame.iloc[rng.permutation(size)].reset_index(drop=True)
+        column = {"name": f"i{number}", "type": "integer", "min": 0, "max": MOST_ROWS}
+        content["tables"][name] = {"version": 1, "columns": [column]}
+        if number not in parents:
+            content["tables"][name]["ignore"] = ["key"]
+    return TableSet.parse(content), tables

@@ -307,6 +307,10 @@ class ReleaseSet:
         """Return the release in an open archive; see :meth:`load`."""
         if SET_MEMBER not in archive.names:
             release = Release.read(archive, path)
+            if release.manifest.protects.related is not None:
+                raise InputError(
+                    f"{path}: is the release of one table of a set: give the bundle of all tables"
+                )
             schema = TableSet.of_one(release.schema)
             return cls(schema, {schema.root: release})
         content = archive.json(SET_MEMBER)

@@ -470,8 +470,8 @@ def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
             "path of a folder or database"
         )
     for name in {*given} ^ {*schema.tables}:
-        where = "the schema" if name in given else "the tables"
-        raise DataError(f"{where} has no {shown(name)}: give {', '.join(schema.names)}")
+        where = "the schema lacks" if name in given else "the tables lack"
+        raise DataError(f"{where} {shown(name)}: give {', '.join(schema.names)}")
     return {name: given[name] for name in schema.names}
 
 

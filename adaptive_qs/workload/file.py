@@ -355,9 +355,10 @@ def split_workload(
     found = {}
     for name, domain in domains.items():
         parts = [each for each in (part.within(domain) for part in file.parts) if each is not None]
-        asked = file.model_copy(update={"parts": parts}).workload(domain, source, MOST_LISTED)
-        weights = {c: weight for c, weight in asked.weights.items() if c[-1] >= given[name]}
-        if not weights:
+        if parts:
+            asked = file.model_copy(update={"parts": parts}).workload(domain, source, MOST_LISTED)
+            weights = {c: weight for c, weight in asked.weights.items() if c[-1] >= given[name]}
+        if not parts or not weights:
             raise WorkloadError(f"{source}: asks for no marginal of {name}: add one")
         found[name] = replace(asked, weights=weights)
     return found

@@ -13,40 +13,10 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.joined import join_tables
 from adaptive_qs.table.tables import TableSet
 
-from ..family import DEEP, SCHEMA, made, made_deep, without
+from ..family import DEEP, SCHEMA, drawn_tree, made, made_deep, without
 
 ENOUGH = 2**30
-MOST_ROWS = 900
-"""Rows of a table here: each has its own value of a column, by which it is known again."""
 SHAPES = [[None, 0], [None, 0, 0], [None, 0, 1], [None, 0, 0, 1, 1], [None, 0, 1, 2, 1, 0]]
-
-
-def drawn_tree(parents, seed, rows=14):
-    """A schema of tables t0, t1, ... with these parents, and tables in which rows are known again
-    by column i0, i1, ..."""
-    rng = np.random.default_rng(seed)
-    content = {"version": 1, "tables": {}, "keys": []}
-    tables: dict[str, pd.DataFrame] = {}
-    for number, parent in enumerate(parents):
-        name, size = f"t{number}", rows
-        columns = {}
-        if parent is not None:
-            above = tables[f"t{parent}"]
-            times = rng.integers(0, 5, len(above))
-            columns["up"] = np.repeat(above["key"].to_numpy(), times)
-            size = len(columns["up"])
-            content["keys"].append(
-                {"child": name, "column": "up", "parent": f"t{parent}", "parent_column": "key",
-                 "most": int(rng.integers(1, 4)), "count": f"n{number}"}
-            )  # fmt: skip
-        keys = rng.permutation(10 * size + 1)[:size]
-        frame = pd.DataFrame({"key": keys, **columns, f"i{number}": np.arange(size) % MOST_ROWS})
-        tables[name] = frame.iloc[rng.permutation(size)].reset_index(drop=True)
-        column = {"name": f"i{number}", "type": "integer", "min": 0, "max": MOST_ROWS}
-        content["tables"][name] = {"version": 1, "columns": [column]}
-        if number not in parents:
-            content["tables"][name]["ignore"] = ["key"]
-    return TableSet.parse(content), tables
 
 
 def read(schema, tables, bounded=True):
