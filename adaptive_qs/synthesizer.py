@@ -30,7 +30,7 @@ from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.schema_files import resolve_about
-from adaptive_qs.table.tables import TableSet, name_tables
+from adaptive_qs.table.tables import TableSet
 
 # Sampled tables in the kind of data frame that the caller works with.
 #
@@ -241,7 +241,11 @@ class Synthesizer(Estimator, SynthesizeOptions):
         described = TableSet.resolve(schema, table, options.max_memory)
         if options.about is not None:
             described = described.with_about(*resolve_about(options.about))
-        tables = name_tables(table, described)
+        tables = {described.root: table}
+        if described.is_set:
+            from adaptive_qs.table.joined import name_tables  # few runs need it
+
+            tables = name_tables(table, described)
         job = SetJob.of(described, options)
         job.root.warn("the release and all tables sampled from it are", stacklevel=2)
         warn_all((*job.more_doubts, *job.list_dropped()), stacklevel=2)

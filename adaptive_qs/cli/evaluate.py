@@ -265,7 +265,8 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
     from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.files import atomic_writer
-    from adaptive_qs.table.tables import TableSet, locate_tables
+    from adaptive_qs.table.joined import locate_tables
+    from adaptive_qs.table.tables import TableSet
 
     schema = TableSet.load(str(options.schema), options.max_memory)
     first, second = (locate_tables(place, schema) for place in (true, synthetic))

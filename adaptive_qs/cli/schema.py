@@ -103,13 +103,13 @@ def check(
         proposes = " proposes one" if data is None else ""
         raise InputError(f"{schema}: is a table; the schema comes first: {usage}{proposes}")
     described = TableSet.load(schema)
-    for name, each in described.tables.items():
-        _emit_checked(each, schema, f"{name}: " if described.is_set else "")
     if source is not None and described.is_set:
         raise InputError(
             f"{schema}: describes a set of tables: leave the table out here; synthesize checks all "
             "of them before it spends anything"
         )
+    for name, each in described.tables.items():
+        _emit_checked(each, schema, f"{name}: " if described.is_set else "")
     if source is not None:
         from adaptive_qs.learn.gather import gather
         from adaptive_qs.learn.schema import MOST_BYTES

@@ -311,14 +311,14 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
 def _locate_tables(source: Path | Query, schema: TableSet) -> dict[str, Any]:
     """Return the tables of a set by name, or the only table."""
-    from adaptive_qs.table.tables import locate_tables
-
     if not schema.is_set:
         return {schema.root: source}
     if not isinstance(source, Path):
         raise InputError("--sql gives one table, and the schema describes several: name a folder")
     if source == io.STANDARD:
         raise InputError("- holds one table, and the schema describes several: name a folder")
+    from adaptive_qs.table.joined import locate_tables
+
     return dict(locate_tables(source, schema))
 
 

@@ -39,8 +39,8 @@ from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
-from adaptive_qs.table.joined import join_tables
-from adaptive_qs.table.tables import MeasuredTable, TableSet, name_tables
+from adaptive_qs.table.joined import join_tables, name_tables
+from adaptive_qs.table.tables import MeasuredTable, TableSet
 from adaptive_qs.workload.workload import Workload
 
 UNLIMITED = 2**62

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import with_plain_names
+from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
 from adaptive_qs.table.read import (
@@ -44,6 +48,70 @@ from adaptive_qs.table.tables import TableSet
 # Proof: docs/proofs.md, section 11.
 
 Places = NDArray[np.int64]
+_LONE_TABLES = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+"""Endings of files that hold one table."""
+_INPUTS = (*_LONE_TABLES, ".xlsx", ".sqlite", ".db", ".duckdb")
+
+
+# Where the tables are.
+
+
+def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
+    """Return the private tables of a set by name.
+
+    Args:
+        given: A mapping of names to tables, a folder of files, or a file that holds all (a database
+            or a workbook).
+        schema: The schema of the tables.
+
+    Raises:
+        InputError: A table is missing, or one is not in the schema.
+    """
+    if isinstance(given, str | Path):
+        return dict(locate_tables(given, schema))
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"the tables are {shown(given)}: give a mapping with {', '.join(schema.names)}, or the "
+            "path of a folder or database"
+        )
+    for name in {*given} ^ {*schema.tables}:
+        where = "the schema lacks" if name in given else "the tables lack"
+        raise DataError(f"{where} {shown(name)}: give {', '.join(schema.names)}")
+    return {name: given[name] for name in schema.names}
+
+
+def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
+    """Return the path of each table of a set in a folder, or in a database or workbook.
+
+    Raises:
+        DataError: There is no such folder or file, or a table has no file or several.
+    """
+    check_path("the tables", place, DataError)
+    place = Path(place)
+    if place.name.lower().endswith(_LONE_TABLES) and os.path.isfile(place):
+        raise DataError(
+            f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
+            "with their files, or a database"
+        )
+    if not os.path.exists(place):
+        raise DataError(f"{place}: no such folder or database: check the path")
+    if not os.path.isdir(place):
+        return {n: Path(f"{place}::{schema.tables[n].file or n}") for n in schema.names}
+    found = {}
+    for name in schema.names:
+        file = schema.tables[name].file
+        names = [file] if file else [name, *(f"{name}{ending}" for ending in _INPUTS)]
+        files = [place / each for each in names if os.path.exists(place / each)]
+        if not files:
+            raise DataError(
+                f"{place}: has no table {name}: name its file {file or f'{name}.csv (or .parquet)'}"
+                + ("" if file else ', or give "file" in the schema')
+            )
+        if len(files) > 1:
+            both = " and ".join(each.name for each in files[:2])
+            raise DataError(f'{place}: has {both}: leave one out, or give "file" in the schema')
+        found[name] = files[0]
+    return found
 
 
 def join_tables(

@@ -160,4 +160,4 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
 def describes_set(content: Any) -> bool:
     """Return whether parsed JSON describes a set of tables."""
     content = as_object(content)
-    return "columns" not in content and isinstance(content.get("tables"), Mapping)
+    return "columns" not in content and "tables" in content and not is_domain_sizes(content)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -26,13 +25,11 @@ from pydantic import (
     model_validator,
 )
 
-from adaptive_qs.arguments import check_path, shown
-from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.jsonfile import Claim, as_object, first_complaint, render_schema
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.schema_files import describes_set, read_content
 
@@ -46,9 +43,6 @@ PARENT_SHARE = Fraction(1, 4)
 """Part of the budget of a table and of all tables below it that the table itself gets."""
 LONE = "table"
 """Name of the table of a set with one member whose schema names none."""
-_LONE_TABLES = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
-"""Endings of files that hold one table."""
-_INPUTS = (*_LONE_TABLES, ".xlsx", ".sqlite", ".db", ".duckdb")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
 
@@ -402,10 +396,11 @@ class TableSet(BaseModel):
         if not describes_set(content):
             return cls.of_one(Schema.parse(content, source, claim))
         described = as_object(content)
-        described["tables"] = {
-            name: Schema.parse(table, f"{source}: {name}", claim) if as_object(table) else table
-            for name, table in as_object(described["tables"]).items()
-        }
+        if isinstance(tables := described["tables"], Mapping):
+            described["tables"] = {
+                name: Schema.parse(table, f"{source}: {name}", claim) if as_object(table) else table
+                for name, table in tables.items()
+            }
         if isinstance(keys := described.get("keys"), list):
             described["keys"] = tuple(keys)
         try:
@@ -444,67 +439,6 @@ class TableSet(BaseModel):
             case Mapping():
                 return cls.parse(given, claim=memory_claims(max_memory))
         return cls.of_one(resolve_schema(given, table, max_memory))
-
-
-# Where the tables are.
-
-
-def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
-    """Return the private tables by name.
-
-    Args:
-        given: One table; of a set, a mapping of names to tables, a folder of files, or a file that
-            holds them (a database or a workbook).
-        schema: The schema of the tables.
-
-    Raises:
-        InputError: A table is missing, or one is not in the schema.
-    """
-    if not schema.is_set:
-        return {schema.root: given}
-    if isinstance(given, str | Path):
-        return dict(locate_tables(given, schema))
-    if not isinstance(given, Mapping):
-        raise DataError(
-            f"the tables are {shown(given)}: give a mapping with {', '.join(schema.names)}, or the "
-            "path of a folder or database"
-        )
-    for name in {*given} ^ {*schema.tables}:
-        where = "the schema lacks" if name in given else "the tables lack"
-        raise DataError(f"{where} {shown(name)}: give {', '.join(schema.names)}")
-    return {name: given[name] for name in schema.names}
-
-
-def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
-    """Return the path of each table of a set in a folder, or in a database or workbook.
-
-    Raises:
-        DataError: There is no such folder or file, or a table has no file or several.
-    """
-    check_path("the tables", place, DataError)
-    place = Path(place)
-    if place.name.lower().endswith(_LONE_TABLES) and os.path.isfile(place):
-        raise DataError(
-            f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
-            "with their files, or a database"
-        )
-    if not os.path.isdir(place):
-        return {n: Path(f"{place}::{schema.tables[n].file or n}") for n in schema.names}
-    found = {}
-    for name in schema.names:
-        file = schema.tables[name].file
-        names = [file] if file else [name, *(f"{name}{ending}" for ending in _INPUTS)]
-        files = [place / each for each in names if os.path.exists(place / each)]
-        if not files:
-            raise DataError(
-                f"{place}: has no table {name}: name its file {file or f'{name}.csv (or .parquet)'}"
-                + ("" if file else ', or give "file" in the schema')
-            )
-        if len(files) > 1:
-            both = " and ".join(each.name for each in files[:2])
-            raise DataError(f'{place}: has {both}: leave one out, or give "file" in the schema')
-        found[name] = files[0]
-    return found
 
 
 def _integers(name: str, most: int) -> ColumnBase:

@@ -10,14 +10,13 @@ import jsonschema
 import pytest
 
 from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.table.joined import locate_tables, name_tables
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import (
     LONE,
     MOST_TABLES,
     PUBLISHED,
     TableSet,
-    locate_tables,
-    name_tables,
     render,
 )
 
@@ -168,8 +167,13 @@ def test_tables_are_found_by_their_names(tmp_path):
     found = locate_tables(tmp_path, schema)
     assert [path.name for path in found.values()] == ["homes.parquet", "people.csv", "trips.tsv"]
     assert name_tables(str(tmp_path), schema) == found
-    inside = locate_tables("d.db", schema)
-    assert [*map(str, inside.values())] == ["d.db::homes", "d.db::people.csv", "d.db::trips"]
+    (tmp_path / "d.db").touch()
+    inside = locate_tables(tmp_path / "d.db", schema)
+    assert [path.name for path in inside.values()] == [
+        "d.db::homes", "d.db::people.csv", "d.db::trips"
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="nowhere: no such folder or database"):
+        locate_tables(tmp_path / "nowhere", schema)
     with pytest.raises(DataError, match=r"other.csv: is one table, and the schema describes 3"):
         locate_tables(tmp_path / "other.csv", schema)
     (tmp_path / "homes.csv").touch()
