@@ -44,6 +44,7 @@ Delimiter = Literal[",", ";", "\t", "|"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 _FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
+
 class DeclaredRule(BaseModel):
     """A rule between columns that holds in every row."""
 
