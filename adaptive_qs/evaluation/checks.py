@@ -203,6 +203,7 @@ class Comparison:
         control: rows that were held out, and their overlap with the true table.
         workers: threads.
         progress: called with a phase and its steps.
+        key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
     """
 
     pair: TablePair
@@ -215,6 +216,7 @@ class Comparison:
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
+    key: Any = None
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -289,6 +291,7 @@ _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.promise:ReleaseCheck",
+        "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",

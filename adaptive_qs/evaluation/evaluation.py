@@ -322,7 +322,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     return render_page(
         names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
         evaluation.comparison.promised.release, evaluation.notes,
-        links=((whole, "The verdict on both tables"),) if whole else (),
+        links=((whole, "The verdict on all tables"),) if whole else (),
     )  # fmt: skip
 
 

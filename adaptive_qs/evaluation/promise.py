@@ -258,7 +258,7 @@ class ReleaseCheck(Check):
         from adaptive_qs.release.release import Release  # slow to import
 
         release, sampling = comparison.promised.release, comparison.promised.sampling
-        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "parents"}:
+        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "root_rows"}:
             check = release.check()
             pages = CheckedPages((), check, seed=0)
             rows = np.column_stack(comparison.pair.synthetic.columns)
