@@ -306,12 +306,15 @@ def read_rows(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> Source:
+def with_plain_names(source: Source, schema: Schema, keys: Sequence[str] = ()) -> Source:
     """Return a table in which names that CSV has in their escaped form are those of the schema.
 
-    ``key`` is one more column that it can have.
+    Args:
+        source: a table.
+        schema: of its columns.
+        keys: more columns that it can have.
     """
-    names = (*schema.names, *schema.set_aside, key or "")
+    names = (*schema.names, *schema.set_aside, *keys)
     written = escapes(tuple(dict.fromkeys(names)))
     found = set(source.names)
     there = {n: safe for n, safe in written.items() if n not in found and safe in found}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.schema_files import (
     AboutKey,
     claim_bins,
-    describes_two,
+    describes_set,
     is_domain_sizes,
     raise_complaint,
     read_content,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
+_FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
 
 class DeclaredRule(BaseModel):
@@ -84,6 +86,9 @@ class Schema(BaseModel):
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
+    file: Text | None = None
+    """Of a table of a set: its name in a folder, such as households.csv, or in a database; by
+    default the name of the table, with any ending. Not part of the fingerprint."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -92,6 +97,8 @@ class Schema(BaseModel):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
+        if self.file is not None and not _FILE.fullmatch(self.file):
+            raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
         if self.person in seen:
             raise ValueError(
                 f"column {self.person!r} identifies persons: leave it out of the columns and of "
@@ -223,7 +230,7 @@ class Schema(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
         content = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"description", "about"}
+            mode="json", exclude_defaults=True, exclude={"description", "about", "file"}
         )
         for column in content["columns"]:
             column.pop("description", None)
@@ -254,10 +261,10 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
-        if describes_two(content):
+        if describes_set(content):
             raise SchemaError(
-                f"{source}: describes two related tables: give the children with --related (in "
-                "Python RelatedSynthesizer)"
+                f"{source}: describes a set of tables, and this takes one table: give a schema "
+                'with "columns"'
             )
         try:
             text = json.dumps(content, default=to_json_value)
@@ -329,15 +336,6 @@ UNREVIEWED = "the schema was taken from the data and reveals parts of it: review
 
 MAX_NAMED = 10
 """Most columns that one line of advice names."""
-
-
-def is_related(path: str | Path) -> bool:
-    """Return whether a schema file describes two related tables.
-
-    Raises:
-        SchemaError: If the file is missing or is not JSON.
-    """
-    return describes_two(read_content(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:

@@ -128,6 +128,10 @@ def raise_complaint(error: ValidationError, content: Any, source: str) -> NoRetu
     raise SchemaError(complaint.line(place, where)) from None
 
 
+SET_MEMBER = "tables.json"
+"""Member of the release bundle of a set of tables that has their schema."""
+
+
 def read_content(path: str | Path, max_memory: int | str | None) -> Any:
     """Return the parsed JSON of a schema file, or of the schema in a release bundle."""
     if is_table_file(path):
@@ -146,10 +150,13 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
         contextlib.suppress(InputError),
         open_archive(path, "release bundle", max_memory) as archive,
     ):
+        if SET_MEMBER in archive.names:
+            return as_object(archive.json(SET_MEMBER)).get("schema")
         return archive.json("schema.json")
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
 
 
-def describes_two(content: Any) -> bool:
-    """Return whether parsed JSON describes two related tables."""
-    return as_object(content).keys() >= {"parents", "children"}
+def describes_set(content: Any) -> bool:
+    """Return whether parsed JSON describes a set of tables."""
+    content = as_object(content)
+    return "columns" not in content and "tables" in content and not is_domain_sizes(content)

@@ -383,25 +383,34 @@ def _identifier(name: str) -> str:
 
 # Writing: into a temporary file of the library's own, which is then copied.
 
-Written = Iterator[Callable[[Sequence[pa.Array]], None]]
-"""Yields a function that writes columns of some rows."""
+Written = Callable[[Sequence[pa.Array]], None]
+"""Writes columns of some rows."""
 
 
 class Database(OutputFormat):
-    """A database with one table, which is written by its own library."""
+    """A database with one table, or several, which is written by its own library."""
 
     is_text = False
     readable = True
+    holds_sets = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write values of the declared types, missing ones as null."""
-        pages = iter(tables)
-        first = next(pages)
-        with self._opened(first.schema, "synthetic", file) as write:
-            for page in chain([first], pages):
-                for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
-                    columns = zip(batch.columns, texts)
-                    write([self._cells(values, as_text) for values, as_text in columns])
+        self.write_set([("synthetic", tables, texts)], file)
+
+    def write_set(
+        self, tables: Iterable[tuple[str, Iterable[pa.Table], Sequence[AsText]]], file: BinaryIO
+    ) -> None:
+        """Write tables by name, one after the other; see :meth:`write`."""
+        with self._connected(file) as database:
+            for name, parts, texts in tables:
+                pages = iter(parts)
+                first = next(pages)
+                write = self._create_table(database, first.schema, name)
+                for page in chain([first], pages):
+                    for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
+                        columns = zip(batch.columns, texts)
+                        write([self._cells(values, as_text) for values, as_text in columns])
 
     @contextmanager
     def batch_writer(
@@ -409,14 +418,17 @@ class Database(OutputFormat):
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Yield a function that writes every text unchanged."""
         plain = without_dictionaries(schema)
-        with self._opened(plain, "answers", file) as write:
+        with self._connected(file) as database:
+            write = self._create_table(database, plain, "answers")
             yield lambda batch: write(batch.cast(plain).columns)
 
     @abstractmethod
-    def _opened(
-        self, schema: pa.Schema, name: str, file: BinaryIO
-    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """Yield a function that writes columns of rows in the types of the schema."""
+    def _connected(self, file: BinaryIO) -> AbstractContextManager[Any]:
+        """Yield a connection to a new database, which is copied to the file at the end."""
+
+    @abstractmethod
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        """Create a table and return a function that writes columns of rows in its types."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         """Return values as the file has them, by default unchanged."""
@@ -449,20 +461,23 @@ class Sqlite(Database):
         return pc.if_else(values.is_valid(), as_text(values), None)
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            yield database
+            database.commit()
+
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
         table, names = _identifier(name), [*map(_identifier, schema.names)]
         kinds = [_sqlite_type(kind) for kind in schema.types]
         columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
         insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
-        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=OFF")
-            database.execute(f"CREATE TABLE {table} ({columns})")
+        database.execute(f"CREATE TABLE {table} ({columns})")
 
-            def write(columns: Sequence[pa.Array]) -> None:
-                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
+        def write(columns: Sequence[pa.Array]) -> None:
+            database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
 
-            yield write
-            database.commit()
+        return write
 
 
 def _sqlite_type(kind: pa.DataType) -> str:
@@ -485,19 +500,23 @@ class DuckDb(Database):
         return duckdb()
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        table, library = _identifier(name), duckdb()
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        library = duckdb()
         with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
+            yield database
 
-            def run(query: str, page: pa.Table) -> None:
-                database.register("page", page)
-                database.execute(f"{query} SELECT * FROM page")
-                database.unregister("page")
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        table = _identifier(name)
 
-            run(f"CREATE TABLE {table} AS", schema.empty_table())
-            yield lambda columns: run(
-                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
-            )
+        def run(query: str, page: pa.Table) -> None:
+            database.register("page", page)
+            database.execute(f"{query} SELECT * FROM page")
+            database.unregister("page")
+
+        run(f"CREATE TABLE {table} AS", schema.empty_table())
+        return lambda columns: run(
+            f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
+        )
 
 
 SQLITE, DUCKDB = Sqlite(), DuckDb()

@@ -48,6 +48,8 @@ class OutputFormat(ABC):
     readable: ClassVar[bool] = False
     """Whether such files can be read as well."""
 
+    holds_sets: ClassVar[bool] = False
+    """Whether a file holds several tables, by name (``write_set``)."""
     most_columns: ClassVar[int] = 2**31
     """Most columns of such a file."""
 
@@ -226,13 +228,37 @@ def write_pages(
     """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does."""
     pages = iter(tables)
     first = next(pages)
-    columns = [schema.column(name) for name in first.column_names]
-    texts = [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
+    texts = _columns_as_text(schema, first.column_names, formulas)
     rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
         names = escaped_names(first.column_names, formulas)
         rest = (page.rename_columns(names) for page in rest)
     kind.declared(schema).write(rest, texts, file)
+
+
+def write_set(
+    tables: Iterable[tuple[str, Iterable[pa.Table], Schema]],
+    path: str | Path,
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> None:
+    """Write the pages of several tables, by name, to one file that holds them.
+
+    Arguments and errors are those of :func:`write_table`. The pages of a table have the columns of
+    its schema, in that order.
+    """
+    kind = table_format(path)
+    named = (
+        (name, pages, _columns_as_text(schema, schema.names, "keep"))
+        for name, pages, schema in tables
+    )
+    with _sealing(path, sealed, replace_file) as file:
+        kind.write_set(named, file)  # type: ignore[attr-defined]
+
+
+def _columns_as_text(schema: Schema, names: Sequence[str], formulas: Formulas) -> list[AsText]:
+    columns = [schema.column(name) for name in names]
+    return [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
 
 
 def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
 from adaptive_qs.loop import budget, candidates, estimates, loop
-from adaptive_qs.privacy.counts import opened
+from adaptive_qs.privacy.counts import open_private
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import cells, containers, encode, sql
@@ -63,7 +63,7 @@ def domain_of_data():
 
 @replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
 def true_candidates(original, self, expected, offered):
-    _, errors = opened(self, self.owner)
+    _, errors = open_private(self, self.owner)
     return original(self, expected, offered & (errors >= np.median(errors[offered])))
 
 
