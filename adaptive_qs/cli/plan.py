@@ -175,7 +175,7 @@ SERVED = "for a synthetic table every set of attributes is also asked for togeth
 
 
 def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
-    """The cells of the marginals over a workload's sets of attributes, each set once.
+    """Return the cells of the marginals over a workload's sets of attributes, each set once.
 
     Args:
         plan: what was planned.
@@ -210,7 +210,7 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
 
 
 def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
-    """The same for people."""
+    """Return the same for people."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} in a set of attributes on average, {largest} at most"
     if found["rows"] is None:
@@ -224,7 +224,7 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
 ) -> dict[str, Any]:
-    """What `synthesize` would make of a workload with the same budget.
+    """Predict what `synthesize` makes of a workload with the same budget.
 
     Args:
         schema: the public schema.
@@ -287,7 +287,7 @@ def describe_scoring(
     rows: int | None,
     options: SelectionOptions,
 ) -> tuple[dict[str, Any], io.Row]:
-    """What a scoring pass of `synthesize` looks at.
+    """Describe what a scoring pass of `synthesize` scores.
 
     Returns:
         Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
@@ -321,8 +321,7 @@ def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--row
 
 
 def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
-    """What would be known of the columns, of which there are so many, for people; the number of
-    rows is given with ``flag``."""
+    """Return how much would be known of the columns, for people; ``flag`` gives numbers of rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
     known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
@@ -428,8 +427,10 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
 def _cell_rmse(
     schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
 ) -> float | None:
-    """Expected RMSE (rows) of all cells of the marginals where rho is spent on them in the optimal
-    way, without choosing; None where that is too large to plan."""
+    """Return the expected RMSE (rows) of all cells if rho is spent on them in the optimal way.
+
+    None if that is too large to plan.
+    """
     from adaptive_qs.answering.api import plan as planned
     from adaptive_qs.workload.file import WorkloadFile
 

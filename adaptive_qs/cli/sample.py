@@ -59,7 +59,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
-    from adaptive_qs.run.tables import check_sample_rows
+    from adaptive_qs.run.memory import check_sample_rows
 
     if (rows := options.rows) is not None:
         check_rows(rows)

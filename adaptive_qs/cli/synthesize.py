@@ -329,8 +329,7 @@ def _check_outputs(
     options: Options,
     replacing: bool,
 ) -> tuple[bool, bool]:
-    """Refuse outputs that cannot or may not be written; return whether the tables and the release
-    replace files."""
+    """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("nothing would be written: give --out, --release or both")
     io.check_standard_output(outputs.out, options.insecure, options.as_json)
@@ -346,7 +345,8 @@ def _check_outputs(
 
 def _check_job(schema: TableSet, path: Path, options: Options) -> SetJob:
     from adaptive_qs.release.release import check_rows
-    from adaptive_qs.run.tables import SetJob, check_table_rows
+    from adaptive_qs.run.memory import check_table_rows
+    from adaptive_qs.run.tables import SetJob
     from adaptive_qs.table.schema_files import resolve_about
 
     if options.about is not None:

@@ -182,7 +182,7 @@ class Bundle:
         return texts | arrays
 
     def texts(self) -> dict[str, str]:
-        """The members of JSON, by name."""
+        """Return the members of JSON, by name."""
         domain = self.domain
         measured = tuple(
             _Measured(
@@ -212,7 +212,7 @@ class Bundle:
         }
 
     def arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
-        """The members of numbers, by name: vectors and arrays one after the other."""
+        """Return the members of numbers, by name: vectors and arrays one after the other."""
         return {
             "reference.npy": self.reference,
             "residuals.npy": [estimate.values for estimate in self.estimates.values()],
@@ -241,7 +241,7 @@ class Bundle:
 
     @classmethod
     def read(cls, archive: ArchiveReader, path: str | Path) -> Self:
-        """The bundle in an open archive; see :meth:`load`.
+        """Return the bundle in an open archive; see :meth:`load`.
 
         Args:
             archive: that was opened.
@@ -312,7 +312,7 @@ def charges_text(events: Iterable[Event]) -> str:
 
 
 def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Resolution, ...]:
-    """The combinations of columns that rounds measured, each at every level, in their order."""
+    """Return the combinations of columns that rounds measured, each at every level, in order."""
     chosen = dict.fromkeys((past.clique, past.groups) for past in rounds if len(past.clique) > 1)
     return tuple(
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
@@ -338,7 +338,7 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
 
 
 def _paid(fact: Fact) -> tuple[Any, ...]:
-    """What a charge must agree with; its words may be those of another version."""
+    """Return what a charge must agree with; its words may be those of another version."""
     return fact.kind, fact.columns, fact.cost
 
 
@@ -354,7 +354,7 @@ _ENDING = ".manifest.json"
 
 
 def manifest_path(table: str | Path) -> Path:
-    """The sidecar of a table: the file beside it that holds its privacy statement."""
+    """Return the sidecar of a table: the file next to it with its privacy statement."""
     path = Path(table)
     return path.parent / f"{path.name}{_ENDING}"
 
@@ -426,7 +426,7 @@ def digest_of_statement(statement: Statement) -> str:
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """The content of a sidecar, within a ceiling of the process's memory.
+    """Return the content of a sidecar, within a ceiling of the process's memory.
 
     Raises:
         InputError: it is not one, or was made by a newer version.

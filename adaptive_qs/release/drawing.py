@@ -120,7 +120,7 @@ class SampleRequest:
         schema: Schema,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
     ) -> SampleRequest:
-        """What a condition and a column ask for.
+        """Return the request of a condition and a column.
 
         Args:
             condition: that rows must meet.
@@ -177,7 +177,7 @@ class SampleRequest:
         return cls(where, names, kinds)
 
     def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
-        """What the release says against the kinds: how few rows they would be in its table.
+        """Return warnings about kinds with less than a row in the table of the release.
 
         Args:
             shares: of each kind, by the model.
@@ -207,7 +207,7 @@ def _is_possible(
 
 
 def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
-    """The parts of boxes whose rows have a code in one column."""
+    """Return the parts of boxes whose rows have a code in one column."""
     found: list[Chances] = []
     for box in boxes:
         chance = np.zeros(size)

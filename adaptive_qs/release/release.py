@@ -73,8 +73,9 @@ class Marginal:
         return None if errors is None else math.sqrt(np.square(errors).mean())
 
     def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
-        """One row for each cell: the values or bins by their labels, then the count and, where the
-        counts are measured, its standard error. The name of the count says if it is the model's.
+        """Return one row for each cell: the labels, the count and, if measured, its standard error.
+
+        The name of the count says if it is the model's.
 
         Args:
             schema: of the release.
@@ -120,7 +121,7 @@ class Release(Bundle):
         watched_cells: int,
         most_rows: int,
     ) -> Self:
-        """The release of a finished loop.
+        """Return the release of a finished loop.
 
         Args:
             result: what the loop measured.
@@ -223,7 +224,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> CodedTable:
-        """A synthetic table, in codes; see :meth:`draw`."""
+        """Return a synthetic table, in codes; see :meth:`draw`."""
         return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
     def draw(
@@ -235,7 +236,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> Drawing:
-        """A synthetic table that is drawn page by page: memory holds a few pages.
+        """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows that the model has of those meeting it: they are not
         searched for among others, so that rare ones take no longer than frequent ones.
@@ -388,7 +389,7 @@ class Release(Bundle):
         )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
-        """The sets of columns by their positions, where they are not too large."""
+        """Return the sets of columns by their positions; refuse too many cells."""
         domain = self.workload.domain
         asked = [domain.clique(names) for names in columns]
         cells = sum(map(domain.size, asked))
@@ -442,7 +443,7 @@ MOST_EXPECTED = 2**14
 
 
 def check_rows(num_rows: int) -> int:
-    """The number of rows of a table that is asked for.
+    """Return the requested number of rows of a table.
 
     Raises:
         InputError: it is not a positive integer.
@@ -451,7 +452,7 @@ def check_rows(num_rows: int) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """The seed of a sampling: the one given, or one from the operating system.
+    """Return the seed of a sampling: the given one, or one from the operating system.
 
     Raises:
         InputError: it is negative or no integer.

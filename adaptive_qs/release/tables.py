@@ -73,8 +73,7 @@ class DrawnTable:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleaseSet:
-    """Everything that one run released of a set of tables: safe to share, reloadable, and sampled
-    at no cost.
+    """Everything that one run released of a set of tables: safe to share, sampled at no cost.
 
     Attributes:
         schema: The public description of the tables.

@@ -106,11 +106,10 @@ class Limits:
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
 
     def check_countable(self, num_rows: int, what: str = "the table") -> None:
-        """Refuse a table whose rows, a private number, are too many wherever they are kept;
-        ``what`` it is in public words.
+        """Refuse a table with more rows than any engine counts; ``what`` is it, for the message.
 
         Raises:
-            ResourceExceeded: they are; the message does not tell how many came.
+            ResourceExceeded: There are too many; the message does not contain their number.
         """
         if num_rows > self.countable_rows:
             raise ResourceExceeded(
@@ -151,13 +150,13 @@ class Work(Protocol):
         """Ceilings of memory and threads."""
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about a budget, with about so many rows as far as is public."""
+        """Return warnings about the budget, given the public row count if there is one."""
 
     def doubts(self, rows: int) -> tuple[str, ...]:
-        """What there is to say about what it can buy, with about so many rows."""
+        """Return warnings about the accuracy for a table of about ``rows`` rows."""
 
     def request_fields(self) -> dict[str, str]:
-        """What is measured and how, by which a ledger recognises the run."""
+        """Return what is measured and how, by which a ledger recognises the run."""
 
 
 W = TypeVar("W", bound=Work)
@@ -203,8 +202,11 @@ class Job(Generic[W]):
         """Check the parameters.
 
         Args:
-            schema, options, budget, unit: as for :func:`resolve_budget`.
-            plan: the work on a domain, with what learning leaves of the budget.
+            schema: As for :func:`resolve_budget`.
+            options: Likewise.
+            budget: Likewise.
+            unit: Likewise.
+            plan: The work on a domain, with what learning leaves of the budget.
 
         Raises:
             InputError: a parameter or the workload is wrong, the schema is unreviewed, or the
@@ -250,11 +252,10 @@ class Job(Generic[W]):
     def read(
         self, source: Any, clock: PhaseClock, digest: Digest | None = None
     ) -> tuple[Schema, MarginalCounter, OpenBudget]:
-        """The schema, what counts the table, to be closed, and how spending begins; inside
-        ``session.working``.
+        """Return the schema, what counts the table (close it), and how spending begins.
 
-        What the schema leaves open is learnt, which begins to spend. Bad cells are refused before
-        anything is reserved.
+        Call it inside ``session.working``. What the schema leaves open is learnt, which begins to
+        spend. Bad cells are refused before anything is reserved.
 
         Args:
             source: the private table.
@@ -305,8 +306,7 @@ class Job(Generic[W]):
     def read_once(
         self, table: Any, schema: Schema, sums: bool, keeps: bool
     ) -> Iterator[tuple[Any, Digest]]:
-        """Yield a private table with the same rows at each reading, and by what a ledger
-        recognises it.
+        """Yield a private table that gives the same rows again, and by what a ledger knows it.
 
         Args:
             table: any.
@@ -349,7 +349,7 @@ class Job(Generic[W]):
         )
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
-        """What is to be learnt from, and the number of rows; bad cells are refused."""
+        """Return what is to be learnt from, and the number of rows; refuse bad cells."""
         from adaptive_qs.learn.schema import gather_private
 
         limits, schema, steps, rows = self.work.limits, self.schema, clock.steps("learn"), 0
@@ -414,11 +414,13 @@ def resolve_budget(
     budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
 ) -> tuple[PrivacyTarget, Cost]:
-    """The budget of a run, and what of it goes to what it has to learn first.
+    """Return the budget of a run and the cost of learning.
 
     Args:
-        schema, options: of the run.
-        budget: with the part of δ for discovering values; None where nothing is to be learnt.
+        schema: The schema of the run.
+        options: The options of the run.
+        budget: Returns the budget, given the part of δ for discovering values; None if nothing is
+            learnt.
         unit: whom it protects; by default what the schema and the options name.
 
     Raises:

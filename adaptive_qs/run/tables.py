@@ -17,7 +17,7 @@ from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
 from adaptive_qs.loop.forecast import LoopForecast, total_std
 from adaptive_qs.loop.loop import Round, run_loop
-from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
+from adaptive_qs.machine import Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import BudgetWarning, Part, list_budget_warnings
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -27,15 +27,13 @@ from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, PrivacyTarget, Session
 from adaptive_qs.run.job import Job, Limits, OpenBudget, check_learnable
 from adaptive_qs.run.memory import (
-    SYNTHETIC_CODE_BYTES,
     ScoringForecast,
-    fit_bytes,
     keep_what_fits,
     plan_memory,
 )
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
-from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
+from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
 from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
@@ -88,7 +86,7 @@ class QueryStrategies:
         return cls(make, queries, column_strategies(queries))
 
     def over(self, domain: Domain) -> Self:
-        """The same over as many codes as were learnt."""
+        """Return the same over as many codes as were learnt."""
         return self._made(self.make, domain)
 
 
@@ -135,7 +133,7 @@ class Tables:
         return CELLS_ALONE if self.served is None else self.served.strategies
 
     def over(self, domain: Domain) -> Self:
-        """The same of as many codes as were learnt."""
+        """Return the same for as many codes as were learnt."""
         if domain == self.workload.domain:
             return self
         served = None if self.served is None else self.served.over(domain)
@@ -147,21 +145,21 @@ class Tables:
         return LoopForecast(self.workload, self.rho, self.loop)
 
     def scoring(self, rows: int | None) -> ScoringForecast:
-        """What a scoring pass takes, with about so many rows counted as far as is public."""
+        """Return what a scoring pass takes, given the public row count if there is one."""
         return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about the budget; the loop has the part that learning leaves."""
+        """Return warnings about the budget; the loop has the part that learning leaves."""
         std = total_std(self.workload, self.rho, rows or 0)
         counted = "the number of rows"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
-        """Columns that will likely stay unconnected in a table of about so many rows."""
+        """Return columns that will likely stay unconnected in a table of ``rows`` rows."""
         return self.forecast.warnings(rows)
 
     def request_fields(self) -> dict[str, str]:
-        """What is measured and how."""
+        """Return what is measured and how."""
         limits = self.limits
         return {
             "command": "synthesize",
@@ -180,10 +178,9 @@ def tables_job(
     unit: Unit | None = None,
     share: float = 1.0,
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; raises as :meth:`Job.of` does.
+    """Return a run that makes a synthetic table; raise as :meth:`Job.of` does.
 
-    Of several tables under one promise, each has a ``unit`` of its own and a ``share`` of the
-    budget.
+    Each table of a set has a ``unit`` of its own and a ``share`` of the budget.
     """
     private = len(schema.open_columns)
     learning = options.learning_share if private else 0.0
@@ -208,7 +205,7 @@ def tables_job(
 def select_candidates(
     workload: WorkloadSpec, domain: Domain, options: SelectionOptions
 ) -> tuple[Workload, DroppedMarginals | None]:
-    """The marginals that a run looks at, and what it leaves out of those asked for.
+    """Return the marginals that a run can measure, and what it leaves out.
 
     Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
 
@@ -238,7 +235,7 @@ def scoring_forecast(
 def tables_limits(
     domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
 ) -> Limits:
-    """The limits of a run of the loop, by default with a thread for every core.
+    """Return the limits of a run of the loop, by default with a thread for every core.
 
     Raises:
         ResourceExceeded: the workload does not fit.
@@ -474,52 +471,3 @@ def measure(
         work.limits.watched_cells,
         work.limits.countable_rows,
     )
-
-
-def check_sample_rows(
-    release: ReleaseSet, num_rows: int | None, max_memory: int | str | None, held: bool = True
-) -> None:
-    """Refuse synthetic tables that do not fit the memory, with the process and the fit.
-
-    Args:
-        release: What they are drawn from.
-        num_rows: Rows of the root; None for their noisy number.
-        max_memory: Ceiling of the process's memory.
-        held: Whether whole tables are held in memory; they are drawn page by page otherwise.
-
-    Raises:
-        InputError: The ceiling is not a positive size.
-        ResourceExceeded: A table does not fit, or has more than ``MAX_ROWS`` rows.
-    """
-    for name, rows in release.count_rows(num_rows).items():
-        columns = len(release.tables[name].schema.columns)
-        check_table_rows(max(rows, 1), columns, max_memory, held or release.schema.is_set)
-
-
-def check_table_rows(
-    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
-) -> None:
-    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
-
-    Args:
-        num_rows: of the table.
-        attributes: its columns.
-        max_memory: ceiling of the process's memory.
-        held: whether the whole table is held in memory; it is drawn page by page otherwise.
-
-    Raises:
-        InputError: the ceiling is not a positive size.
-        ResourceExceeded: it does not fit, or has more than ``MAX_ROWS`` rows.
-    """
-    ceiling = memory_bytes(max_memory)
-    table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
-    needed = PROCESS_BYTES + fit_bytes(attributes) + table
-    if num_rows > MAX_ROWS:
-        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: ask for fewer")
-    if needed > ceiling:
-        raise ResourceExceeded(
-            f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
-            f"more than the {ceiling / 2**20:,.0f} MB there are: "
-            + ("ask for fewer rows or " if needed - table <= ceiling else "")
-            + "raise --max-memory"
-        )
