@@ -33,11 +33,6 @@ The format of workload files, object by object. What the families count is in th
 [guide to answers](../guides/answer.md). `adaptive-qs schema json-schema workload` prints
 the JSON Schema from which this page is generated. Keys that are not listed are refused."""
 
-TABLES_INTRO = """\
-The format of schema files of [sets of tables](../tables.md). Each table is a
-[schema](schema.md) of its own. `adaptive-qs schema json-schema tables` prints the JSON Schema from
-which this page is generated. Keys that are not listed are refused."""
-
 COMMANDS_INTRO = """\
 Every command with its arguments and options, as `--help` shows them. What each is for is in the
 [guides](../README.md)."""
@@ -106,17 +101,8 @@ def reference() -> dict[str, str]:
     return {
         "schema.md": document("Schema files", SCHEMA_INTRO, of_schema.render()),
         "workload.md": document("Workload files", WORKLOAD_INTRO, of_workload.render()),
-        "tables.md": tables_page(),
         "commands.md": commands_page(),
     }
-
-
-def tables_page() -> str:
-    """Return the page of schema files of sets of tables; the tables have a page already."""
-    content = json.loads(of_tables.render())
-    alone = json.dumps({**content, "$defs": {"Key": content["$defs"]["Key"]}})
-    text = document("Schema files of sets of tables", TABLES_INTRO, alone)
-    return text.replace("(#schema)", "(schema.md)")
 
 
 def document(title: str, intro: str, json_schema: str) -> str:

@@ -236,7 +236,7 @@ def _sidecar(
     try:
         if content.get("kind") == "answers":
             released = _answers(named, content, str(sha256))
-            what, fault = "answers", "the answers beside it are others"
+            what, fault = "answers", "the answers next to it are others"
         else:
             released, more = _table(named, content)
             what, fault = "table", "its table differs"
@@ -248,7 +248,7 @@ def _sidecar(
     text = sidecar_text(released.statement, **more, sha256=sha256)
     if _sha256(manifest) != compute_sha256([text.encode()]):
         faults += ("its statement is not as it was written, byte for byte",)
-    unchecked = () if found else (f"the {what} beside it: no such file",)
+    unchecked = () if found else (f"the {what} next to it: no such file",)
     return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
 
 

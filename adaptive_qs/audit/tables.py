@@ -324,14 +324,14 @@ def _neighbours(
     """Yield neighbours of a table, each with the kind of the row that is added or removed."""
     sizes = schema.domain().sizes
     counts = [np.bincount(column, minlength=size) for column, size in zip(codes.T, sizes)]
-    wanted = {
+    drawn = {
         "a typical row more": rng.choice(codes),
         "a row of first codes more": np.zeros_like(codes[0]),
         "the rarest values more": [_rarest(c[c > 0], np.flatnonzero(c), rng) for c in counts],
         "values never seen more": [_rarest(c, np.arange(len(c)), rng) for c in counts],
     }
-    added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
-    yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
+    added = to_rows(np.array(list(drawn.values())), schema, folder, rng)
+    yield from ((what, [*rows, row]) for what, row in zip(drawn, added))
     yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
     strange = [column.cell_of_other_type() for column in schema.columns]
     if any(cell is not None for cell in strange):
