@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from os.path import exists  # Path.exists raises where a name is too long
+from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 

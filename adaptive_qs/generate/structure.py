@@ -1,4 +1,4 @@
-"""The structure of a model: codes that it tells apart, and attributes that zeros tie together."""
+"""The structure of a model: codes that it distinguishes, and attributes that zeros tie together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CARRIED = 2**22
 
 
 class CoarseDomain:
-    """The groups that a fit has to tell apart, and the way back to codes.
+    """The groups that a fit has to distinguish, and the way back to codes.
 
     Args:
         domain: the attributes, with their levels.
@@ -295,9 +295,6 @@ class SharedSteps:
     of each with any other attribute, would all move by the whole difference, and the sum would
     overshoot. So the part of a step that is equal for all values of one side is divided by the
     number of attributes that determine the side.
-
-    Args:
-        components: see :func:`find_components`.
     """
 
     def __init__(self, components: Sequence[Component]) -> None:
@@ -309,10 +306,10 @@ class SharedSteps:
                     belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
                     self._sides[i] = sides, belongs, 1 - 1 / repeats
 
-    def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
-        """Return log(wanted / counted), of which shared parts count only in part."""
-        logs: Array = np.log(wanted / counted)
-        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (wanted, counted)}
+    def log_ratio(self, clique: Clique, desired: Array, counted: Array) -> Array:
+        """Return log(desired / counted), of which shared parts count only in part."""
+        logs: Array = np.log(desired / counted)
+        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (desired, counted)}
         shared = [axis for axis, i in enumerate(clique) if i in self._sides]
         for degree in range(1, len(shared) + 1):
             for axes in combinations(shared, degree):

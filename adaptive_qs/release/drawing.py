@@ -76,8 +76,8 @@ class Contradiction:
     def __str__(self) -> str:
         cell = " and ".join(f"{name} = {label}" for name, label in zip(self.columns, self.cell))
         return (
-            f"{cell} has {self.drawn:,.0f} rows where {round(self.measured):,} were measured "
-            f"({self.standard_errors:.1f} standard errors)"
+            f"{cell} has {counted(round(self.drawn), 'row')} where {round(self.measured):,} were "
+            f"measured ({self.standard_errors:.1f} standard errors)"
         )
 
 
@@ -198,11 +198,11 @@ def _is_possible(
 ) -> bool:
     if not ruled:
         return True
-    from adaptive_qs.table.rules import Cells, find_row
+    from adaptive_qs.table.rules import AllowedCells, find_row
 
     names, sizes = schema.names, schema.domain().sizes
     asked = [((names[i],), chance > 0) for i, chance in box.items()]
-    cells = [Cells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
     return find_row(cells, dict(zip(names, sizes))) is not None
 
 

@@ -44,9 +44,6 @@ Delimiter = Literal[",", ";", "\t", "|"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 _FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
-MOST_RULES = 500
-"""Most rules of a schema: contradictions are searched for each with all before it."""
-
 
 class DeclaredRule(BaseModel):
     """A rule between columns that holds in every row."""
@@ -64,8 +61,8 @@ class DeclaredRule(BaseModel):
 class Schema(BaseModel):
     """Every column of the table, in the order of the attributes of its domain.
 
-    Build one from trusted values with the constructor (errors are pydantic's), or from a file or
-    a mapping with `load` and `parse` (errors are `SchemaError`).
+    Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
+    mapping with `load` and `parse` (errors are `SchemaError`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -79,9 +76,9 @@ class Schema(BaseModel):
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     person: Text | None = None
-    """Column that identifies persons, if persons are protected and not rows. It is never
-    measured, and no synthetic table has it."""
-    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=MOST_RULES)] = ()
+    """Column that identifies persons, if persons are protected and not rows. It is never measured,
+    and no synthetic table has it."""
+    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
@@ -340,7 +337,6 @@ AS_PROPOSED = "As proposed: review."
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
 
-MANY_CELLS = 10**9
 MAX_NAMED = 10
 """Most columns that one line of advice names."""
 
@@ -422,7 +418,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         advice.append(f"{kind} {join_first(names, MAX_NAMED)} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
-    if len(largest) == 2 and cells > MANY_CELLS:
+    if len(largest) == 2 and cells > 10**9:
         both = " and ".join(repr(column.name) for column in largest)
         advice.append(f"columns {both} have {cells} cells together: use wider bins")
     return tuple(advice)

@@ -38,10 +38,9 @@ _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])
 def read_about(path: str | Path) -> dict[str, str]:
     """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
 
-    The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description, as plain text
-    without
-    marks of emphasis and code.
+    The first line of a Markdown file that begins with "#" is the title, lines such as "publisher:
+    the city" give the other keys, and the rest is the description, as plain text without marks of
+    emphasis and code.
 
     Raises:
         InputError: If the file cannot be read, is other JSON, or a table, whose rows would be

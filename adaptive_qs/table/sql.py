@@ -165,8 +165,8 @@ def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
 
 _CAUSES = {
     "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names a column or a function that there is not, or mixes types: correct it",
-    "CatalogException": "names a table or a function that there is not: correct it",
+    "BinderException": "names an unknown column or function, or mixes types: correct it",
+    "CatalogException": "names an unknown table or function: correct it",
     "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
     "as it is",
     "OutOfRangeException": "computes a value that is out of range: use wider types",
@@ -177,16 +177,15 @@ _CAUSES = {
 
 
 def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
-    library = duckdb()
-    if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in str(error):
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "OutOfMemoryException" in kinds or "Out of Memory" in str(error):
         return ResourceExceeded(
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    for kind, cause in _CAUSES.items():
-        if isinstance(error, getattr(library, kind, ())):
-            return InputError(f"{what} {cause}")
-    return InputError(f"{what} failed: try it in DuckDB, whose message may quote values")
+    found = [cause for kind, cause in _CAUSES.items() if kind in kinds]
+    cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
+    return InputError(f"{what} {cause}")
 
 
 @contextmanager
@@ -213,13 +212,13 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
             yield ask(lambda: connection.sql(query.sql)), connection
 
 
-def _explain_opening(place: str, error: Exception) -> InputError:
+def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if re.search(r"\block\b", str(error)):
-        return InputError(
+        return DataError(
             f"{place}: is in use by another program that may write to it: close that first"
         )
-    return InputError(
+    return DataError(
         f"{place}: is not a DuckDB database that can be read: check the file and its version"
     )
 
@@ -227,8 +226,8 @@ def _explain_opening(place: str, error: Exception) -> InputError:
 def list_tables(database: Path) -> dict[str, bool]:
     """Return the names of the tables and views of a database, and whether each is a table.
 
-    The database is attached to an empty one. There, no macro of the file can replace a function
-    of DuckDB and call a view a table.
+    The database is attached to an empty one. There, no macro of the file can replace a function of
+    DuckDB and call a view a table.
 
     Raises:
         InputError: If it cannot be read.
@@ -257,9 +256,12 @@ def digest_query(table: Any) -> str | None:
             inferred,
         values that it holds), so its digest would be a private value. None for other tables.
     """
-    if isinstance(table, Query):
-        return sha256(table.sql.encode()).hexdigest()
-    return RELATION if isinstance(as_source(table, EngineOptions()), Relation) else None
+    match as_source(table, EngineOptions()):
+        case Query(sql=text):
+            return sha256(text.encode()).hexdigest()
+        case Relation():
+            return RELATION
+    return None
 
 
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
@@ -333,9 +335,9 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
 
 def _explain_sqlite(path: Path, error: Exception) -> DataError:
     """Return why a database cannot be read. The message is only searched: it quotes the cell."""
-    if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
+    if "decode to UTF-8" in str(error):
         return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
-    if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+    if "too big" in str(error):
         return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
     return DataError(f"{path}: is no SQLite database that can be read: check the file")
 
@@ -371,7 +373,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
 
 
 SQLITE_READER = Reader(open_sqlite, _explain_sqlite)
-DUCKDB_READER = Reader(open_duckdb, lambda path, _: DataError(f"{path}: cannot be read"))
+DUCKDB_READER = Reader(open_duckdb, lambda path, error: _explain_opening(str(path), error))
 
 
 def _identifier(name: str) -> str:

@@ -202,11 +202,9 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's
-    format, and texts that a spreadsheet program would run are escaped as requested: reading the
-    file
-    under the schema gives the texts back. In Parquet a missing value is null and every text is
-    unchanged. The same table gives the same bytes. ``replace_file`` is as for
+    column's format, and texts that a spreadsheet program would run are escaped as requested:
+    reading the file under the schema gives the texts back. In Parquet a missing value is null and
+    every text is unchanged. The same table gives the same bytes. ``replace_file`` is as for
     :func:`atomic_writer`.
 
     Raises:
@@ -300,8 +298,7 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     """Return cells with the quotation marks that CSV needs.
 
     An empty line would be no row, and a byte order mark at the start of the first name would be
-    read as
-    that of the file.
+    read as that of the file.
     """
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
@@ -321,9 +318,8 @@ def write_batches(
     """Write batches as they come, and return the number of rows.
 
     The file appears after the last one; an error of the batches leaves none. Columns in
-    ``dictionaries``
-    repeat few values, for Parquet to encode; CSV keeps no metadata. ``replace_file`` is as for
-    :func:`atomic_writer`.
+    ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
+    ``replace_file`` is as for :func:`atomic_writer`.
 
     Raises:
         InputError: If the suffix is unknown or the file cannot be written.

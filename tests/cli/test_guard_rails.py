@@ -21,25 +21,25 @@ ANSWER = ["answer", "t.csv", "--schema", "s.json", "--out", "a.csv", "--force"]
 LEDGER = ["ledger", "create", "--ledger", "l.ledger"]
 
 FAR_OUT = {
-    "epsilon": (["--epsilon", "150"], "epsilon is 150"),
-    "rho": (["--rho", "200"], "epsilon is 3"),
-    "delta": (["--epsilon", "1", "--delta", "0.5"], "delta is 0.5"),
+    "epsilon": (["--epsilon", "150"], "epsilon 150"),
+    "rho": (["--rho", "200"], "epsilon 3"),
+    "delta": (["--epsilon", "1", "--delta", "0.5"], "delta 0.5"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.009", "--public-rows", "2000"],
-        "above one in the number of rows, 2,000",
+        "above 1 / number of rows (2,000)",
     ),
-    "noise": (["--epsilon", "1e-5"], "is known to about +/-"),
-    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "there are about 300"),
+    "noise": (["--epsilon", "1e-5"], "standard error of"),
+    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "the table has about 300"),
 }
 DOUBTFUL = {
-    "epsilon": (["--epsilon", "30"], "epsilon is 30"),
-    "delta": (["--epsilon", "1", "--delta", "0.001"], "delta is 0.001"),
+    "epsilon": (["--epsilon", "30"], "epsilon 30"),
+    "delta": (["--epsilon", "1", "--delta", "0.001"], "delta 0.001"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.004", "--public-rows", "300"],
-        "above one in the number of rows, 300",
+        "above 1 / number of rows (300)",
     ),
-    "noise": (["--epsilon", "0.001"], "is known to about +/-"),
-    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "there are about 300"),
+    "noise": (["--epsilon", "0.001"], "standard error of"),
+    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "the table has about 300"),
 }
 
 
@@ -96,11 +96,11 @@ def test_plan_says_the_same_and_what_would_be_refused(run):
     plan = ["plan", "--schema", "s.json"]
     assert run(*plan).err == ""
     told = run(*plan, "--epsilon", "30")
-    assert told.err.startswith("warning: epsilon is 30")
+    assert told.err.startswith("warning: epsilon 30")
     assert "refused" not in told.err
     told = run(*plan, "--epsilon", "150", "--rows", "300")
     assert "is refused without --beyond-limits" in told.err
-    assert "above one in the number of rows, 300" in run(
+    assert "above 1 / number of rows (300)" in run(
         *plan, "--epsilon", "1", "--delta", "0.01", "--rows", "300"
     ).err  # fmt: skip
 
@@ -150,14 +150,14 @@ SCHEMA = {
 
 
 def test_python_warns_and_refuses_alike():
-    with pytest.raises(InputError, match=r"epsilon is 150.*beyond_limits=True"):
+    with pytest.raises(InputError, match=r"epsilon 150.*beyond_limits=True"):
         Synthesizer(epsilon=150.0).fit(FRAME, schema=SCHEMA)
-    with pytest.raises(InputError, match=r"delta is 0\.5"):
+    with pytest.raises(InputError, match=r"delta 0\.5"):
         adaptive_qs.answer(FRAME, SCHEMA, epsilon=1.0, delta=0.5)
-    with pytest.warns(GuardRailWarning, match="epsilon is 150") as caught:
+    with pytest.warns(GuardRailWarning, match="epsilon 150") as caught:
         Synthesizer(epsilon=150.0, beyond_limits=True).fit(FRAME, schema=SCHEMA)
     assert caught[0].filename == __file__
-    with pytest.warns(GuardRailWarning, match=r"delta is 0\.5") as caught:
+    with pytest.warns(GuardRailWarning, match=r"delta 0\.5") as caught:
         answers = adaptive_qs.answer(FRAME, SCHEMA, epsilon=1.0, delta=0.5, beyond_limits=True)
     assert caught[0].filename == __file__
     assert answers.rho_spent == 0
@@ -201,5 +201,5 @@ def test_statements_say_how_little_is_promised(run):
     ],
 )  # fmt: skip
 def test_the_limits_are_those_of_the_table(epsilon, delta, std, rows, warned, refused):
-    rails = list_budget_warnings(epsilon, delta, std, rows)
-    assert (len(rails), sum(bool(rail.beyond) for rail in rails)) == (warned, refused)
+    found = list_budget_warnings(epsilon, delta, std, rows)
+    assert (len(found), sum(bool(each.beyond) for each in found)) == (warned, refused)

@@ -83,8 +83,8 @@ def test_discovery_takes_its_share_of_delta_first(run):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "neither --epsilon nor --rho were given"),
-        (["--epsilon", 1, "--rho", 1], "both --epsilon and --rho were given"),
+        ([], "The total is not set"),
+        (["--epsilon", 1, "--rho", 1], "Both --epsilon and --rho are set"),
         (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
         (["--rho", "1e-30"], "below 2**-60 rho"),
     ],
@@ -155,7 +155,7 @@ def test_a_total_admits_one_run_of_its_epsilon_and_delta(run, total_of_one, comm
     assert "EXCEEDED" not in done(ledger_of(run, "show"))
     outcome = run(*TABLE, "--rho", "1e-6", "--out", "p.csv")
     assert outcome.code == 3
-    assert "the budget of this data set is used up" in outcome.err
+    assert "The budget of this data set is used up" in outcome.err
     for release in command[-1:]:
         done(ledger_of(run, "verify", "--release", release))
     assert ledger_problems(json.loads(done(ledger_of(run, "export")))) == []
@@ -210,7 +210,7 @@ def test_what_the_total_does_not_allow_is_refused_before_a_draw(run, ledger, mon
     monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     outcome = run(*TABLE, "--epsilon", 3, "--delta", "1e-6", "--out", "o.csv")
     assert outcome.code == 3
-    assert "give the run --rho 0.0" in outcome.err
+    assert "Use --rho 0.0" in outcome.err
     assert shown(run)["runs"] == []
     assert not Path("o.csv").exists()
 
@@ -226,7 +226,7 @@ def test_an_interrupted_run_is_shown_closed_and_gives_back_what_it_did_not_spend
     (after,) = shown(run)["runs"]
     assert after["state"] == "closed"
     assert shown(run)["counted"] == after["spent"]
-    assert "nothing is left to give back" in refused(ledger_of(run, "close", "--run", 1))
+    assert "no reserved budget to return" in refused(ledger_of(run, "close", "--run", 1))
     assert "no interrupted run" in refused(run(*SMALL, "--resume"))
 
 
@@ -274,7 +274,7 @@ def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(ru
 
 def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger, monkeypatch):
     interrupted(run, monkeypatch)
-    assert "continue it with --resume" in refused(run(*SMALL))
+    assert "Continue it with --resume" in refused(run(*SMALL))
     done(run(*TABLE, "--rho", "0.02", "--release", "other.zip"))
     assert len(shown(run)["runs"]) == 2
 
@@ -353,7 +353,7 @@ def test_what_is_left_may_be_spent_as_it_is_shown(run, rho):
     left = re.search(r"left +rho (\S+)", done(ledger_of(run, "show")))[1]
     assert 0 <= 1 - float(left) / float(rho) < 1e-5
     refused = run(*ANSWERS, "--rho", float(left) * (1 + 2e-5))
-    assert f"exceeds the {left} that is left" in refused.err
+    assert f"has rho {left} left" in refused.err
     assert f"--rho {left} or less" in refused.err
     done(run(*ANSWERS, "--rho", left))
 
@@ -759,7 +759,7 @@ def test_a_run_at_work_is_not_closed_under_it(run, restore_ledger):
     book = LedgerBook("l", restoring=True)
     (row,) = [r for r in book.runs() if r.state == "open"]
     lost = Recovered(run=row.number, releases=99, hash="0" * 64, price=row.spent, digests={})
-    with pytest.raises(LedgerError, match="being worked on"):
+    with pytest.raises(LedgerError, match="a process works on"):
         book.restore([lost], row.spent - row.spent, confirmed=True)
     book.close()
     model.save("s.zip")

@@ -113,17 +113,6 @@ def test_messages_hold_no_private_value():
         assert str(secret) not in str(caught.value)
 
 
-def test_events_state_the_parameters_used():
-    budget = Budget(1)
-    mechanisms = Mechanisms(budget, InsecureSeed(2))
-    release_counts(mechanisms, counting(3, 100, "age"), np.arange(4))
-    select(mechanisms, choosing(0.25), [1, 2], 1)
-    assert budget.events == (
-        GaussianEvent(Purpose.STRATEGY, ("age",), 3, 100),
-        SelectionEvent(Purpose.SELECTION, (), 0.25),
-    )
-
-
 def test_extreme_values_do_not_wrap():
     values = np.array([[2**62, -(2**62)]])
     noisy = release_counts(Mechanisms(Budget(1), InsecureSeed(4)), counting(1, 2**92), values)

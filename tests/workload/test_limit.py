@@ -138,9 +138,9 @@ FRAME = pd.DataFrame(np.random.default_rng(0).integers(2, size=(300, 200)), colu
 
 
 def fitted(frame, schema, **options):
-    with pytest.warns(GuardRailWarning, match="are left out") as told:
+    with pytest.warns(GuardRailWarning, match="were dropped") as told:
         found = Synthesizer(rho=1.0, workers=1, **options).fit(frame, schema=schema)
-    said = [str(w.message) for w in told if "left out" in str(w.message)]
+    said = [str(w.message) for w in told if "requested marginals" in str(w.message)]
     assert said == [found.release_.manifest.settings["left_out"]]
     return found
 
@@ -189,7 +189,7 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
     assert scoring["candidates"] <= 6 + 9
     assert scoring["cells"] <= 150
     assert main(["plan", "--schema", "s.json", *ceilings]) == 0
-    assert "are left out" in " ".join(capsys.readouterr().out.split())
+    assert "were dropped" in " ".join(capsys.readouterr().out.split())
     run = ["synthesize", "t.csv", "--schema", "s.json", *ceilings, "--force"]
     for rows in (files, files.iloc[:5], files.assign(a=0)):
         rows.to_csv("t.csv", index=False)
@@ -270,7 +270,7 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     assert "of 560 requested marginals" in made["left_out"]
     assert main(["plan", *words, "--rows", "300"]) == 0
     out = capsys.readouterr().out
-    assert "left out" in " ".join(out.split())
+    assert "were dropped" in " ".join(out.split())
     assert "the number of rows would be known" in out
     assert main(["plan", *words, "--mechanism", "identity"]) == 4
     capsys.readouterr()
