@@ -235,8 +235,8 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Warns:
             UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
-            GuardRailWarning: the budget promises or buys less than may have been meant; told
-                before it is spent, but for what only the noisy number of rows shows.
+            GuardRailWarning: the budget promises or buys less than may have been meant;
+                shown before it is spent, unless only the noisy number of rows shows it.
         """
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
@@ -259,7 +259,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
-        warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
+        warn_all(release.warnings, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
     def sample(
@@ -279,7 +279,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         on.
 
         Args:
-            num_rows: rows, of a set those of the root; None takes their noisy number, or that of
+            num_rows: rows, of a set rows of the root; None takes their noisy number, or that of
                 those that meet the condition.
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
@@ -301,7 +301,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         check_sample_rows(released, num_rows, self.max_memory)
         found = {}
         for drawn in released.draw(num_rows, seed, workers, self.progress, where, balance):
-            warn_all(drawn.doubts, stacklevel=2)
+            warn_all(drawn.warnings, stacklevel=2)
             kind = self._kinds[drawn.name]
             if kind.library == "codes" and drawn.drawing is not None:
                 found[drawn.name] = drawn.drawing.coded()

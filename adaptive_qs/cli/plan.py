@@ -113,14 +113,14 @@ def plan(*, options: Options) -> None:
     with naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
-                planned, doubts = plan_answers(described, spec, options, bars)
+                planned, warnings = plan_answers(described, spec, options, bars)
         except ResourceExceeded as error:
             if options.mechanism != "auto":  # which only answers have
                 raise
-            planned, doubts = error, ()
+            planned, warnings = error, ()
         looked, left_out = select_candidates(spec, described.widest_domain(), options)
     lines, forecast, scoring = _forecast_tables(described, spec, looked, left_out, options)
-    for doubt in doubts:
+    for doubt in warnings:
         io.warn(doubt)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
@@ -170,7 +170,7 @@ def _forecast_tables(
 # What `plan` says, for people and for scripts.
 
 
-SERVED = "for a synthetic table every set of attributes is also asked for together with it"
+SERVED = "for a synthetic table every set of attributes is also requested together with it"
 """What a target means."""
 
 
@@ -222,20 +222,20 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 
 def describe_tables(
-    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
+    schema: Schema, spec: WorkloadSpec, workload: Workload, requested: PlanOptions
 ) -> dict[str, Any]:
     """Predict what `synthesize` makes of a workload with the same budget.
 
     Args:
         schema: the public schema.
         spec: the workload as it was given.
-        workload: its marginals, as far as they are looked at.
-        asked: the options of the run.
+        workload: its marginals that can be measured.
+        requested: the options of the run.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
         less; ``unconnected``, columns that it will likely leave independent of all others (None
-        without rows, or where no combination is asked for, or too many); ``least_rows``, about how
+        without rows, or where no combination is requested, or too many); ``least_rows``, about how
         many rows each column takes not to be (None likewise); ``resolutions``, the combinations
         that it will likely measure, each with the groups of codes of its columns (None likewise);
         ``strategies``, the columns that it will measure by other queries than their cells, each
@@ -247,14 +247,14 @@ def describe_tables(
     from adaptive_qs.run.job import resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
-    rho = asked.rho if asked.cost is None else asked.cost / 2
-    budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
-    target, learning = resolve_budget(schema, asked, budget)
+    rho = requested.rho if requested.cost is None else requested.cost / 2
+    budget = partial(PrivacyTarget.of, requested.epsilon, requested.delta, rho)
+    target, learning = resolve_budget(schema, requested, budget)
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.compute_published_rho)
-    return predict_measurements(forecast, strategies, asked.public_rows)
+    return predict_measurements(forecast, strategies, requested.public_rows)
 
 
 def predict_measurements(
@@ -434,9 +434,9 @@ def _cell_rmse(
     from adaptive_qs.answering.api import plan as planned
     from adaptive_qs.workload.file import WorkloadFile
 
-    asked = WorkloadFile.of(workload).model_dump(exclude_none=True)
+    requested = WorkloadFile.of(workload).model_dump(exclude_none=True)
     one = schema.model_copy(update={"person": None})
     try:
-        return planned(one, asked, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
+        return planned(one, requested, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
     except ResourceExceeded:
         return None

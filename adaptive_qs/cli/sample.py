@@ -71,14 +71,14 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     _check_loaded(release, loaded.root, options.out, options.as_json)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
     if rows is None and not loaded.root.counted:
-        for doubt in loaded.doubts:
+        for doubt in loaded.warnings:
             io.warn(doubt)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         drawn = loaded.draw(rows, seed, threads, clock, where, balance)
-        asked = {"seed": seed, "where": where, "balance": balance}
-        written = outputs.write(loaded, drawn, asked, kind, options.force, clock)
+        requested = {"seed": seed, "where": where, "balance": balance}
+        written = outputs.write(loaded, drawn, requested, kind, options.force, clock)
     for warning in warn_of_tables(written):
         io.warn(warning)
     seconds, root = clock.stop(), written[loaded.schema.root]

@@ -97,7 +97,7 @@ class _Record(BaseModel):
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
     """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
-    """Columns that were measured by more than their cells, since the workload asked for more."""
+    """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
@@ -258,10 +258,10 @@ class Bundle:
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"), claim=archive.claim)
         domain = schema.domain()
-        asked = WorkloadFile.parse(archive.json("workload.json"))
-        if any(part.attributes is None for part in asked.parts):
+        requested = WorkloadFile.parse(archive.json("workload.json"))
+        if any(part.attributes is None for part in requested.parts):
             raise ValueError("the marginals are not listed")  # a few words may stand for millions
-        workload = asked.workload(domain)
+        workload = requested.workload(domain)
         events = Transcript.model_validate(archive.json(CHARGES)).events
         manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
@@ -321,7 +321,7 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
-    """Columns whose combinations were asked for and none was measured, in the schema's order.
+    """Columns whose combinations were requested and none was measured, in the schema's order.
 
     In a table that is sampled from the release they are independent of all others. Columns of one
     code count neither as connected nor as unconnected, since nothing can depend on them; nor does
@@ -346,7 +346,7 @@ def _json(model: BaseModel) -> str:
     return model.model_dump_json() + "\n"
 
 
-# The sidecar: the statement in a file beside a table or answers, which have no place for it.
+# The sidecar: the statement in a file next to a table or answers, which have no place for it.
 
 ANSWERS_MEMBER = "answers"
 """Names the file of answers among what a ledger records as handed over."""
@@ -382,7 +382,7 @@ def sidecar_text(statement: Statement, **more: Any) -> str:
 def write_manifest(
     statement: Statement, table: str | Path, replace: bool = True, **more: Any
 ) -> None:
-    """Write a statement beside a table, before the table itself appears.
+    """Write a statement next to a table, before the table itself appears.
 
     Args:
         statement: what is stated; the same statement gives the same bytes.
@@ -421,7 +421,7 @@ def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[
 
 
 def digest_of_statement(statement: Statement) -> str:
-    """SHA-256 of a statement by itself, without what a sidecar adds to it."""
+    """SHA-256 of a statement alone, without what a sidecar adds to it."""
     return compute_sha256([statement.to_json().encode()])
 
 
@@ -452,8 +452,8 @@ def is_from_interrupted_run(
         ledger: None for none.
         max_memory: ceiling of the process's memory while the output is read.
     """
-    beside = manifest_path(output)
-    release = beside if exists(beside) else output
+    sidecar = manifest_path(output)
+    release = sidecar if exists(sidecar) else output
     if ledger is None or not exists(release):
         return False
     try:

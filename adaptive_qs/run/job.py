@@ -102,7 +102,7 @@ class Limits:
 
     @property
     def solver_bytes(self) -> int:
-        """Most memory that one problem may take while others are solved beside it."""
+        """Most memory that one problem may take while others are solved at the same time."""
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
 
     def check_countable(self, num_rows: int, what: str = "the table") -> None:
@@ -152,7 +152,7 @@ class Work(Protocol):
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """Return warnings about the budget, given the public row count if there is one."""
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """Return warnings about the accuracy for a table of about ``rows`` rows."""
 
     def request_fields(self) -> dict[str, str]:
@@ -172,11 +172,11 @@ class Job(Generic[W]):
         target: the budget.
         learning: the part of it for the bins and values that the schema leaves open.
         work: what is measured.
-        doubts: warnings about the budget and what it can buy, from public numbers, and about a
+        warnings: warnings about the budget and what it can buy, from public numbers, and about a
             scheduler without TLS.
         session: the budget, in memory or in a ledger.
-        before: called once nothing stands against the run any more, before anything is spent.
-        beside: what else the run measures, of another table, in public words by which a ledger
+        before: called after the last check and before the first charge.
+        more_fields: what else the run measures, of another table, in public words by which a ledger
             recognises it.
     """
 
@@ -185,10 +185,10 @@ class Job(Generic[W]):
     target: PrivacyTarget
     learning: Cost
     work: W
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     session: Session
     before: Callable[[], None] | None = None
-    beside: Mapping[str, str] = field(default_factory=dict)
+    more_fields: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -225,10 +225,10 @@ class Job(Generic[W]):
         target, learning = resolve_budget(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.within(target.budget - learning))
         found = work.list_warnings(target, rows)
-        doubts = check_budget_warnings(found, options.beyond_limits or options.resume)
-        doubts += scheduler_warnings(options.scheduler)
+        warnings = check_budget_warnings(found, options.beyond_limits or options.resume)
+        warnings += scheduler_warnings(options.scheduler)
         if rows is not None and not options.resume:
-            doubts += work.doubts(rows)
+            warnings += work.warnings(rows)
         session = Session(
             options.ledger,
             options.resume,
@@ -238,11 +238,11 @@ class Job(Generic[W]):
             target.unit,
             (target.epsilon, target.delta),
         )
-        return cls(schema, options, target, learning, work, doubts, session)
+        return cls(schema, options, target, learning, work, warnings, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
-        """Warn of the doubts, a noise seed (``insecure``: what is not private) and the schema."""
-        warn_all(self.doubts, stacklevel + 1)
+        """Show all warnings; ``insecure`` says what is not private with a noise seed."""
+        warn_all(self.warnings, stacklevel + 1)
         if self.options.insecure:
             words = "insecure_seed: whoever knows the seed can remove the noise"
             warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
@@ -396,7 +396,7 @@ class Job(Generic[W]):
             "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.request_fields(),
-            **self.beside,
+            **self.more_fields,
         }
 
     def _begin(self, digest: Digest) -> Mechanisms:

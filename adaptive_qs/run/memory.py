@@ -85,7 +85,7 @@ class _Candidates:
         return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
 
     def bytes(self, kept_cells: int) -> int:
-        """Memory beside the process and the rows, with so many cells of counts kept."""
+        """Memory besides the process and the rows, if some cells of counts are kept."""
         return (
             self.closure * _clique_bytes(self.attributes)
             + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
@@ -149,7 +149,7 @@ def keep_what_fits(
     """Return the marginals that fit the ceilings, by :func:`limited`, and what is dropped.
 
     Args:
-        workload: what was asked for.
+        workload: what was requested.
         num_rows: As for :func:`plan_memory`.
         max_memory_bytes: Likewise; if it refuses, fewer marginals are kept.
         max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
@@ -208,7 +208,7 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     """Divide the memory ceiling, or refuse.
 
     Args:
-        workload: the marginals wanted.
+        workload: the requested marginals.
         num_rows: most rows of the private table. This number must be public: the ceilings it
             leaves steer what is measured.
         max_memory_bytes: the ceiling.

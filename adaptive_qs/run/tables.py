@@ -60,8 +60,8 @@ class QueryStrategies:
     """Queries other than the cells of marginals that a table is to serve.
 
     Attributes:
-        make: makes all that is asked over a domain.
-        queries: all that is asked, over this one.
+        make: Makes the queries over a domain.
+        queries: The queries over this domain.
         strategies: how single columns are measured for them.
     """
 
@@ -71,7 +71,7 @@ class QueryStrategies:
 
     @classmethod
     def of(cls, spec: Any, domain: Domain) -> Self | None:
-        """Those of a workload; None where it asks for cells alone.
+        """Return the queries of a workload; None if it requests cells alone.
 
         Raises:
             WorkloadError: they do not fit the domain.
@@ -95,12 +95,12 @@ class Tables:
     """The loop on a domain; see :class:`~adaptive_qs.run.job.Work`.
 
     Attributes:
-        workload: the marginals that matter, as far as they are looked at.
+        workload: The marginals that can be measured.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
-        left_out: what was asked for and is not looked at.
-        served: what was asked for beside the cells of marginals; None where nothing was.
+        left_out: Requested marginals that cannot be measured.
+        served: Requested queries other than cells of marginals; None if there are none.
     """
 
     workload: Workload
@@ -154,7 +154,7 @@ class Tables:
         counted = "the number of rows"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """Return columns that will likely stay unconnected in a table of ``rows`` rows."""
         return self.forecast.warnings(rows)
 
@@ -213,12 +213,12 @@ def select_candidates(
         InputError: the workload does not fit the domain, or cannot serve the target.
         ResourceExceeded: it lists too many marginals one by one.
     """
-    asked = resolve_workload(workload, domain, MOST_LISTED)
+    requested = resolve_workload(workload, domain, MOST_LISTED)
     if options.target is not None:
-        asked = asked.serving(options.target)
+        requested = requested.serving(options.target)
     limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
     most = options.max_candidates, options.max_cells
-    return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
+    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes, *most)
 
 
 def scoring_forecast(
@@ -316,7 +316,7 @@ class SetJob:
             for field, text in job.work.request_fields().items()
         }
         fields["tables"] = compute_sha256([schema.to_json().encode()])
-        root = replace(root, beside=fields)
+        root = replace(root, more_fields=fields)
         return cls(schema, (root, *(replace(job, session=root.session) for job in others)))
 
     @property
@@ -337,8 +337,8 @@ class SetJob:
     @property
     def more_doubts(self) -> tuple[str, ...]:
         """Warnings about the budget that concern other tables than the root."""
-        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.doubts)
-        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.doubts)
+        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.warnings)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.warnings)
 
     def list_dropped(self) -> tuple[str, ...]:
         """Return what is left out of the requested marginals, for each table."""
@@ -442,7 +442,7 @@ def measure(
         target: the budget of the run.
         work: how to spend what the ledger of ``mechanisms`` has left of it.
         mechanisms: charges, then draws.
-        clock: told about the phase "loop".
+        clock: Reports the phase "loop".
 
     Raises:
         ResourceExceeded: the table has more rows than can be counted; nothing is spent.
