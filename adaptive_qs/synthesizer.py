@@ -248,7 +248,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             tables = name_tables(table, described)
         job = SetJob.of(described, options)
         job.root.warn("the release and all tables sampled from it are", stacklevel=2)
-        warn_all((*job.more_doubts, *job.list_dropped()), stacklevel=2)
+        warn_all((*job.more_warnings, *job.list_dropped()), stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
@@ -258,7 +258,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
-        warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
+        warn_all(release.warnings, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
     def sample(
@@ -300,7 +300,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         check_sample_rows(released, num_rows, self.max_memory)
         found = {}
         for drawn in released.draw(num_rows, seed, workers, self.progress, where, balance):
-            warn_all(drawn.doubts, stacklevel=2)
+            warn_all(drawn.warnings, stacklevel=2)
             kind = self._kinds[drawn.name]
             if kind.library == "codes" and drawn.drawing is not None:
                 found[drawn.name] = drawn.drawing.coded()

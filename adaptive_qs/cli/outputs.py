@@ -195,7 +195,7 @@ class Outputs:
     def _note(self, drawn: Iterable[DrawnTable], found: dict[str, Written]) -> Iterator[DrawnTable]:
         """Yield the tables, and note each once it is written."""
         for table in drawn:
-            for doubt in table.doubts:
+            for doubt in table.warnings:
                 io.warn(doubt)
             yield table
             found[table.name] = Written(

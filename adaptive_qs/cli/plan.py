@@ -113,14 +113,14 @@ def plan(*, options: Options) -> None:
     with naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
-                planned, doubts = plan_answers(described, spec, options, bars)
+                planned, warnings = plan_answers(described, spec, options, bars)
         except ResourceExceeded as error:
             if options.mechanism != "auto":  # which only answers have
                 raise
-            planned, doubts = error, ()
+            planned, warnings = error, ()
         looked, left_out = select_candidates(spec, described.widest_domain(), options)
     lines, forecast, scoring = _forecast_tables(described, spec, looked, left_out, options)
-    for doubt in doubts:
+    for doubt in warnings:
         io.warn(doubt)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")

@@ -71,7 +71,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     _check_loaded(release, loaded.root, options.out, options.as_json)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
     if rows is None and not loaded.root.counted:
-        for doubt in loaded.doubts:
+        for doubt in loaded.warnings:
             io.warn(doubt)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)

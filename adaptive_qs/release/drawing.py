@@ -176,7 +176,7 @@ class SampleRequest:
             )
         return cls(where, names, kinds)
 
-    def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
+    def warnings(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
         """What the release says against the kinds: how few rows they would be in its table.
 
         Args:
@@ -230,7 +230,7 @@ class Drawing:
         drawers: by column, how values inside bins are drawn; evenly where there is none.
         where: the condition that the values meet.
         share: of all rows of the model, those that may be drawn; 1 without a condition.
-        doubts: what the release says against the table.
+        warnings: what the release says against the table.
         given: number of leading columns of the parts that are not of the table.
         described: of all columns of the parts, where some are not of the table.
     """
@@ -243,7 +243,7 @@ class Drawing:
     drawers: Mapping[str, Drawer] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     given: int = 0
     described: Schema | None = None
 

@@ -182,7 +182,7 @@ class Release(Bundle):
         return total >= COUNTED * std
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What the noisy number of rows says against the budget; empty where it says nothing."""
         (total, std), delta = self._total, self.manifest.delta
         if not self.counted:
@@ -288,9 +288,9 @@ class Release(Bundle):
             count, self._synthesis.refine_passes, plan_workers(workers),
             progress and partial(progress, "draw"),
         )  # fmt: skip
-        doubts = wish.doubts(wanted.shares, total)
+        warnings = wish.warnings(wanted.shares, total)
         checked = CheckedPages(parts, self.check(selected=named), seed)
-        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, doubts)
+        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, warnings)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.

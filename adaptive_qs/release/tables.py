@@ -66,9 +66,9 @@ class DrawnTable:
         return () if self.drawing is None else self.drawing.contradictions
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Warnings about the table that follow from the release."""
-        return () if self.drawing is None else self.drawing.doubts
+        return () if self.drawing is None else self.drawing.warnings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,9 +165,9 @@ class ReleaseSet:
         return self.manifest.insecure
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Warnings about the budget that follow from the noisy numbers of rows."""
-        return self.label({name: release.doubts for name, release in self.tables.items()})
+        return self.label({name: release.warnings for name, release in self.tables.items()})
 
     def label(self, texts: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
         """Return the texts of all tables, each with the name of its table if there are several."""

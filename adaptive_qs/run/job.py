@@ -153,7 +153,7 @@ class Work(Protocol):
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """What there is to say about a budget, with about so many rows as far as is public."""
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """What there is to say about what it can buy, with about so many rows."""
 
     def request_fields(self) -> dict[str, str]:
@@ -173,7 +173,7 @@ class Job(Generic[W]):
         target: the budget.
         learning: the part of it for the bins and values that the schema leaves open.
         work: what is measured.
-        doubts: warnings about the budget and what it can buy, from public numbers, and about a
+        warnings: warnings about the budget and what it can buy, from public numbers, and about a
             scheduler without TLS.
         session: the budget, in memory or in a ledger.
         before: called once nothing stands against the run any more, before anything is spent.
@@ -186,7 +186,7 @@ class Job(Generic[W]):
     target: PrivacyTarget
     learning: Cost
     work: W
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     session: Session
     before: Callable[[], None] | None = None
     beside: Mapping[str, str] = field(default_factory=dict)
@@ -223,10 +223,10 @@ class Job(Generic[W]):
         target, learning = resolve_budget(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.within(target.budget - learning))
         found = work.list_warnings(target, rows)
-        doubts = check_budget_warnings(found, options.beyond_limits or options.resume)
-        doubts += scheduler_warnings(options.scheduler)
+        texts = check_budget_warnings(found, options.beyond_limits or options.resume)
+        texts += scheduler_warnings(options.scheduler)
         if rows is not None and not options.resume:
-            doubts += work.doubts(rows)
+            texts += work.warnings(rows)
         session = Session(
             options.ledger,
             options.resume,
@@ -236,11 +236,11 @@ class Job(Generic[W]):
             target.unit,
             (target.epsilon, target.delta),
         )
-        return cls(schema, options, target, learning, work, doubts, session)
+        return cls(schema, options, target, learning, work, texts, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
-        """Warn of the doubts, a noise seed (``insecure``: what is not private) and the schema."""
-        warn_all(self.doubts, stacklevel + 1)
+        """Show the warnings, a noise seed (``insecure``: what is not private) and the schema."""
+        warn_all(self.warnings, stacklevel + 1)
         if self.options.insecure:
             words = "insecure_seed: whoever knows the seed can remove the noise"
             warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)

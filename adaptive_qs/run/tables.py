@@ -156,7 +156,7 @@ class Tables:
         counted = "the number of rows"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """Columns that will likely stay unconnected in a table of about so many rows."""
         return self.forecast.warnings(rows)
 
@@ -338,10 +338,10 @@ class SetJob:
         return self.root.session
 
     @property
-    def more_doubts(self) -> tuple[str, ...]:
+    def more_warnings(self) -> tuple[str, ...]:
         """Warnings about the budget that concern other tables than the root."""
-        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.doubts)
-        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.doubts)
+        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.warnings)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.warnings)
 
     def list_dropped(self) -> tuple[str, ...]:
         """Return what is left out of the requested marginals, for each table."""
