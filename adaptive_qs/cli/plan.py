@@ -170,12 +170,12 @@ def _forecast_tables(
 # What `plan` says, for people and for scripts.
 
 
-SERVED = "for a synthetic table every set of attributes is also asked for together with it"
+SERVED = "for a synthetic table every set of attributes is also requested together with it"
 """What a target means."""
 
 
 def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
-    """The cells of the marginals over a workload's sets of attributes, each set once.
+    """Return the cells of the marginals over a workload's sets of attributes, each set once.
 
     Args:
         plan: what was planned.
@@ -210,7 +210,7 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
 
 
 def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
-    """The same for people."""
+    """Return the same for people."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} in a set of attributes on average, {largest} at most"
     if found["rows"] is None:
@@ -222,20 +222,20 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 
 def describe_tables(
-    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
+    schema: Schema, spec: WorkloadSpec, workload: Workload, requested: PlanOptions
 ) -> dict[str, Any]:
-    """What `synthesize` would make of a workload with the same budget.
+    """Predict what `synthesize` makes of a workload with the same budget.
 
     Args:
         schema: the public schema.
         spec: the workload as it was given.
-        workload: its marginals, as far as they are looked at.
-        asked: the options of the run.
+        workload: its marginals that can be measured.
+        requested: the options of the run.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
         less; ``unconnected``, columns that it will likely leave independent of all others (None
-        without rows, or where no combination is asked for, or too many); ``least_rows``, about how
+        without rows, or where no combination is requested, or too many); ``least_rows``, about how
         many rows each column takes not to be (None likewise); ``resolutions``, the combinations
         that it will likely measure, each with the groups of codes of its columns (None likewise);
         ``strategies``, the columns that it will measure by other queries than their cells, each
@@ -247,14 +247,14 @@ def describe_tables(
     from adaptive_qs.run.job import resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
-    rho = asked.rho if asked.cost is None else asked.cost / 2
-    budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
-    target, learning = resolve_budget(schema, asked, budget)
+    rho = requested.rho if requested.cost is None else requested.cost / 2
+    budget = partial(PrivacyTarget.of, requested.epsilon, requested.delta, rho)
+    target, learning = resolve_budget(schema, requested, budget)
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.compute_published_rho)
-    return predict_measurements(forecast, strategies, asked.public_rows)
+    return predict_measurements(forecast, strategies, requested.public_rows)
 
 
 def predict_measurements(
@@ -287,7 +287,7 @@ def describe_scoring(
     rows: int | None,
     options: SelectionOptions,
 ) -> tuple[dict[str, Any], io.Row]:
-    """What a scoring pass of `synthesize` looks at.
+    """Describe what a scoring pass of `synthesize` scores.
 
     Returns:
         Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
@@ -321,8 +321,7 @@ def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--row
 
 
 def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
-    """What would be known of the columns, of which there are so many, for people; the number of
-    rows is given with ``flag``."""
+    """Return how much would be known of the columns, for people; ``flag`` gives numbers of rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
     known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
@@ -428,14 +427,16 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
 def _cell_rmse(
     schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
 ) -> float | None:
-    """Expected RMSE (rows) of all cells of the marginals where rho is spent on them in the optimal
-    way, without choosing; None where that is too large to plan."""
+    """Return the expected RMSE (rows) of all cells if rho is spent on them in the optimal way.
+
+    None if that is too large to plan.
+    """
     from adaptive_qs.answering.api import plan as planned
     from adaptive_qs.workload.file import WorkloadFile
 
-    asked = WorkloadFile.of(workload).model_dump(exclude_none=True)
+    requested = WorkloadFile.of(workload).model_dump(exclude_none=True)
     one = schema.model_copy(update={"person": None})
     try:
-        return planned(one, asked, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
+        return planned(one, requested, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
     except ResourceExceeded:
         return None

@@ -44,7 +44,7 @@ from adaptive_qs.workload.workload import Workload
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
 UNCOUNTED_ROWS = 1_000
-"""Most rows of a table where their noisy number is nothing but noise, and none was asked for."""
+"""Most rows of a table where their noisy number is nothing but noise, and none was requested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +73,9 @@ class Marginal:
         return None if errors is None else math.sqrt(np.square(errors).mean())
 
     def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
-        """One row for each cell: the values or bins by their labels, then the count and, where the
-        counts are measured, its standard error. The name of the count says if it is the model's.
+        """Return one row for each cell: the labels, the count and, if measured, its standard error.
+
+        The name of the count says if it is the model's.
 
         Args:
             schema: of the release.
@@ -120,7 +121,7 @@ class Release(Bundle):
         watched_cells: int,
         most_rows: int,
     ) -> Self:
-        """The release of a finished loop.
+        """Return the release of a finished loop.
 
         Args:
             result: what the loop measured.
@@ -130,7 +131,7 @@ class Release(Bundle):
             settings: how the loop was to spend, and what makes rows.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
-            most_rows: most rows of a table whose number of rows is not asked for.
+            most_rows: most rows of a table whose number of rows is not requested.
         """
         rho, epsilon, delta = privacy
         ledger = mechanisms.ledger
@@ -223,7 +224,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> CodedTable:
-        """A synthetic table, in codes; see :meth:`draw`."""
+        """Return a synthetic table, in codes; see :meth:`draw`."""
         return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
     def draw(
@@ -235,7 +236,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> Drawing:
-        """A synthetic table that is drawn page by page: memory holds a few pages.
+        """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows that the model has of those meeting it: they are not
         searched for among others, so that rare ones take no longer than frequent ones.
@@ -336,11 +337,11 @@ class Release(Bundle):
             InputError: the seed is negative.
             ResourceExceeded: more than ``MOST_CELLS`` cells in all.
         """
-        asked = self._asked(columns)
-        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, asked)
+        requested = self._asked(columns)
+        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, requested)
         domain, total = self.workload.domain, max(self._total[0], 1.0)
         return tuple(
-            Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in asked
+            Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in requested
         )
 
     def _fitted(
@@ -349,13 +350,13 @@ class Release(Bundle):
         seed: int,
         workers: int,
         progress: PhaseProgress | None,
-        asked: Sequence[Clique] = (),
+        requested: Sequence[Clique] = (),
         kept: Iterable[int] = (),
     ) -> Fitted:
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
-            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
-            self.zeros, kept,
+            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"),
+            requested, self.zeros, kept,
         )  # fmt: skip
 
     def check(self, selected: Iterable[int] = (), given: Iterable[int] = ()) -> Check:
@@ -388,16 +389,16 @@ class Release(Bundle):
         )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
-        """The sets of columns by their positions, where they are not too large."""
+        """Return the sets of columns by their positions; refuse too many cells."""
         domain = self.workload.domain
-        asked = [domain.clique(names) for names in columns]
-        cells = sum(map(domain.size, asked))
+        requested = [domain.clique(names) for names in columns]
+        cells = sum(map(domain.size, requested))
         if cells > MOST_CELLS:
             raise ResourceExceeded(
                 f"the marginals have {cells:,} cells, and {MOST_CELLS:,} is the most: name fewer "
                 "columns together"
             )
-        return asked
+        return requested
 
     @property
     def _measured_cliques(self) -> list[Clique]:
@@ -436,13 +437,13 @@ class Release(Bundle):
 
 
 MOST_CELLS = 2**24
-"""Most cells of marginals that are asked for at a time."""
+"""Most cells of marginals that are requested at a time."""
 MOST_EXPECTED = 2**14
 """Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:
-    """The number of rows of a table that is asked for.
+    """Return the requested number of rows of a table.
 
     Raises:
         InputError: it is not a positive integer.
@@ -451,7 +452,7 @@ def check_rows(num_rows: int) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """The seed of a sampling: the one given, or one from the operating system.
+    """Return the seed of a sampling: the given one, or one from the operating system.
 
     Raises:
         InputError: it is negative or no integer.
