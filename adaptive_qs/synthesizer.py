@@ -100,7 +100,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             tables = name_tables(table, described)
         job = SetJob.of(described, options)
         job.root.warn("the release and all tables sampled from it are", stacklevel=2)
-        warn_all((*job.more_doubts, *job.list_dropped()), stacklevel=2)
+        warn_all((*job.more_warnings, *job.list_dropped()), stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
