@@ -290,7 +290,10 @@ class ReleaseSet:
         Raises:
             InputError: The file exists and is not to be replaced, or cannot be written.
         """
-        write_archive(path, self.members(), force)
+        if self.schema.is_set:
+            write_archive(path, self.members(), force)
+        else:
+            self.root.save(path, force)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
