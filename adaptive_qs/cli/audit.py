@@ -112,7 +112,7 @@ def _json(report: AuditReport, checks: list[tuple[str, int, int]]) -> dict[str, 
 
 def _show(report: AuditReport, checks: list[tuple[str, int, int]], what: str) -> None:
     io.emit_rows(
-        "Nothing found." if report.clean else "Found something.",
+        "No differences found." if report.clean else "Differences found.",
         [
             ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
             ("runs", f"{report.runs:,} of {what}, each replayed on the neighbour"),

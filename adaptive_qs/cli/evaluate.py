@@ -208,7 +208,7 @@ def _check_control(control: Path | None, true: Path | Query, synthetic: Path) ->
         with suppress(OSError):  # a file that is missing is named where it is read
             if control is not None and isinstance(other, Path) and control.samefile(other):
                 raise InputError(
-                    f"{control}: is also {name}: give rows that were held out as --control"
+                    f"--control must hold other rows than {name}. Use rows that were held out."
                 )
 
 

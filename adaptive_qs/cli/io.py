@@ -202,7 +202,7 @@ def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
     """Time and memory of a command, for people."""
     rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
     if (peak := peak_memory_mb()) is not None:
-        rows.append(("memory", f"{peak:,.0f} MB at most"))
+        rows.append(("peak memory", f"{peak:,.0f} MB"))
     return rows
 
 
@@ -235,8 +235,8 @@ def unconnected_rows(release: Release) -> list[Row]:
     """Columns of which no combination was measured; nothing where there is none."""
     if not (names := release.manifest.unconnected):
         return []
-    shown = f"{join_first(names, 6)}: no combination measured"
-    return [("unconnected", f"{_share_of_columns(release)}: {shown}")]
+    shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
+    return [("unconnected", f"{shown}: no combination with them was measured")]
 
 
 def unconnected_warnings(release: Release) -> list[str]:
@@ -246,8 +246,9 @@ def unconnected_warnings(release: Release) -> list[str]:
     from adaptive_qs.loop.forecast import REMEDY
 
     verb = "is" if len(names) == 1 else "are"
-    independent = f"{verb} independent of all others at this budget"
-    return [f"{_share_of_columns(release)} {independent}: {REMEDY}"]
+    return [
+        f"At this budget {_share_of_columns(release)} {verb} independent of all others. {REMEDY}"
+    ]
 
 
 def _share_of_columns(release: Release) -> str:
@@ -358,7 +359,10 @@ def show_warnings(job: Job[Any], schema: Path) -> None:
     for doubt in job.doubts:
         warn(doubt)
     if job.options.insecure:
-        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
+        warn(
+            "--insecure-seed: anyone who knows the seed can remove the noise. The output is NOT "
+            "PRIVATE."
+        )
     if is_unreviewed(job.schema):
         warn(f"{schema}: {UNREVIEWED}")
 

@@ -248,7 +248,7 @@ def create(*, options: CreateOptions) -> None:
     ):
         io.warn(doubt)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
-    io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
+    io.emit(f"{path}: total budget of all runs: {_cost_words(book, book.limit)}")
 
 
 @dataclass(kw_only=True)

@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from adaptive_qs.table.text import Formulas
 
 TABLE_HELP = (
-    "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (of several tables in a file, FILE::NAME); "
-    "- for standard input."
+    "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (FILE::NAME selects one of several tables in a "
+    "file); - reads standard input."
 )
 PrivateTable = Annotated[
     Path | None,
     typer.Argument(
         metavar="DATA",
-        help=f"Private table: {TABLE_HELP} A folder or 'data/*.csv' stands for all such files.",
+        help=f"Private table: {TABLE_HELP} A folder or a pattern such as 'data/*.csv' reads all "
+        "matching files.",
     ),
 ]
 
@@ -63,7 +64,7 @@ class QueryOptions:
     """A table that is the rows of a query."""
 
     sql: Annotated[str | None, Option(
-        "One SELECT whose rows are the private table, instead of a file. Use it with --database.",
+        "SELECT statement that returns the private table. Replaces DATA; requires --database.",
         "QUERY")] = None  # fmt: skip
     database: Annotated[Path | None, Option(
         "DuckDB database for --sql. It is opened for reading only.", "FILE")] = None  # fmt: skip
@@ -318,9 +319,15 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
             folder, pattern = os.path.isdir(table), is_pattern(table)
             within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
             if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
-                raise InputError(f"{path}: would be one of the files of {table}: give another path")
+                raise InputError(
+                    f"Cannot write to {path}: it would be one of the files of {table}. "
+                    "Choose another path."
+                )
         if os.path.realpath(path) in seen:
-            raise InputError(f"{path}: is also an input or another output: give another path")
+            raise InputError(
+                f"Cannot write to {path}: it is also an input or another output. Choose another "
+                "path."
+            )
         seen.add(os.path.realpath(path))
 
 

@@ -160,7 +160,7 @@ def _forecast_tables(
 # What `plan` says, for people and for scripts.
 
 
-SERVED = "for a synthetic table every set of attributes is also asked for together with it"
+SERVED = "each set of attributes is also requested together with it"
 """What a target means."""
 
 
@@ -202,12 +202,13 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
 def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     """The same for people."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
-    text = f"{mean} in a set of attributes on average, {largest} at most"
+    text = f"{mean} per marginal on average, {largest} at most"
     if found["rows"] is None:
-        return ("cells", f"{text} (--rows N adds the rows in each)")
-    text += f"; {found['rows']:,} rows are {io.figure(found['rows_per_cell'])} for each"
+        return ("cells", f"{text} (--rows N adds the rows per cell)")
+    each = io.figure(found["rows_per_cell"])
+    text += f"; with {found['rows']:,} rows a cell holds {each} rows on average"
     if found["relative_rmse"] is not None:
-        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of that"
+        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of this"
     return ("cells", text)
 
 
@@ -315,19 +316,19 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     rows is given with ``flag``."""
     from adaptive_qs.loop.forecast import REMEDY
 
-    known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
-    text = f"with synthesize the number of rows would be known {known}"
+    std, unconnected = io.figure(found["total_std"]), found["unconnected"]
+    text = f"would measure the number of rows with a standard error of about {std}"
     if found["least_rows"] is None:
-        return ("tables", text)
+        return ("synthesize", text)
     if unconnected is None:
-        return ("tables", f"{text} ({flag} N tells which columns it would leave independent)")
+        return ("synthesize", f"{text} ({flag} N shows which columns would be independent)")
     if not unconnected:
-        return ("tables", f"{text}, and likely no column independent of all others")
+        return ("synthesize", f"{text}; probably no column would be independent of all others")
     if found["least_rows"].keys() == set(unconnected):
-        return ("tables", f"{text}, and likely nothing but single columns: {REMEDY}")
+        return ("synthesize", f"{text}; probably nothing but single columns. {REMEDY}")
     some = f"{len(unconnected):,} of {counted(columns, 'column')}"
-    named = f"likely independent of all others: {join_first(unconnected, 6)}: {REMEDY}"
-    return ("tables", f"{text}, and {some} {named}")
+    named = f"probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
+    return ("synthesize", f"{text}; {some} {named}")
 
 
 def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
@@ -338,26 +339,29 @@ def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
     fine = [one for one in likely if one["groups"] == one["codes"]]
     some = [at_resolution(**one) for one in likely if one not in fine]
-    text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
+    text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
     if some:
-        text += f", {len(fine):,} over all codes and {len(some):,} over groups"
+        text += f": {len(fine):,} at full resolution, {len(some):,} with grouped codes"
         text += f" ({join_first(some, 4)})"
     elif likely:
-        text += ", over all codes"
+        text += ", at full resolution"
     if len(likely) < combinations:
         missed = "all columns" if not likely else "what the others would show beyond these"
-        text += f": {missed} would come out as if independent"
+        text += f"; {missed} would be independent"
     return ("resolution", text)
 
 
 def strategies_line(found: Mapping[str, Any]) -> io.Row:
     """Which single columns would be measured by other queries than their cells, for people."""
     some = [
-        f"{short(one['column'])} by {counted(one['queries'], 'query', 'queries')} "
-        f"(cells {io.excess(one['cell_noise'] - 1)} noisier)"
+        f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
+        f"(noise of cells +{io.excess(one['cell_noise'] - 1)})"
         for one in found["strategies"]
     ]
-    return ("strategies", f"for what the workload asks of single columns: {join_first(some, 4)}")
+    return (
+        "strategies",
+        f"single columns measured by queries of the workload: {join_first(some, 4)}",
+    )
 
 
 # `plan` of two related tables: what each would get of one budget.

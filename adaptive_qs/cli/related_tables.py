@@ -210,7 +210,7 @@ class Outputs:
         """
         if not self.tables and self.release is None:
             raise InputError(
-                "nothing would be written: give --out and --related-out, --out FOLDER, or --release"
+                "No output file is set. Use --out and --related-out, --out FOLDER, or --release."
             )
         if io.STANDARD in self.tables:
             raise InputError("- holds one table, and these are two: name files")
@@ -389,7 +389,7 @@ class _Done:
             rows.insert(0, ("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
         rounds = (counted(len(part.rounds), "round") for part in self.release.by_table.values())
         rows += [
-            ("release", str(outputs.release or "not kept (--release FILE would)")),
+            ("release", str(outputs.release or "not saved (use --release FILE)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             (
                 "budget",
@@ -456,7 +456,7 @@ def sample(bundle: Path, options: Any) -> None:
         return
     lines = [
         *done.tables(),
-        ("privacy", "no budget spent: everything comes from the release"),
+        ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{done.seconds['total']:.1f}"),
     ]
     io.emit_rows("Done.", lines)

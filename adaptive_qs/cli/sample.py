@@ -101,7 +101,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     if balance is not None:
         lines.append(("balance", f"{balance}: as many rows of each value"))
     lines += [
-        ("privacy", "no budget spent: everything comes from the release"),
+        ("privacy", "no budget spent (taken from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
     io.emit_done(lines, out)
@@ -123,9 +123,9 @@ def _loaded(path: Path, max_memory: str | int | None, out: Path, as_json: bool) 
 
 # `marginals RELEASE`: the counts in a release, measured or fitted.
 
-FITTED = "the model's: closer on average than what was measured, by an amount that nobody knows"
+FITTED = "fitted model: closer on average than the measured counts; the error is not known"
 MEASURED = "as measured: unbiased, with Gaussian noise"
-PARTLY = "partly measured: what was not is filled by the reference, so there is no standard error"
+PARTLY = "partly measured; the rest is filled in under independence, so there is no standard error"
 
 
 @dataclass(kw_only=True)
@@ -183,7 +183,7 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     lines = [
         ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
         ("basis", words),
-        ("privacy", "no budget spent: everything comes from the release"),
+        ("privacy", "no budget spent (taken from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
     if (error := found.standard_error) is not None:

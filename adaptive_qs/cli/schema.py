@@ -64,7 +64,10 @@ def init(
         io.warn(f"left out: {reason}")
     for remark in proposal.remarks:
         io.warn(f"check: {remark}")
-    io.warn("taken from the data, not private: replace values and ranges by public knowledge")
+    io.warn(
+        "This schema was taken from the data and is not private. Replace its values and ranges by "
+        "public knowledge."
+    )
     schema = proposal.schema.with_rules(rules, AS_PROPOSED)
     if out is None:
         io.emit(schema.to_json())
@@ -99,9 +102,9 @@ def check(
                 "only written"
             )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
-        mend = shlex.join([io.PROGRAM, "schema", *names])
-        proposes = " proposes one" if data is None else ""
-        raise InputError(f"{schema}: is a table; the schema comes first: {mend}{proposes}")
+        usage = shlex.join([io.PROGRAM, "schema", *names])
+        proposes = " proposes a schema" if data is None else ""
+        raise InputError(f"{schema} is a table, not a schema. Usage: {usage}{proposes}")
     if is_related(schema):
         from adaptive_qs.table.related import RelatedSchema
 
@@ -134,7 +137,7 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
-    io.emit(f"{path}: {table}valid, {len(schema.columns)} columns, {codes:,} codes in all")
+    io.emit(f"{path} is valid: {table}{len(schema.columns)} columns, {codes:,} codes in total")
     if left := left_as_proposed(schema):
         emit_checklist(left, str(path))
 
@@ -160,7 +163,7 @@ def json_schema(
 
 # What there is to review in a proposed schema, column by column: for the owner, not private.
 
-NOT_PRIVATE = "taken from the data, not private: for the owner only"
+NOT_PRIVATE = "Taken from the data, not private. For the owner only."
 """Opens every list of what was proposed."""
 
 MANY = 100
@@ -181,23 +184,36 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
         [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
     )
     if rules:
-        io.emit_columns(("rule", ""), [(rule, "holds in the rows looked at") for rule in rules])
+        io.emit_columns(
+            ("rule", ""), [(rule, "holds in all rows that were read") for rule in rules]
+        )
     many = [c.name for c in columns if "groups" in type(c).model_fields and c.size > MANY]
-    grouped = f'{join_first(many, 4)}: towns of counties, say? Then name these as "groups"'
-    ruled = [("rules", "must they hold for every row there can be? Take the others out")]
+    grouped = (
+        f"Do the values of {join_first(many, 3)} belong to larger units, as towns to counties? "
+        'Then declare them as "groups".'
+    )
+    ruled = [("rules", "Must each rule hold for every possible row? Remove the others.")]
     io.emit_rows(
-        "To review, with what is known without the rows:",
+        "Review these points, using public knowledge only:",
         [
-            ("column", "may it be shared? If not, list its name under ignore"),
-            ("persons", 'have they several rows? Take out the column that says whose, as "person"'),
-            ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+            ("column", 'May it be published? If not, add its name to "ignore".'),
+            (
+                "persons",
+                "Can a person have several rows? Then remove the column that identifies the person "
+                'and name it as "person".',
+            ),
+            (
+                "computed",
+                "Is it computed from other columns (a sum, the month of a date)? Add it to "
+                '"ignore".',
+            ),
             *dict(row for questions in asked for row in questions.items()).items(),
             *([("groups", grouped)] if many else ()),
             *(ruled if rules else ()),
-            ("missing", "may cells be empty, or say that a value is not known?"),
-            ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
-            ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-            ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
+            ("missing", "Can cells be empty or contain a marker for unknown values?"),
+            ("done", f'Delete "{AS_PROPOSED}" from the description of each reviewed column.'),
+            ("all done", f'Delete "{TAKEN_FROM_DATA}" from the description of the schema.'),
+            ("next", f"List what is left: {shlex.join([io.PROGRAM, 'schema', 'check', path])}"),
         ],
     )
 

@@ -140,9 +140,9 @@ class Outcome:
             size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
             rows.append(("table", f"{io.shown_output(self.out)} ({size})"))
         share = manifest.taken(self.release.events)
-        spent = "all" if share > 1 - 1e-5 else f"{share:.2%}"
+        spent = "fully" if share > 1 - 1e-5 else f"{share:.2%}"
         rows += [
-            ("release", str(self.bundle or "not kept (--release FILE would)")),
+            ("release", str(self.bundle or "not saved (use --release FILE)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {spent} spent"),
             *io.closed_rows(self.closed),
@@ -165,9 +165,9 @@ class Outcome:
         taken = {past.clique for past in self.release.rounds if len(past.clique) > 1}
         names = (self.release.domain.clique_names(clique) for clique in self._list_measured(asked))
         coarse = len(taken - set(names)) if self.release.domain.groupings else 0
-        grouped = f" and {coarse:,} over groups of codes" if coarse else ""
+        grouped = f" at full resolution, {coarse:,} with grouped codes" if coarse else ""
         rounds = counted(len(self.release.rounds), "round")
-        return f"{inside:,} of {whole}{grouped}, in {rounds}"
+        return f"{inside:,} of {whole}{grouped}; {rounds}"
 
     def _list_measured(self, cliques: Sequence[Clique]) -> list[Clique]:
         from adaptive_qs.residual import is_measured
@@ -238,10 +238,10 @@ class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
 def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     """Turn a private table into a synthetic one.
 
-    The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
-    one person if the schema names the person column (--rows-per-person). Everything is checked
-    before any budget is spent. The release is saved as soon as it is paid for, and the table when
-    it is fitted.
+    Protects one row: neighbouring tables differ by adding or removing one row. If the schema names
+    a person column, protects all rows of a person (--rows-per-person). Everything is checked before
+    any budget is spent. The release is saved when all measurements are done; the table is saved
+    after fitting.
     """
     if options.related is not None or related_tables.describes_both(data, options.schema):
         related_tables.synthesize(data, options)
@@ -302,7 +302,7 @@ def _check_outputs(
     replace files."""
     out, release = options.out, options.release
     if out is None and release is None:
-        raise InputError("nothing would be written: give --out, --release or both")
+        raise InputError("No output file is set. Use --out, --release or both.")
     io.check_standard_output(out, options.insecure, options.as_json)
     inputs = [locate_file(source), schema, options.workload, options.about]
     check_distinct([*with_sidecar(out), release], [*inputs, *companions(options)])

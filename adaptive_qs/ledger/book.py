@@ -76,8 +76,8 @@ class Total:
             InputError: both or neither of epsilon and rho, or a value out of range.
         """
         if (epsilon is None) == (rho is None):
-            came = "both --epsilon and --rho" if rho is not None else "neither --epsilon nor --rho"
-            raise InputError(f"{came} were given: set the total with one of them")
+            came = "set twice" if rho is not None else "not set"
+            raise InputError(f"The total is {came}. Use --epsilon or --rho.")
         delta = chosen_delta(delta)
         if not 0 <= discovery_delta < delta:
             raise InputError(
@@ -260,9 +260,9 @@ class LedgerBook(Store):
         """
         if (unit.protected, unit.relation) != (self.protected, self.relation):
             raise LedgerError(
-                f"{self.path}: its total protects {self.protected} (neighbouring tables "
-                f"{self.relation}), the run {unit.protected} ({unit.relation}): their costs do not "
-                "add up: take a ledger that was created for it"
+                f"{self.path} protects {self.protected} (neighbouring tables {self.relation}), but "
+                f"the run protects {unit.protected} ({unit.relation}). Their costs cannot be "
+                "added. Use a ledger that was created for this unit."
             )
 
     def reserve(
@@ -331,23 +331,23 @@ class LedgerBook(Store):
         if holding := self.open_runs():
             runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
             hint = (
-                f"; run {runs} is open and holds its budget: --resume continues it, adaptive-qs "
-                "ledger close frees what it did not spend"
+                f" Run {runs} is open and holds its budget: --resume continues it, adaptive-qs "
+                "ledger close frees what it did not spend."
             )
         if cost.rho_units > remaining.rho_units:
             left = digits_below(float(remaining.rho))
-            mend = f"give the run --rho {left} or less"
+            remedy = f"Use --rho {left} or less."
             if remaining.rho_units < NOTHING * self.limit.rho_units:
-                mend = "the budget of this data set is used up"
+                remedy = "The budget of this data set is used up."
             raise BudgetExceeded(
-                f"{self.path}: a run of rho {float(cost.rho):.6g} exceeds the {left} that is left "
-                f"of {float(self.limit.rho):.6g}: {mend}{hint}"
+                f"{self.path} has rho {left} left of {float(self.limit.rho):.6g}, and the run "
+                f"needs {float(cost.rho):.6g}. {remedy}{hint}"
             )
         raise BudgetExceeded(
             f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
             f"and {float(remaining.delta):.3g} is left of {float(self.limit.delta):.3g}: declare "
             "the values of the columns, or set a larger share when a ledger is created "
-            f"(--discovery-delta){hint}"
+            f"(--discovery-delta).{hint}"
         )
 
     def is_open(self, ledger: str, run: int) -> bool:
@@ -445,7 +445,9 @@ class LedgerBook(Store):
         """Give up an interrupted run: free what it did not spend and forget its answers."""
         self.reservation(number)
         if number not in self.open_runs():
-            raise LedgerError(f"{self.path}: run {number} is over: nothing is left to give back")
+            raise LedgerError(
+                f"Run {number} of {self.path} is finished. There is no reserved budget to return."
+            )
         with self.writing():
             self._close_idle(number)
 

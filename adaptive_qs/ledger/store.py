@@ -160,7 +160,7 @@ class Store:
                     f"{path}: is a folder: name a file in it, such as my.ledger"
                 ) from None
             raise LedgerError(
-                f"{path}: exists already, and a total is set once: give another path"
+                f"{path} already exists, and a total is set once. Choose another path."
             ) from None
         except OSError as error:
             raise LedgerError(

@@ -352,8 +352,8 @@ def list_budget_warnings(
     if epsilon > WARNED_EPSILON:
         power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
         text = (
-            f"epsilon is {epsilon:.6g}: with any {unit.noun} a release may be e^{power} times as "
-            "likely as without it, which promises little: 10 or less is usual"
+            f"epsilon {epsilon:.6g} is a weak promise: one {unit.noun} can make a release "
+            f"e^{power} times as likely. Values up to 10 are usual."
         )
         beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
         found.append(BudgetWarning(text, beyond))
@@ -362,23 +362,22 @@ def list_budget_warnings(
         warned = 1 / rows
         limit = max(warned, min(DELTA_ROWS / rows, MOST_DELTA))
     if delta > warned:
-        above = f": in a table of more than {1 / delta:,.0f} rows"
-        if rows is not None:
-            above = f", above one in the number of rows, {rows:,}:"
+        many = f"more than {1 / delta:,.0f}" if rows is None else f"{rows:,}"
         text = (
-            f"delta is {delta:g}{above} even a program that publishes a row picked at random keeps "
-            "such a promise: give a delta far below one in the number of rows, such as 1e-9"
+            f"delta {delta:g} is large. With {many} rows, even publishing a random row would "
+            "satisfy it. Choose a delta far below 1 / number of rows, such as 1e-9."
         )
         found.append(BudgetWarning(text, f"the limit of {limit:g}" if delta > limit else ""))
     if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):
-        text = f"at this budget {counted} is known to about +/- {count_std:,.0f} rows"
+        text = f"At this budget the standard error of {counted} is about {count_std:,.0f} rows"
         if rows is None:
             text += (
-                ": raise epsilon, unless there are many times more rows (--public-rows N compares)"
+                ". Raise epsilon, unless the table is many times larger. Set --public-rows N to "
+                "check."
             )
             beyond = f"the limit of {MOST_STD:,.0f} rows" if count_std > MOST_STD else ""
         else:
-            text += f", and there are about {rows:,}: raise epsilon"
+            text += f", for about {rows:,} rows. Raise epsilon."
             beyond = "the number of rows itself" if count_std > rows else ""
         found.append(BudgetWarning(text, beyond))
     return tuple(found)
@@ -396,16 +395,16 @@ def check_budget_warnings(rails: Iterable[BudgetWarning], beyond_limits: bool) -
         InputError: a limit is exceeded without the owner's consent; all such limits are named.
     """
     found = tuple(rails)
-    refused = [f"{rail.text} (beyond {rail.beyond})" for rail in found if rail.beyond]
+    refused = [f"{rail.text} This is beyond {rail.beyond}." for rail in found if rail.beyond]
     if refused and not beyond_limits:
-        raise InputError(f"{'; '.join(refused)}; to go on all the same give {CONSENT}")
+        raise InputError(f"{' '.join(refused)} To continue anyway, set {CONSENT}.")
     return tuple(rail.text for rail in found)
 
 
 def refusable(rails: Iterable[BudgetWarning]) -> tuple[str, ...]:
     """The warnings of a plan, which nothing is spent on: each says whether it would be refused."""
     return tuple(
-        f"{rail.text}; spending this budget is refused without {CONSENT}"
+        f"{rail.text} Runs with this budget are refused without {CONSENT}."
         if rail.beyond
         else rail.text
         for rail in rails

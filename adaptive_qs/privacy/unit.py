@@ -80,8 +80,8 @@ def check_weigh(weigh: Any, person: str | None) -> None:
     """
     if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
         raise InputError(
-            "weigh is 'persons', and the schema names no person column: add \"person\", the name "
-            "of the column that tells whose a row is, or leave it out"
+            '--weigh persons needs a person column, and the schema names none. Add "person": '
+            "COLUMN to the schema, or remove --weigh."
         )
 
 
@@ -128,12 +128,12 @@ class Unit:
         check_weigh(weigh, person)
         if (person is None) != (rows_per_person is None):
             raise InputError(
-                'rows-per-person was given, and the schema names no person column: add "person", '
-                "the name of the column that tells whose a row is, or leave it out"
+                "--rows-per-person needs a person column, and the schema names none. Add "
+                '"person": COLUMN to the schema, or remove --rows-per-person.'
                 if person is None
-                else f"the schema names the person column {person!r}: say how many rows of one "
-                "person count at most with --rows-per-person (in Python rows_per_person=): a "
-                "public number"
+                else f"The schema names the person column {person!r}. Set --rows-per-person (in "
+                "Python rows_per_person=) to the maximum number of rows per person, a public "
+                "number."
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)

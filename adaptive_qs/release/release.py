@@ -187,15 +187,15 @@ class Release(Bundle):
         (total, std), delta = self._total, self.manifest.delta
         if not self.counted:
             return (
-                f"the number of rows, measured as {total:,.0f} +/- {std:,.0f}, is nothing but "
-                f"noise: a table has {self.num_rows:,} rows unless their number is given, "
-                "and its counts say little: raise epsilon",
+                f"The measured number of rows, {total:,.0f} ± {std:,.0f}, is mostly noise. The "
+                f"synthetic table has {self.num_rows:,} rows (set --rows to change this), and its "
+                "counts are not reliable. Raise epsilon.",
             )
         if delta * total > 1:
             return (
-                f"delta is {delta:g}, above one in the noisy number of rows, {total:,.0f}: even a "
-                "program that publishes a row picked at random keeps such a promise: give a delta "
-                "far below one in the number of rows, such as 1e-9",
+                f"delta {delta:g} is large. With {total:,.0f} rows (noisy), even publishing a "
+                "random row would satisfy it. Choose a delta far below 1 / number of rows, such "
+                "as 1e-9.",
             )
         return ()
 

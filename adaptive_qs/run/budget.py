@@ -339,9 +339,9 @@ class Session:
         promise: tuple[float, float] | None = None,
     ) -> None:
         if path is None and resume:
-            raise InputError("resume was asked for without a ledger: name the ledger of the run")
+            raise InputError("--resume needs --ledger. Name the ledger of the interrupted run.")
         if path is None and anchor is not None:
-            raise InputError("an anchor was given without a ledger: name the ledger that it is of")
+            raise InputError("--anchor needs --ledger. Name the ledger of the anchor.")
         self._book: LedgerBook | None = None
         if path is not None:
             from adaptive_qs.ledger.book import LedgerBook

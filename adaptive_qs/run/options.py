@@ -257,9 +257,9 @@ class NeighbourOptions:
     """Which tables are neighbours."""
 
     neighbours: Annotated[str, Option(
-        "Which tables the budget makes alike: add-remove (with and without one row or person), or "
-        "replace (with another row or person instead), which takes up to twice the noise.", "KIND",
-        BUDGET)] = "add-remove"  # fmt: skip
+        "Definition of neighbouring tables: add-remove (one row or person more or less) or replace "
+        "(one row or person exchanged; up to twice the noise).", "KIND", BUDGET
+    )] = "add-remove"  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -276,13 +276,12 @@ class UnitOptions(NeighbourOptions):
     """What is protected."""
 
     rows_per_person: Annotated[int | None, Option(
-        "Maximum number of rows per person that count, a public number, if the schema has a "
-        "person column. The budget then protects a person with all rows.", "K", BUDGET
+        "Maximum number of rows per person that count, a public number. Required if the schema "
+        "names a person column.", "K", BUDGET
     )] = None  # fmt: skip
     weigh: Annotated[str, Option(
-        "What counts alike: rows, or persons. With persons, each person counts as one row in "
-        "everything that is published: the average of the person's rows, made of "
-        "--rows-per-person equal parts.", "KIND", BUDGET)] = "rows"  # fmt: skip
+        "Unit of equal weight: rows, or persons (each person counts as one row; --rows-per-person "
+        "sets the resolution of the weights).", "KIND", BUDGET)] = "rows"  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -314,8 +313,8 @@ class PublicRows:
     """What is public of the size of the table."""
 
     public_rows: Annotated[int | None, Option(
-        "About how many rows the private table has, if that is public. The budget is compared "
-        "with it before it is spent; the true number is never used for this.", "N", BUDGET,
+        "Approximate number of rows, from public knowledge. Used to check the budget before it is "
+        "spent; the true number is never used.", "N", BUDGET,
         check=check_public_rows)] = None  # fmt: skip
 
     @property
@@ -374,14 +373,14 @@ class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, Budg
         "Continue the interrupted run of this command in the ledger. Nothing is paid for twice.",
         "", BUDGET)] = False  # fmt: skip
     anchor: Annotated[str | Path | None, Option(
-        "How far the ledger must have come: a file on another volume, which is moved forward with "
-        "the ledger, or its newest entry as ledger show prints it.", "FILE", BUDGET
+        "Minimum state of the ledger, to detect old copies: a file on another volume that is "
+        "updated with the ledger, or the newest entry as printed by ledger show.", "FILE", BUDGET
     )] = None  # fmt: skip
     unreviewed_schema: Annotated[bool, Option(
         "Accept a schema that is still marked as taken from the data. The privacy promise does "
-        "not cover what it reveals.", "", BUDGET)] = False  # fmt: skip
+        "not cover what such a schema reveals.", "", BUDGET)] = False  # fmt: skip
     temp_folder: Annotated[Path | str | None, Option(
-        "Folder for codes of rows that do not stay in memory. They are removed at the end.", "DIR",
+        "Folder for encoded rows that do not fit in memory. They are deleted at the end.", "DIR",
         MACHINE, "the system's folder for temporary files")] = None  # fmt: skip
 
     @property
@@ -395,14 +394,14 @@ class SelectionOptions(MachineOptions):
     """Which marginals a run of tables can measure."""
 
     target: Annotated[str | None, Option(
-        "Column that models trained on the synthetic table will predict: every requested marginal "
-        "is also requested together with this column.", "COLUMN")] = None  # fmt: skip
+        "Column that models will predict. Each set of columns in the workload is also added with "
+        "this column.", "COLUMN")] = None  # fmt: skip
     max_candidates: Annotated[int | None, Option(
-        "Most marginals of several columns that can be measured. A rule that does not depend on "
-        "the rows drops the rest.", "N", MACHINE, "250,000", check=positive_integer
+        "Maximum number of multi-column marginals to choose from. Others are dropped by a rule "
+        "that does not depend on the data.", "N", MACHINE, "250,000", check=positive_integer
     )] = None  # fmt: skip
     max_cells: Annotated[int | None, Option(
-        "Most cells of all these marginals together, likewise.", "N", MACHINE, "2^39",
+        "Maximum number of cells of all these marginals together.", "N", MACHINE, "2^39",
         check=positive_integer)] = None  # fmt: skip
 
 
@@ -416,11 +415,11 @@ class SynthesizeOptions(SelectionOptions, RunOptions):
         python="A number of ways, several numbers, parsed JSON and a Workload are accepted, too."
     )] = None  # fmt: skip
     levels: Annotated[str, Option(
-        "Whether marginals can be measured over groups of codes, too: auto (if it may pay), or "
-        "off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
+        "Whether marginals may be measured with grouped codes: auto (if this may reduce the error) "
+        "or off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
     about: Annotated[Any, Option(
         "JSON or Markdown file with title, publisher, contact, date, licence and description of "
-        "the data: the page of the release opens with them. All of it is public.", "FILE", OUTPUT,
+        "the data, shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
         "what the schema says", read=Path, python="A mapping is accepted, too."
     )] = None  # fmt: skip
 

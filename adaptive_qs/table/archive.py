@@ -211,9 +211,7 @@ def open_archive(
     except (PermissionError, IsADirectoryError) as error:
         raise InputError(f"{path}: {reason(error, 'unreadable')}: check the path") from None
     except DAMAGE:
-        raise InputError(
-            f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
-        ) from None
+        raise InputError(f"{path} is not a {kind}, or is damaged.") from None
 
 
 def _refuse_additions(archive: zipfile.ZipFile) -> None:

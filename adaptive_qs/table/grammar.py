@@ -137,9 +137,9 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     except UnexpectedInput as error:
         ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
-        place = f" from {shown(rest[0])} on" if rest else ""
+        place = f" at {shown(rest[0])}" if rest else ""
         said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
-        raise InputError(f"{kind} {said} is no {kind}{place}: {form}") from None
+        raise InputError(f"Cannot parse the {kind} {said}{place}: {form}") from None
     except VisitError as error:
         raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
     except RecursionError:

@@ -253,16 +253,16 @@ class PersonIndex:
                 found, problem = redacted(partial(as_identifiers, each), explain)
                 if problem:
                     raise DataError(
-                        f"{label}: column {name!r} has {problem}, which can confuse {noun}s: give "
-                        "text or integers"
+                        f"{label}: column {name!r} has {problem}, which can confuse {noun}s. Store "
+                        "it as text or integers."
                     )
                 texts.append(found)
         persons, whose = pa.concat_arrays(texts), np.concatenate(rows)
         blank = pc.equal(persons, "").fill_null(True).to_numpy(zero_copy_only=False)
         if (whose < 0).any() or blank[whose].any():
             raise DataError(
-                f"{label}: column {name!r} is empty in some rows, which belong to no {noun}: give "
-                "each row one, or take these rows out"
+                f"{label}: some cells of the {noun} column {name!r} are empty. Fill them in or "
+                "remove these rows."
             )
         return cls(persons, whose)
 

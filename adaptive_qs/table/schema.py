@@ -357,7 +357,7 @@ AS_PROPOSED = "As proposed: review."
 """Opens the description of every column of a proposed schema; who has reviewed the column takes the
 sentence out."""
 
-UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
+UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
 MANY_CELLS = 10**9
 MAX_NAMED = 10
@@ -390,17 +390,15 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     """
     if unreviewed_schema or not is_unreviewed(schema):
         return
-    left = len(left_as_proposed(schema))
-    marks = [f'"{TAKEN_FROM_DATA}" from its description'] * (TAKEN_FROM_DATA in schema.description)
-    if left:
-        columns = f"{left:,} column{'s' if left > 1 else ''}"
-        marks.append(f'"{AS_PROPOSED}" from the description of {columns}')
-    if rules := len(rules_as_proposed(schema)):
-        marks.append(f'"{AS_PROPOSED}" from that of {rules:,} rule{"s" if rules > 1 else ""}')
+    left, rules = len(left_as_proposed(schema)), len(rules_as_proposed(schema))
+    marks = ["1 schema"] * (TAKEN_FROM_DATA in schema.description)
+    marks += [f"{left:,} column{'s' if left > 1 else ''}"] if left else []
+    marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
     raise SchemaError(
-        "the schema was taken from the data, which the privacy promise does not cover: review "
-        f"it and remove {' and '.join(marks)} (adaptive-qs schema check lists what is left to "
-        "do), or give --unreviewed-schema (in Python unreviewed_schema=True)"
+        "The schema is still marked as taken from the data, which the privacy promise does not "
+        f"cover. Review it and delete the review marks ({', '.join(marks)}); adaptive-qs schema "
+        "check lists them. To use it unreviewed, set --unreviewed-schema (in Python "
+        "unreviewed_schema=True)."
     )
 
 

@@ -69,16 +69,16 @@ class DroppedMarginals:
     def __str__(self) -> str:
         """One line: how much, by which ceiling, in which order."""
         most = {
-            "candidates": f"{self.ceilings.candidates:,} of several columns "
-            f"(--{self.ceilings.candidates_by})",
-            "cells": f"{self.ceilings.cells:,} cells in all (--max-cells)",
-            "largest": f"{self.ceilings.largest:,.0f} cells in one (--max-memory)",
+            "candidates": f"{self.ceilings.candidates:,} multi-column ones: "
+            f"--{self.ceilings.candidates_by}",
+            "cells": f"{self.ceilings.cells:,} cells in all: --max-cells",
+            "largest": f"{self.ceilings.largest:,.0f} cells in one: --max-memory",
         }
         options = ", ".join(most[name] for name in self.bound)
         return (
-            f"{self.asked - self.kept:,} of {self.asked:,} marginals asked for are left out; what "
-            f"may be measured are {self.candidates:,}, with those inside them and single columns: "
-            f"at most {options}, chosen by weight per cell"
+            f"{self.asked - self.kept:,} of {self.asked:,} requested marginals were dropped (at "
+            f"most {options}). The {self.candidates:,} candidates are the marginals with the "
+            "largest weight per cell, their sub-marginals and the single columns."
         )
 
 
