@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -39,9 +40,25 @@ each a [schema file](schema.md) of one table. `adaptive-qs schema json-schema re
 JSON Schema from which this page is generated. Keys that are not listed are refused."""
 
 COMMANDS_INTRO = """\
-Every command with its arguments and options, as `--help` shows them. What each is for is in the
-[guides](../README.md)."""
+Arguments and options of all commands, as `--help` shows them. The [guides](../README.md) explain
+their use. The first table holds the options that several commands share; each command lists the
+names of those that it accepts.
 
+Results go to stdout, everything else to stderr. `--json` prints one JSON object
+([fields](json.md)). Files appear complete or not at all. `adaptive-qs --install-completion` lets
+the shell complete commands and options.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | a fault of the program, or a failure after the budget was spent |
+| 2 | invalid input, including a damaged ledger |
+| 3 | refused by the budget |
+| 4 | refused by the memory ceiling |
+| 128 + n | stopped by signal n |"""
+
+SHARED = 2
+"""Number of commands from which on an option is listed once for all of them."""
 LEADING = {"version": 0, "name": 1, "type": 2, "family": 3}
 """Keys that come before the others, which follow by name."""
 KIND_OF_OBJECT = "Says which kind of object this is."
@@ -193,17 +210,28 @@ def number(value: float) -> str:
 
 def commands_page() -> str:
     """The page of all commands."""
-    parts = ["# Commands", NOTICE, COMMANDS_INTRO]
-    for name, command in leaves("adaptive-qs", commands()):
+    found = list(leaves("adaptive-qs", commands()))
+    rows = {name: option_rows(command) for name, command in found}
+    uses = Counter(row for some in rows.values() for row in some)
+    most_used = {flag(row): row for row, times in reversed(uses.most_common()) if times >= SHARED}
+    shared = [row for row in uses if most_used.get(flag(row)) == row]
+    parts = ["# Commands", NOTICE, COMMANDS_INTRO, "## Options of several commands"]
+    parts.append(table(["option", "meaning"], shared))
+    for name, command in found:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
-        options = [p for p in command.params if p.param_type_name == "option"]
-        words = [name, *(a.metavar for a in arguments), *(["[OPTIONS]"] if options else [])]
+        options = [row for row in rows[name] if row not in shared]
+        also = ", ".join(
+            f"`{row[0].strip('`').split()[0].strip(',')}`" for row in rows[name] if row in shared
+        )
+        words = [name, *(a.metavar for a in arguments), *(["[OPTIONS]"] if rows[name] else [])]
         parts += [f"## {name}", f"`{' '.join(words)}`", paragraphs(command.help)]
         if arguments:
-            rows = [[f"`{a.metavar}`", f"{a.help}{needed(a)}"] for a in arguments]
-            parts.append(table(["argument", "meaning"], rows))
+            given = [(f"`{a.metavar}`", f"{a.help}{needed(a)}") for a in arguments]
+            parts.append(table(["argument", "meaning"], given))
         if options:
-            parts.append(table(["option", "meaning"], [option_row(o) for o in options]))
+            parts.append(table(["option", "meaning"], options))
+        if also:
+            parts.append(fill(f"Also: {also}.", 100, break_on_hyphens=False))
     return "\n\n".join(parts) + "\n"
 
 
@@ -216,12 +244,22 @@ def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from leaves(f"{name} {word}", inner)
 
 
-def option_row(option: Any) -> list[str]:
-    """An option with its value, and what it means."""
+def option_rows(command: Any) -> list[tuple[str, str]]:
+    """Return the options of a command, each with its value and its meaning."""
+    return [option_row(p) for p in command.params if p.param_type_name == "option"]
+
+
+def flag(row: tuple[str, str]) -> str:
+    """Return the name of the option that a row is about."""
+    return row[0].strip("`").split()[0].strip(",")
+
+
+def option_row(option: Any) -> tuple[str, str]:
+    """Return an option with its value, and its meaning."""
     value = "" if option.is_flag else f" {option.metavar}"
     shown = option.default not in (None, (), "") and option.show_default and not option.is_flag
     default = f" (Default: {option.default}.)" if shown else ""
-    return [f"`{', '.join(option.opts)}{value}`", f"{option.help}{needed(option)}{default}"]
+    return f"`{', '.join(option.opts)}{value}`", f"{option.help}{needed(option)}{default}"
 
 
 def needed(parameter: Any) -> str:
@@ -235,7 +273,7 @@ def paragraphs(text: str | None) -> str:
     return "\n\n".join(fill(" ".join(block.split()), 100) for block in blocks)
 
 
-def table(names: list[str], rows: list[list[str]]) -> str:
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     escaped = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in rows]
     return "\n".join(f"| {' | '.join(r)} |" for r in (names, ["---"] * len(names), *escaped))

@@ -260,8 +260,8 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaO
     """The options of `answer`."""
 
     demo: Annotated[bool, Option(
-        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
-        "unless --out is given.")] = False  # fmt: skip
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
+        "unless --out is set.")] = False  # fmt: skip
     out: Annotated[Path | None, Option(
         f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT
     )] = None  # fmt: skip
@@ -280,7 +280,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     out, confidence = options.out, options.confidence
     if out is None:
-        raise InputError("no --out was given: name the file for the answers, such as a.parquet")
+        raise InputError("No output file is set. Use --out, such as --out a.parquet.")
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
     io.check_standard_output(out, options.insecure, options.as_json)

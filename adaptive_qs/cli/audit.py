@@ -47,7 +47,7 @@ class Options(JsonOptions, WorkloadOptions, CountingOptions, UnitOptions,
     pairs: Annotated[int, Option("Pairs of neighbouring tables.", "N", check=_pairs)] = 20
     seed: Annotated[int, Option("Seed of the generated rows.", "N", check=natural_number)] = 0
     max_memory: Annotated[str, Option(
-        "Most memory that a run may plan for.", "SIZE", MACHINE)] = "2GB"  # fmt: skip
+        "Maximum memory of a run.", "SIZE", MACHINE)] = "2GB"  # fmt: skip
 
 
 def audit(*, options: Options) -> int:

@@ -55,11 +55,13 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
         *(("restored", _restored_words(book, entry)) for entry in book.restorations()),
     ]
     if book.locked:
-        lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
+        lines.append(("LOCKED", "adaptive-qs ledger restore unlocks it"))
     if book.exceeds(runs):
-        lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
+        lines.append(("EXCEEDED", "more was released than the total allows: its promise is broken"))
     if still := ", ".join(str(run.number) for run in runs if run.state == "open"):
-        lines.append(("open", f"run {still}: at work, or to be continued with --resume"))
+        lines.append(
+            ("open", f"run {still} is running or was interrupted (continue it with --resume)")
+        )
     if any(run.insecure for run in runs):
         lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
     return lines
@@ -67,13 +69,13 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
 
 def _restored_words(book: LedgerBook, entry: Restored) -> str:
     if not entry.confirmed:
-        return "a copy was put back; nobody had said what was released since"
+        return "a copy was restored; what was released since was not stated"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
         found.append(f"{io.rho_words(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
-    return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
+    return f"a copy was restored; counted {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
 def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
@@ -175,7 +177,7 @@ class LedgerOptions:
             InputError: it was not given.
         """
         if self.ledger is None:
-            raise InputError("no --ledger was given: name the file of the ledger")
+            raise InputError("No ledger is set. Use --ledger FILE.")
         return self.ledger
 
     def open_book(self, restoring: bool = False, reading: bool = False) -> LedgerBook:
@@ -192,8 +194,8 @@ class AnchoredOptions(LedgerOptions):
     """The ledger, and how far it must have come."""
 
     anchor: Annotated[str | None, Option(
-        "How far the ledger must have come: a file on another volume, or its newest entry as "
-        "ledger show prints it.", "FILE")] = None  # fmt: skip
+        "Minimum state of the ledger, to detect old copies: a file on another volume, or the "
+        "newest entry as printed by ledger show.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -208,15 +210,16 @@ class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, 
     """The options of `ledger create`."""
 
     epsilon: Annotated[float | None, Option(
-        "Privacy loss of all runs together. Give it or --rho.", "E", BUDGET)] = None  # fmt: skip
+        "Privacy loss of all runs together. Required, unless --rho is set.", "E", BUDGET
+    )] = None  # fmt: skip
     rho: Annotated[float | None, Option(
         "The total in zCDP, instead of --epsilon.", "R", BUDGET)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
         "Part of delta that is set aside for runs that discover the values of columns.", "D",
         BUDGET)] = 0.0  # fmt: skip
     person: Annotated[str | None, Option(
-        "Person column of the schemas whose runs it counts. The total then protects a person with "
-        "all rows.", "COLUMN", default="the total protects a row")] = None  # fmt: skip
+        "Person column of the schemas of all runs. The total then protects all rows of a person.",
+        "COLUMN", default="the total protects a row")] = None  # fmt: skip
     related: Annotated[bool, Option(
         "Count runs on related tables whose key is --person. The total then protects a parent "
         "with all children.")] = False  # fmt: skip
@@ -225,9 +228,9 @@ class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, 
 def create(*, options: CreateOptions) -> None:
     """Create a ledger with the total that all runs on a data set may spend together.
 
-    The total is set once. A secret key, by which a resumed run recognises its table, is written
-    next to the ledger, to FILE.key. An anchor records how far the ledger has come, out of reach of
-    copies of the ledger and its mark: give it to every run.
+    The total is set once. A secret key is written next to the ledger, to FILE.key; a resumed run
+    uses it to recognise its table. An anchor on another volume detects old copies of the ledger.
+    Set it with --anchor in every run.
     """
     path, anchor, person = options.path, options.anchor, options.person
     from adaptive_qs.ledger.book import LedgerBook, Total
@@ -286,15 +289,15 @@ class VerifyOptions(JsonOptions, MemoryOptions, AnchoredOptions):
     """The options of `ledger verify`."""
 
     release: Annotated[Path | None, Option(
-        "Release bundle, answers or a table with its .manifest.json. Check also that a run of "
-        "this ledger handed it over.", "FILE")] = None  # fmt: skip
+        "Release, answers or a table with its .manifest.json. Also check that a run of this ledger "
+        "made it.", "FILE")] = None  # fmt: skip
 
 
 def verify(*, options: VerifyOptions) -> None:
-    """Check every entry: the hashes, the costs from what was run, the sums, the kept answers.
+    """Check every entry: hashes, costs, sums and stored answers.
 
-    For a release: its charges, the digests of its parts, and that what is for people follows from
-    what is for programs.
+    For a release, check its charges, the digests of its members, and that the statement and the
+    page follow from the other members.
     """
     from adaptive_qs.audit.released import read_released
 
@@ -311,20 +314,20 @@ def verify(*, options: VerifyOptions) -> None:
             content |= {"release": str(release), "unchecked": list(unchecked)}
         io.emit_json(content)
         return
-    placed = "" if release is None else f"; {release} is recorded in it"
+    placed = "" if release is None else f"; {release} is recorded in the ledger"
     left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
+    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all valid{placed}{left}")
 
 
 @dataclass(kw_only=True)
 class ExportOptions(ForceOptions, AnchoredOptions):
     """The options of `ledger export`."""
 
-    out: Annotated[Path | None, Option("Where to write, as JSON.", "FILE", OUTPUT, "print")] = None
+    out: Annotated[Path | None, Option("JSON file.", "FILE", OUTPUT, "print")] = None
 
 
 def export(*, options: ExportOptions) -> None:
-    """Write all entries as JSON, for auditors: without the key and the noisy answers."""
+    """Write all entries as JSON for auditors, without the key and the noisy answers."""
     from adaptive_qs.ledger.book import exported
     from adaptive_qs.table.files import atomic_writer
 
@@ -337,7 +340,7 @@ def export(*, options: ExportOptions) -> None:
         return
     with atomic_writer(out, options.force) as file:
         file.write(text.encode())
-    io.emit(f"{out}: written")
+    io.emit(f"{out} is written.")
 
 
 @dataclass(kw_only=True)
@@ -348,13 +351,13 @@ class CloseOptions(AnchoredOptions):
 
 
 def close(*, options: CloseOptions) -> None:
-    """Give up an interrupted run: what it has not spent may be spent by others.
+    """Close an interrupted run and return its unspent budget to the ledger.
 
-    Its noisy answers are forgotten, and it cannot be resumed.
+    Its noisy answers are deleted, and it cannot be resumed.
     """
     path, run = options.path, options.run
     if run is None:
-        raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
+        raise InputError("No run is set. Use --run N; adaptive-qs ledger show lists the runs.")
     book = options.open_book()
     book.close_run(run)
     io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
@@ -363,15 +366,15 @@ def close(*, options: CloseOptions) -> None:
 def anchor(*, options: NewAnchorOptions) -> None:
     """Create an anchor for a ledger that has none.
 
-    Whoever restores ledger and mark from one copy turns both back, and a budget could be spent
-    twice. The anchor, on another volume, reveals this to every command that is given it.
+    If ledger and mark are restored from one copy, a budget could be spent twice. The anchor, on
+    another volume, shows this to every command with --anchor.
     """
     bare, anchor = LedgerOptions(ledger=options.path), options.anchor
     if anchor is None:
-        raise InputError("no --anchor was given: name a file on another volume")
+        raise InputError("No anchor is set. Use --anchor with a file on another volume.")
     check_distinct([Path(anchor)], companions(bare))
     bare.open_book().anchor(anchor)
-    io.emit(f"{anchor}: written; give it to every run with --anchor")
+    io.emit(f"{anchor} is written. Set --anchor {anchor} in every run.")
 
 
 @dataclass(kw_only=True)
@@ -379,27 +382,27 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
     """The options of `ledger restore`."""
 
     release: Annotated[list[Path] | None, Option(
-        "A bundle, answers or a table with its .manifest.json, released since the copy was made. "
-        "Repeat the option for more.", "FILE")] = None  # fmt: skip
+        "Release, answers or a table with its .manifest.json, made since the copy. Can be "
+        "repeated.", "FILE")] = None  # fmt: skip
     rho: Annotated[float | None, Option(
-        "What else has been spent since (zCDP), of which there is no file.", "R",
+        "Other budget that was spent since the copy was made, in zCDP.", "R",
         check=positive_number)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
-        "Part of delta that has been spent on discovery since.", "D", check=_delta
+        "Part of delta that was spent on discovery since the copy was made.", "D", check=_delta
     )] = 0.0  # fmt: skip
     none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
     missing: Annotated[int, Option(
-        "With --none, for a copy that is known to lack N entries: they released nothing.", "N",
+        "With --none: number of entries that the copy is known to lack.", "N",
         check=natural_number)] = 0  # fmt: skip
-    lock: Annotated[bool, Option("Take no run until it is stated what was released.")] = False
+    lock: Annotated[bool, Option("Lock the ledger until it is stated what was released.")] = False
 
 
 def restore(*, options: RestoreOptions) -> None:
     """After restoring a copy of a ledger, count what was released since the copy was made.
 
-    A copy that is known to lack entries, or whose mark is lost, is locked if none of --release,
-    --rho and --none is given, so that no run is taken until they are; --lock locks any other.
-    Releases that the copy has are not counted again.
+    Without --release, --rho and --none, a copy that is known to lack entries, or whose mark is
+    lost, is locked: it accepts no run until one of them is set. --lock locks any other copy.
+    Releases that the copy contains are not counted again.
     """
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.events import Cost
@@ -407,33 +410,39 @@ def restore(*, options: RestoreOptions) -> None:
     path, nothing, missing, lock = options.path, options.none, options.missing, options.lock
     release, rho, discovery_delta = options.release, options.rho, options.discovery_delta
     if nothing and (release or rho is not None or discovery_delta):
-        raise InputError("--none was given together with what was released: give one of them")
+        raise InputError(
+            "--none cannot be combined with --release, --rho or --discovery-delta. Use one of them."
+        )
     if missing and not nothing:
-        raise InputError("--missing was given without --none: it says that they released nothing")
+        raise InputError(
+            "--missing needs --none, which states that the lost entries released nothing."
+        )
     stated = Cost.covering(rho or 0.0, discovery_delta)
     found = [read_released(file, options.max_memory) for file in release or ()]
     book = options.open_book(restoring=True)
     lost = [one.recovered(book.identity) for one in found]
     if nothing and missing != book.missing:
         raise InputError(
-            f"{path}: is known to lack {counted(book.missing, 'entry', 'entries')}: give what they "
-            "released by --release, or what they spent by --rho; only where they released nothing, "
-            f"give --none --missing {book.missing}"
+            f"{path} is known to lack {counted(book.missing, 'entry', 'entries')}. State what they "
+            "released with --release or what they spent with --rho. If they released nothing, set "
+            f"--none --missing {book.missing}."
         )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     if lock and confirmed:
-        raise InputError("--lock was given together with what was released: give one of them")
+        raise InputError(
+            "--lock cannot be combined with --release, --rho or --none. Use one of them."
+        )
     if not (confirmed or lock or book.missing or book.unmarked or book.locked):
         raise InputError(
-            f"{path}: lacks nothing that is known: say what was released since the copy was made, "
-            "by --release for each file, --rho for what else was spent, or --none; or give --lock "
-            "to take no run until then"
+            f"{path} is not known to lack entries. State what was released since the copy was "
+            "made: --release for each file, --rho for other costs, or --none. --lock refuses runs until "
+            "then."
         )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
         io.emit(
-            f"{path}: locked: say what was released since this copy was made, by --release for "
-            "each file, --rho for what else was spent, or --none"
+            f"{path} is now locked. State what was released since the copy was made: --release for "
+            "each file, --rho for other costs, or --none."
         )
         return
     left = _cost_words(book, book.left, left=True)

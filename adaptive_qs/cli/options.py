@@ -56,7 +56,7 @@ class SchemaOptions:
     """The schema of a table."""
 
     schema: Annotated[Path | None, Option(
-        "Public schema, mbi domain file, or release bundle.", "FILE")] = None  # fmt: skip
+        "Public schema, mbi domain file, or release.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -67,7 +67,7 @@ class QueryOptions:
         "SELECT statement that returns the private table. Replaces DATA; requires --database.",
         "QUERY")] = None  # fmt: skip
     database: Annotated[Path | None, Option(
-        "DuckDB database for --sql. It is opened for reading only.", "FILE")] = None  # fmt: skip
+        "DuckDB database for --sql, opened for reading only.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -77,7 +77,7 @@ class WorkloadOptions:
     workload: Annotated[Path | None, Option(
         "Workload file: the marginals or other queries that matter.", "FILE")] = None  # fmt: skip
     ways: Annotated[str | None, Option(
-        "All sets of K columns. Give several numbers as 1,2.", "K", default="2"
+        "All sets of K columns, such as 2 or 1,2.", "K", default="2"
     )] = None  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class ForceOptions:
     """Whether files are replaced."""
 
     force: Annotated[bool, Option(
-        "Replace existing files, which are refused otherwise.", "", OUTPUT)] = False  # fmt: skip
+        "Replace existing files.", "", OUTPUT)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -112,9 +112,9 @@ class OutputOptions(JsonOptions, ForceOptions):
     """How a table is written, and what is said then."""
 
     formulas: Annotated[str | None, Option(
-        "Which texts in CSV get an apostrophe, because a spreadsheet program would run them as "
-        "formulas: learnt values (escape-learnt), declared values and column names as well "
-        "(escape), or none (keep).", "KIND", OUTPUT,
+        "Which CSV values that a spreadsheet could run as formulas get a leading apostrophe: "
+        "learnt values (escape-learnt), all values and column names (escape) or none (keep).", "KIND",
+        OUTPUT,
         "escape if the schema is that of a release, otherwise escape-learnt")] = None  # fmt: skip
 
 

@@ -60,8 +60,8 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
 
     demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
     public_rows: Annotated[int | None, Option(
-        "About how many rows the table will have, if that is public. The plan then gives the rows "
-        "in a cell, and the columns that a synthetic table would leave independent.", "N",
+        "Approximate number of rows, from public knowledge. Adds the rows per cell, and the "
+        "columns that would be independent in a synthetic table.", "N",
         check=check_public_rows, flag="--rows")] = None  # fmt: skip
     parents_share: related_tables.ParentsShare = None
     related_rows: Annotated[int | None, Option(

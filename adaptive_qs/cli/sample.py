@@ -41,15 +41,15 @@ class SampleOptions(DrawOptions, MachineOptions):
         'Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"
     )] = None  # fmt: skip
     balance: Annotated[str | None, Option(
-        "As many rows of each value, bin or period of this column as of any other.", "COLUMN"
+        "Column of which every value, bin or period gets equally many rows.", "COLUMN"
     )] = None  # fmt: skip
 
 
 def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     """Sample another table from a release, at no cost.
 
-    The noise was drawn when the release was made, so that sampling spends no budget. Rows that meet
-    a condition are drawn as such. They are not searched for among other rows.
+    Sampling spends no budget, because the noise is in the release. With a condition, only rows
+    that meet it are drawn.
     """
     out, where, balance = options.out, options.where, options.balance
     if options.related_out is not None or related_tables.holds_both(out, release):
@@ -144,8 +144,8 @@ class MarginalsOptions(OutputOptions, MachineOptions):
 def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     """Write the counts of a marginal from a release, at no cost.
 
-    They are the measured counts with their standard error, or those of the fitted model, which are
-    closer on average and have no standard error.
+    Writes the measured counts with their standard error, or the counts of the fitted model, which
+    are closer on average and have no standard error.
     """
     columns, out = options.columns, options.out
     kind = chosen_formulas(options.formulas, release)

@@ -35,7 +35,7 @@ HELP = "Describe a table in public: propose schemas and check them."
 class InitOptions(ForceOptions, QueryOptions):
     """The options of `schema init`."""
 
-    out: Annotated[Path | None, Option("Where to write.", "FILE", OUTPUT, "print")] = None
+    out: Annotated[Path | None, Option("Schema file.", "FILE", OUTPUT, "print")] = None
 
 
 def init(
@@ -43,9 +43,9 @@ def init(
     *,
     options: InitOptions,
 ) -> None:
-    """Propose a schema from the data: review it, it is not private.
+    """Propose a schema from the data. The proposal is not private and must be reviewed.
 
-    With --out it also lists the columns and what there is to review.
+    With --out it also lists the columns and the points to review.
     """
     from adaptive_qs.evaluation.finding import proposed_rules
     from adaptive_qs.table.propose import propose
@@ -88,7 +88,7 @@ def check(
 ) -> None:
     """Check a schema, and whether a table fits it.
 
-    For a proposed schema it lists what is left to review. A schema of two related tables is
+    For a proposed schema it lists what is still to be reviewed. A schema of two related tables is
     checked without them.
     """
     from adaptive_qs.table.files import is_table_file, is_written_only

@@ -223,15 +223,15 @@ class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
     """The options of `synthesize`."""
 
     ways: Annotated[str | None, Option(
-        "All K-way marginals. Give several numbers as 1,2.", "K", default="2")] = None  # fmt: skip
+        "All sets of K columns, such as 2 or 1,2.", "K", default="2")] = None  # fmt: skip
     demo: Annotated[bool, Option(
-        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
-        "unless --out is given.")] = False  # fmt: skip
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
+        "unless --out is set.")] = False  # fmt: skip
     related: related_tables.Children = None
     parents_share: related_tables.ParentsShare = None
     out: Annotated[Path | None, Option(OUT_HELP, "FILE", OUTPUT)] = None
     release: Annotated[Path | None, Option(
-        "Release bundle (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
+        "Release (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
     )] = None  # fmt: skip
 
 

@@ -242,8 +242,8 @@ class PromiseOptions:
     """The promise."""
 
     epsilon: Annotated[float | None, Option(
-        "Privacy loss of the whole run. Give it or --rho.", "E", BUDGET, check=positive_number
-    )] = None  # fmt: skip
+        "Privacy loss of the whole run. Required, unless --rho is set.", "E", BUDGET,
+        check=positive_number)] = None  # fmt: skip
     delta: Annotated[float | None, Option(
         "Delta of the whole run. Choose it far below 1 / number of rows.", "D", BUDGET, "1e-9"
     )] = None  # fmt: skip
@@ -267,8 +267,7 @@ class LimitOptions:
     """A consent."""
 
     beyond_limits: Annotated[bool, Option(
-        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.", "",
-        BUDGET)] = False  # fmt: skip
+        "Accept an epsilon, a delta or noise beyond the limits.", "", BUDGET)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -332,7 +331,7 @@ class MemoryOptions:
     """The memory ceiling."""
 
     max_memory: Annotated[str | int | None, Option(
-        "Memory ceiling, such as 3GB. A command that needs more is refused before it spends or "
+        "Memory limit, such as 3GB. A command that needs more is refused before it spends or "
         "writes anything.", "SIZE", MACHINE, "three quarters of the machine's",
         python="A number is in bytes.")] = None  # fmt: skip
 
@@ -350,11 +349,11 @@ class CountingOptions:
     """What keeps and counts the rows."""
 
     engine: Annotated[str, Option(
-        f"What keeps and counts the rows: {ENGINES.listed()}. Results do not depend on it.", "NAME",
-        MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
+        f"Engine that stores and counts the rows: {ENGINES.listed()}. Results do not depend on it.",
+        "NAME", MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
     scheduler: Annotated[Any, Option(
-        "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. They "
-        "must see the files under the same paths.", "ADDRESS", MACHINE, read=str,
+        "Address of a Dask scheduler, such as tls://host:8786. Its workers must see the files "
+        "under the same paths.", "ADDRESS", MACHINE, read=str,
         python="A distributed.Client is accepted, too.")] = None  # fmt: skip
 
 
@@ -363,11 +362,11 @@ class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, Budg
     """The options of every run on a private table."""
 
     insecure_seed: Annotated[int | None, Option(
-        "Reproducible noise, for tests: the outputs are NOT PRIVATE and are stamped so.", "N",
+        "Reproducible noise, for tests. The outputs are NOT PRIVATE and are marked so.", "N",
         BUDGET, check=natural_number)] = None  # fmt: skip
     ledger: Annotated[Path | str | None, Option(
-        "Ledger of the data set. It counts the budget over all runs, and keeps what an "
-        "interrupted run has paid for. adaptive-qs ledger create makes one.", "FILE", BUDGET
+        "Ledger of the data set, made by adaptive-qs ledger create. It counts the budget of all "
+        "runs and stores the measurements of an interrupted run.", "FILE", BUDGET
     )] = None  # fmt: skip
     resume: Annotated[bool, Option(
         "Continue the interrupted run of this command in the ledger. Nothing is paid for twice.",

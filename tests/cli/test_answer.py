@@ -117,7 +117,7 @@ def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
     outcome = done(run(*arguments))
     assert outcome.err.startswith("warning: the solver stopped before its gap in ")
     assert "of the least, no closer" in outcome.err
-    assert "stopped before the gap asked for" in outcome.out
+    assert "stopped before the requested gap" in outcome.out
     outcome = done(run(*arguments, "--json"))
     assert outcome.err.startswith("warning: ")
     content = json.loads(outcome.out)
@@ -147,7 +147,7 @@ def test_a_strategy_for_the_whole_table_says_what_is_known(run):
     outcome = done(run("plan", "--schema", "cube.json", "--queries", "prefix", "--ways", "1,2,3"))
     assert outcome.err.startswith("a strategy for the whole table has less error")
     assert "within 39 % of the least of all matrix mechanisms" in outcome.err
-    assert "hdmm: the best found of its family" in outcome.out
+    assert "hdmm (the best strategy found in its family)" in outcome.out
     assert "no matrix mechanism is below RMSE" in outcome.out
 
 
@@ -276,7 +276,7 @@ def test_insecure_answers_repeat_and_are_stamped(run):
 def test_existing_answers_are_replaced_only_by_force(run):
     done(run(*ANSWER))
     before = Path("a.parquet").read_bytes()
-    assert "a.parquet: exists already: add --force" in refused(run(*ANSWER))
+    assert "a.parquet already exists. Use --force" in refused(run(*ANSWER))
     assert Path("a.parquet").read_bytes() == before
     done(run(*ANSWER, "--force"))
     assert Path("a.parquet").read_bytes() != before
@@ -444,7 +444,7 @@ def test_cells_are_counted(run):
     found = planned(run)
     assert found["cells"] == {"mean": sum(PLAN_CELLS_PAIRS) / 3, "largest": 90}
     assert (found["rows"], found["rows_per_cell"], found["relative_rmse"]) == (None,) * 3
-    words = "49 in a set of attributes on average, 90 at most (--rows N adds the rows in each)"
+    words = "49 per marginal on average, 90 at most (--rows N adds the rows per cell)"
     assert line_of(run) == words
 
 

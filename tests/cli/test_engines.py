@@ -448,7 +448,7 @@ def test_a_scheduler_that_nobody_would_ask_is_refused(run, parts, unspent, engin
     how = ("--engine", engine, "--scheduler", "tcp://127.0.0.1:9")
     for command in ("synthesize", "answer"):
         said = refused(run(command, "t.csv", *FIT, *how, "--out", "o.csv"))
-        assert f"engine {engine} has no use for a scheduler" in said
+        assert f"--scheduler needs --engine dask; the engine is {engine}" in said
 
 
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):

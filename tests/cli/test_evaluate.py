@@ -255,7 +255,7 @@ def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
         (["--report", "t.csv", "--force"], "t.csv: is also an input"),
         (["--report", "o.csv.manifest.json", "--force"], "is also an input"),
         (["--report", "no/r.html"], "no/r.html: cannot be written"),
-        (["--report", "old.html"], "old.html: exists already"),
+        (["--report", "old.html"], "old.html already exists"),
         (["--report", "a.html", "--schema", "no.json"], "no.json"),
     ],
 )

@@ -26,20 +26,20 @@ FAR_OUT = {
     "delta": (["--epsilon", "1", "--delta", "0.5"], "delta is 0.5"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.009", "--public-rows", "2000"],
-        "above one in the number of rows, 2,000",
+        "With 2,000 rows, even publishing a random row",
     ),
     "noise": (["--epsilon", "1e-5"], "is known to about +/-"),
-    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "there are about 300"),
+    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "for about 300 rows"),
 }
 DOUBTFUL = {
     "epsilon": (["--epsilon", "30"], "epsilon is 30"),
     "delta": (["--epsilon", "1", "--delta", "0.001"], "delta is 0.001"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.004", "--public-rows", "300"],
-        "above one in the number of rows, 300",
+        "With 300 rows, even publishing a random row",
     ),
     "noise": (["--epsilon", "0.001"], "is known to about +/-"),
-    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "there are about 300"),
+    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "for about 300 rows"),
 }
 
 
@@ -99,8 +99,8 @@ def test_plan_says_the_same_and_what_would_be_refused(run):
     assert told.err.startswith("warning: epsilon is 30")
     assert "refused" not in told.err
     told = run(*plan, "--epsilon", "150", "--rows", "300")
-    assert "is refused without --beyond-limits" in told.err
-    assert "above one in the number of rows, 300" in run(
+    assert "are refused without --beyond-limits" in told.err
+    assert "With 300 rows, even publishing a random row" in run(
         *plan, "--epsilon", "1", "--delta", "0.01", "--rows", "300"
     ).err  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_a_count_that_is_noise_is_told_and_makes_no_large_table(run):
 
 def test_the_noisy_number_of_rows_shows_a_delta_that_is_too_large(run):
     said = done(run(*SYNTHESIZE, "--epsilon", "5", "--delta", "0.008"))
-    assert "above one in the noisy number of rows" in said.err
+    assert "rows (noisy), even publishing a random row" in said.err
     assert "noisy number" not in run(*SYNTHESIZE, "--epsilon", "5", "--delta", "0.0005").err
 
 

@@ -83,8 +83,8 @@ def test_discovery_takes_its_share_of_delta_first(run):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "neither --epsilon nor --rho were given"),
-        (["--epsilon", 1, "--rho", 1], "both --epsilon and --rho were given"),
+        ([], "The total is not set"),
+        (["--epsilon", 1, "--rho", 1], "The total is set twice"),
         (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
         (["--rho", "1e-30"], "below 2**-60 rho"),
     ],
@@ -210,7 +210,7 @@ def test_what_the_total_does_not_allow_is_refused_before_a_draw(run, ledger, mon
     monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
     outcome = run(*TABLE, "--epsilon", 3, "--delta", "1e-6", "--out", "o.csv")
     assert outcome.code == 3
-    assert "give the run --rho 0.0" in outcome.err
+    assert "Use --rho 0.0" in outcome.err
     assert shown(run)["runs"] == []
     assert not Path("o.csv").exists()
 
@@ -226,7 +226,7 @@ def test_an_interrupted_run_is_shown_closed_and_gives_back_what_it_did_not_spend
     (after,) = shown(run)["runs"]
     assert after["state"] == "closed"
     assert shown(run)["counted"] == after["spent"]
-    assert "nothing is left to give back" in refused(ledger_of(run, "close", "--run", 1))
+    assert "There is no reserved budget to return" in refused(ledger_of(run, "close", "--run", 1))
     assert "no interrupted run" in refused(run(*SMALL, "--resume"))
 
 
@@ -544,7 +544,7 @@ def test_an_anchor_is_made_once_and_of_a_ledger_that_is_sound(run, folder):
     done(ledger_of(run, "create", "--rho", 1))
     assert "no --anchor was given" in refused(ledger_of(run, "anchor"))
     done(ledger_of(run, "anchor", "--anchor", "anchor"))
-    assert "exists already" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
+    assert "already exists" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
     assert "another output" in refused(ledger_of(run, "anchor", "--anchor", "l.mark"))
     backup()
     done(run(*TABLE, "--rho", "0.25", "--out", "o.csv", "--anchor", "anchor"))

@@ -127,7 +127,7 @@ def test_long_lists_keep_their_ends(run):
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "t.tsv", "t.parquet", "t.xlsx"])
 def test_a_table_in_the_place_of_a_schema(run, name):
     Path(name).write_bytes(b"a,b\n1,2\n")
-    first = f"error: {name}: is a table; the schema comes first: adaptive-qs schema"
+    first = f"error: {name} is a table, not a schema. Usage: adaptive-qs schema"
     assert refused(run("schema", "check", name)) == f"{first} init {name} proposes one\n"
     assert refused(run("schema", "check", name, "s.json")) == f"{first} check s.json {name}\n"
     assert f"{name}: is a table, not a schema" in refused(run("plan", "--schema", name))
@@ -162,7 +162,7 @@ def test_groups_are_asked_for(run):
     rows = [f"{i * 1.5},t{i % 120}" for i in range(400)]
     Path("t.csv").write_text("\n".join(["price,town", *rows]))
     said = done(run("schema", "init", "t.csv", "--out", "p.json"))
-    assert 'town: towns of counties, say? Then name these as "groups"' in said.out
+    assert "values of town belong to larger units" in said.out
 
 
 def test_whole_numbers_are_integers_however_they_are_spelled(run):

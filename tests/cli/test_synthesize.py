@@ -175,7 +175,7 @@ def test_the_stamp_of_an_insecure_table_is_an_output_like_any_other(run):
     stamp.write_text("kept")
     for seed in ([], ["--insecure-seed", "1"]):
         command = [*BASE, "--out", "o.csv", *seed]
-        assert f"{stamp}: exists already" in refused(run(*command))
+        assert f"{stamp} already exists" in refused(run(*command))
         assert stamp.read_text() == "kept"
         said = refused(run(*command, "--release", stamp, "--force"))
         assert f"{stamp}: is also an input or another output" in said
@@ -382,7 +382,7 @@ def test_they_are_counted_in_a_warning_and_listed_for_scripts(
     *doubts, independent = found.warnings
     assert tuple(doubts) == found.release.doubts
     assert independent.startswith(warning)
-    assert "independent of all others at this budget: use coarser bins" in independent
+    assert "independent of all others. Use coarser bins" in independent
     assert found.json()["unconnected"] == unconnected
 
 

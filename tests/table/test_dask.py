@@ -371,9 +371,9 @@ def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
     ("scheduler", "words"),
     [
         (5, "scheduler is 5: give an address or a distributed.Client"),
-        ("nonsense://", "scheduler 'nonsense://': does not answer: give the address of one that"),
-        ("tcp://host:port", "scheduler 'tcp://host:port': does not answer: give the address of"),
-        ("tcp://127.0.0.1:1", "scheduler 'tcp://127.0.0.1:1': does not answer: give the address"),
+        ("nonsense://", "Cannot connect to the scheduler at 'nonsense://'"),
+        ("tcp://host:port", "Cannot connect to the scheduler at 'tcp://host:port'"),
+        ("tcp://127.0.0.1:1", "Cannot connect to the scheduler at 'tcp://127.0.0.1:1'"),
         ("tls://127.0.0.1:1", "scheduler tls://127.0.0.1:1: no certificate to connect with: name"),
     ],
 )

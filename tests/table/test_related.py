@@ -114,8 +114,11 @@ def test_a_parent_with_all_children_changes_nothing_else():
     [
         (lambda h, p: (h, p.assign(home=999)), "'home' has values that no row of parents has"),
         (lambda h, p: (pd.concat([h, h[:1]]), p), "'home' has a value in several rows"),
-        (lambda h, p: (h.assign(home=h["home"].where(h.index > 0)), p), "belong to no parent"),
-        (lambda h, p: (h, p.assign(home=[None, *p["home"][1:]])), "belong to no parent"),
+        (
+            lambda h, p: (h.assign(home=h["home"].where(h.index > 0)), p),
+            "cells of the parent column",
+        ),
+        (lambda h, p: (h, p.assign(home=[None, *p["home"][1:]])), "cells of the parent column"),
         (lambda h, p: (h.assign(home=h["home"] + 1e16), p), "which can confuse parents"),
         (lambda h, p: (h.drop(columns="home"), p), "column 'home' of the schema is missing"),
         (lambda h, p: (h, p.drop(columns="home")), "column 'home' of the schema is missing"),

@@ -183,9 +183,7 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
     ceilings = ["--ways", "3", "--max-candidates", "9", "--max-cells", "150", "--epsilon", "1"]
     assert main(["plan", "--schema", "s.json", *ceilings, "--json"]) == 0
     scoring = json.loads(capsys.readouterr().out)["scoring"]
-    assert (
-        "at most 9 of several columns (--max-candidates), 150 cells in all" in scoring["left_out"]
-    )
+    assert "at most 9 multi-column ones: --max-candidates, 150 cells in all" in scoring["left_out"]
     assert scoring["candidates"] <= 6 + 9
     assert scoring["cells"] <= 150
     assert main(["plan", "--schema", "s.json", *ceilings]) == 0
@@ -231,9 +229,9 @@ def test_the_forecast_of_a_pass_counts_candidates_and_cells():
     assert without.candidates == len(candidates) == 15
     assert without.cells == sum(map(DOMAIN.size, candidates))
     assert without.seconds < with_rows.seconds
-    assert "every million rows" in str(without)
-    assert "every million rows" not in str(with_rows)
-    assert "MB without the rows" in str(without)
+    assert "per million rows" in str(without)
+    assert "per million rows" not in str(with_rows)
+    assert "MB plus the rows" in str(without)
 
 
 def test_the_memory_of_a_pass_is_within_the_ceiling():
@@ -271,7 +269,7 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     assert main(["plan", *words, "--rows", "300"]) == 0
     out = capsys.readouterr().out
     assert "left out" in " ".join(out.split())
-    assert "the number of rows would be known" in out
+    assert "would measure the number of rows" in out
     assert main(["plan", *words, "--mechanism", "identity"]) == 4
     capsys.readouterr()
     assert main(["plan", *words, "--queries", "prefix"]) == 4  # synthesize needs all of these
