@@ -314,9 +314,9 @@ def verify(*, options: VerifyOptions) -> None:
             content |= {"release": str(release), "unchecked": list(unchecked)}
         io.emit_json(content)
         return
-    placed = "" if release is None else f"; {release} is recorded in the ledger"
+    placed = "" if release is None else f"; {release} is recorded in it"
     left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all valid{placed}{left}")
+    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
 
 
 @dataclass(kw_only=True)
@@ -435,8 +435,8 @@ def restore(*, options: RestoreOptions) -> None:
     if not (confirmed or lock or book.missing or book.unmarked or book.locked):
         raise InputError(
             f"{path} is not known to lack entries. State what was released since the copy was "
-            "made: --release for each file, --rho for other costs, or --none. --lock refuses runs until "
-            "then."
+            "made: --release for each file, --rho for other costs, or --none. To refuse runs "
+            "until then, set --lock."
         )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:

@@ -113,8 +113,8 @@ class OutputOptions(JsonOptions, ForceOptions):
 
     formulas: Annotated[str | None, Option(
         "Which CSV values that a spreadsheet could run as formulas get a leading apostrophe: "
-        "learnt values (escape-learnt), all values and column names (escape) or none (keep).", "KIND",
-        OUTPUT,
+        "learnt values (escape-learnt), all values and column names (escape) or none (keep).",
+        "KIND", OUTPUT,
         "escape if the schema is that of a release, otherwise escape-learnt")] = None  # fmt: skip
 
 

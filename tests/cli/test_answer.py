@@ -330,7 +330,7 @@ BAD = {
     "no file": (["answer", "no.csv", *ANSWER[2:]], "no.csv"),
     "no answer schema": (without(ANSWER, "--schema"), "no --schema was given"),
     "no budget": (without(ANSWER, "--epsilon"), "neither epsilon, rho nor cost"),
-    "no out": (without(ANSWER, "--out"), "no --out was given"),
+    "no out": (without(ANSWER, "--out"), "No output file is set"),
     "out suffix": (changed(ANSWER, "--out", "a.txt"), "a.txt: unknown table format"),
     "out folder": (changed(ANSWER, "--out", "no/a.csv"), "no/a.csv: cannot be written"),
     "out is data": ([*changed(ANSWER, "--out", "t.csv"), "--force"], "t.csv: is also an input"),

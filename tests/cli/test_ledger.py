@@ -338,7 +338,7 @@ def test_an_export_holds_the_whole_chain_and_neither_key_nor_answers(run, ledger
 
 @pytest.mark.parametrize("verb", ["create", "show", "verify", "export", "close"])
 def test_a_ledger_must_be_named(run, verb):
-    assert "no --ledger was given" in refused(run("ledger", verb))
+    assert "No ledger is set" in refused(run("ledger", verb))
 
 
 def test_resuming_needs_a_ledger(run):
@@ -542,7 +542,7 @@ def test_files_that_are_no_anchors_are_refused_and_stay(run, restore_ledger, mor
 
 def test_an_anchor_is_made_once_and_of_a_ledger_that_is_sound(run, folder):
     done(ledger_of(run, "create", "--rho", 1))
-    assert "no --anchor was given" in refused(ledger_of(run, "anchor"))
+    assert "No anchor is set" in refused(ledger_of(run, "anchor"))
     done(ledger_of(run, "anchor", "--anchor", "anchor"))
     assert "already exists" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
     assert "another output" in refused(ledger_of(run, "anchor", "--anchor", "l.mark"))
@@ -728,8 +728,8 @@ def test_a_damaged_ledger_is_not_restored_but_a_copy_of_it(run, turned_back):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (["--none", "--rho", "0.1"], "--none was given together"),
-        (["--none", "--release", "r.zip"], "--none was given together"),
+        (["--none", "--rho", "0.1"], "--none cannot be combined"),
+        (["--none", "--release", "r.zip"], "--none cannot be combined"),
         (["--rho", "-1"], "rho"),
         (["--rho", "nan"], "rho"),
         (["--discovery-delta", "2"], "discovery-delta is 2.0: give a number from 0"),
