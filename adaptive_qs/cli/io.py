@@ -152,12 +152,12 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
 
 
 def emit_done(rows: Sequence[Row], out: Path | None) -> None:
-    """What was done, on stdout; on stderr where the table is there."""
+    """Print what was done: on stdout, or on stderr if the table is on stdout."""
     if out != STANDARD:
         emit_rows("Done.", rows)
         return
     for name, value in rows:
-        note(f"{name}: {value}")
+        _line("", f"{name}: {value}", "dim")
 
 
 def emit_columns(
@@ -271,17 +271,17 @@ def rho_words(cost: Cost, left: bool = False) -> str:
 
 
 def note(text: str) -> None:
-    """Something worth knowing."""
-    _line("", text, "dim")
+    """Print a note on stderr."""
+    _line("note: ", text, "dim")
 
 
 def warn(text: str) -> None:
-    """Something that the user may not have meant."""
+    """Print a warning on stderr."""
     _line("warning: ", text, "bold yellow")
 
 
 def fail(text: str) -> None:
-    """Why the command failed."""
+    """Print the reason of a failure on stderr."""
     _line("error: ", text, "bold red")
 
 

@@ -101,7 +101,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     if balance is not None:
         lines.append(("balance", f"{balance}: as many rows of each value"))
     lines += [
-        ("privacy", "no budget spent (taken from the release)"),
+        ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
     io.emit_done(lines, out)

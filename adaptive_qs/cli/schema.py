@@ -74,7 +74,7 @@ def init(
         return
     schema.dump(out, force=True)  # checked before
     following = shlex.join([io.PROGRAM, "schema", "check", str(out)])
-    io.note(f"{out}: {len(schema.columns)} columns; next: {following}")
+    io.note(f"{out} has {len(schema.columns)} columns. Next: {following}")
     emit_checklist(schema.columns, str(out), rules)
 
 

@@ -26,8 +26,8 @@ PACKAGE = ROOT / "adaptive_qs"
 EXAMPLE = ROOT / "docs" / "example"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 PHRASES = re.compile(
-    r"\b(?:told|tells? of|so many|mends?|whoever|what there is to|those of|beside|as far as|of theirs"
-    r"|by itself|at once|in words|doubts?|wanted|are those|is said to be|asked|stands? against"
+    r"\b(?:told|tells? of|so many|mends?|whoever|what there is to|those of|beside|as far as"
+    r"|of theirs|by itself|at once|in words|doubts?|wanted|are those|is said to be|asked|stands? against"
     r"|comes? about|serves? for)\b",
     re.IGNORECASE,
 )
