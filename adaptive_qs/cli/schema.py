@@ -103,8 +103,8 @@ def check(
             )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
         usage = shlex.join([io.PROGRAM, "schema", *names])
-        proposes = " proposes a schema" if data is None else ""
-        raise InputError(f"{schema} is a table, not a schema. Usage: {usage}{proposes}")
+        remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"
+        raise InputError(f"{schema} is a table, not a schema. {remedy}")
     if is_related(schema):
         from adaptive_qs.table.related import RelatedSchema
 

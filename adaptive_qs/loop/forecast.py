@@ -185,7 +185,8 @@ class LoopForecast:
             return None
         return (
             f"At this budget, {counted(len(columns), 'column')} will probably be independent of "
-            "all others in a small table. They need about this many rows: "
+            f"all others in a small table. {'They need' if columns[1:] else 'It needs'} about this "
+            "many rows: "
             f"{join_first(columns, NAMED)}. {REMEDY} Set {compare} to check your table."
         )
 

@@ -127,9 +127,11 @@ def test_long_lists_keep_their_ends(run):
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "t.tsv", "t.parquet", "t.xlsx"])
 def test_a_table_in_the_place_of_a_schema(run, name):
     Path(name).write_bytes(b"a,b\n1,2\n")
-    first = f"error: {name} is a table, not a schema. Usage: adaptive-qs schema"
-    assert refused(run("schema", "check", name)) == f"{first} init {name} proposes one\n"
-    assert refused(run("schema", "check", name, "s.json")) == f"{first} check s.json {name}\n"
+    first = f"error: {name} is a table, not a schema."
+    init, check = f"adaptive-qs schema init {name}", f"adaptive-qs schema check s.json {name}"
+    said = refused(run("schema", "check", name))
+    assert said == f"{first} To propose a schema, run {init}\n"
+    assert refused(run("schema", "check", name, "s.json")) == f"{first} Usage: {check}\n"
     assert f"{name}: is a table, not a schema" in refused(run("plan", "--schema", name))
 
 

@@ -136,7 +136,7 @@ def test_synthesize_tells_it_before_it_spends_and_what_to_do(wide, capsys):
     assert "1 of 3 columns is independent" in rest[0]
     assert main([*RUN, "q.zip"]) == 0
     said = capsys.readouterr().err.splitlines()[0]
-    assert "They need about this many rows: c " in said
+    assert "It needs about this many rows: c " in said
     assert "Use coarser bins" in said
 
 
