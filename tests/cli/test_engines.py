@@ -197,7 +197,7 @@ def test_no_files_and_outputs_among_the_files_are_refused(run, parts, unspent):
         assert f"{table}: no CSV or Parquet file there" in said
     for table in ("d", "d/*.csv"):
         said = refused(run("synthesize", table, *FIT, "--out", "d/o.csv"))
-        assert "d/o.csv: would be one of the files" in said
+        assert "d/o.csv: it would be one of the files" in said
 
 
 def test_one_file_under_two_names_is_refused(run, parts, unspent):
@@ -380,7 +380,7 @@ def test_a_signal_that_breaks_off_a_query_stops_the_command(run, parts, unspent,
 
 def test_no_room_for_codes_is_refused_with_what_a_row_needs(run, parts, unspent, monkeypatch):
     words = ("synthesize", "t.csv", *FIT, "--engine", "stream", "--out", "o.csv")
-    assert "is no folder" in refused(run(*words, "--temp-folder", "none"))
+    assert "is not a folder" in refused(run(*words, "--temp-folder", "none"))
     monkeypatch.setattr(local, "SPARE_BYTES", 2**60)
     said = refused(run(*words, "--temp-folder", "."), code=4)
     assert "no room for the codes of the table, 3 bytes for each row" in said
@@ -416,7 +416,7 @@ def test_what_cannot_be_opened_is_refused_before_learning(run, parts, unspent, m
     assert "tcp://127.0.0.1:9" in said
     assert "spent" not in outcome.err
     frame = pd.read_csv("t.csv")
-    with pytest.raises(InputError, match="does not answer"):
+    with pytest.raises(InputError, match="Cannot connect"):
         Synthesizer(rho=1, engine="dask", scheduler=nobody[1]).fit(frame, schema=content)
 
 

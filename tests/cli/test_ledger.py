@@ -155,7 +155,7 @@ def test_a_total_admits_one_run_of_its_epsilon_and_delta(run, total_of_one, comm
     assert "EXCEEDED" not in done(ledger_of(run, "show"))
     outcome = run(*TABLE, "--rho", "1e-6", "--out", "p.csv")
     assert outcome.code == 3
-    assert "the budget of this data set is used up" in outcome.err
+    assert "The budget of this data set is used up" in outcome.err
     for release in command[-1:]:
         done(ledger_of(run, "verify", "--release", release))
     assert ledger_problems(json.loads(done(ledger_of(run, "export")))) == []
@@ -286,12 +286,12 @@ def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledge
         assert run(*command).code == 1
     bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
     Path("precious.csv").write_text("not to be lost")
-    assert "add --force" in refused(run(*command, "--resume", "--out", "precious.csv"))
+    assert "Use --force" in refused(run(*command, "--resume", "--out", "precious.csv"))
     assert Path("precious.csv").read_text() == "not to be lost"
     done(run(*command, "--resume"))
     assert (Path("r.zip").read_bytes(), Path("o.csv").read_bytes()) == (bundle, table)
     # The run is over, so the files are like any others.
-    assert "add --force" in refused(run(*command, "--resume"))
+    assert "Use --force" in refused(run(*command, "--resume"))
 
 
 def test_a_name_that_is_too_long_is_refused_when_resuming_too(run, ledger):
@@ -353,7 +353,7 @@ def test_what_is_left_may_be_spent_as_it_is_shown(run, rho):
     left = re.search(r"left +rho (\S+)", done(ledger_of(run, "show")))[1]
     assert 0 <= 1 - float(left) / float(rho) < 1e-5
     refused = run(*ANSWERS, "--rho", float(left) * (1 + 2e-5))
-    assert f"exceeds the {left} that is left" in refused.err
+    assert f"has rho {left} left of" in refused.err
     assert f"--rho {left} or less" in refused.err
     done(run(*ANSWERS, "--rho", left))
 
@@ -551,7 +551,7 @@ def test_an_anchor_is_made_once_and_of_a_ledger_that_is_sound(run, folder):
     put_back()
     refused(ledger_of(run, "show", "--anchor", "anchor"))
     no_ledger = ["synthesize", "t.csv", "--schema", "s.json", "--rho", 1, "--out", "x.csv"]
-    assert "without a ledger" in refused(run(*no_ledger, "--anchor", "anchor"))
+    assert "--anchor needs --ledger" in refused(run(*no_ledger, "--anchor", "anchor"))
 
 
 def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
@@ -560,7 +560,7 @@ def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
 
 
 def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(run, turned_back):
-    assert "locked: say what was released since" in done(ledger_of(run, "restore", "--lock"))
+    assert "is now locked. State what was released since" in done(ledger_of(run, "restore", "--lock"))
     for command in commands([])[:2]:
         line = refused(run(*command))
         assert "nobody has said what was released since" in line
