@@ -187,7 +187,7 @@ class LoopForecast:
             f"At this budget, {counted(len(columns), 'column')} will probably be independent of "
             f"all others in a small table. {'They need' if columns[1:] else 'It needs'} about this "
             "many rows: "
-            f"{join_first(columns, NAMED)}. {REMEDY} Set {compare} to check your table."
+            f"{join_first(columns, NAMED)}. {REMEDY} Use {compare} to check your table."
         )
 
     @cached_property

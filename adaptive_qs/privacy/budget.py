@@ -372,7 +372,7 @@ def list_budget_warnings(
         text = f"At this budget the standard error of {counted} is about {count_std:,.0f} rows"
         if rows is None:
             text += (
-                ". Raise epsilon, unless the table is many times larger. Set --public-rows N to "
+                ". Raise epsilon, unless the table is many times larger. Use --public-rows N to "
                 "check."
             )
             beyond = f"the limit of {MOST_STD:,.0f} rows" if count_std > MOST_STD else ""

@@ -588,7 +588,7 @@ def test_a_ledger_that_lacks_nothing_is_not_locked_by_a_command_without_options(
     assert "--release for each file" in line
     assert "--lock" in line
     for words in (["--none"], ["--rho", "0.1"]):
-        assert "give one of them" in refused(ledger_of(run, "restore", "--lock", *words))
+        assert "Use one of them" in refused(ledger_of(run, "restore", "--lock", *words))
     assert shown(run) == before
     done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", *anchor))
 
@@ -598,7 +598,7 @@ def test_what_was_released_since_the_copy_is_counted_once(run, turned_back, name
     spent = 0.375
     given = [word for name in names for word in ("--release", name)]
     out = done(ledger_of(run, "restore", *given, "--release", "o.csv"))
-    assert "counted: 2 lost releases" in out
+    assert "counted 2 lost releases" in out
     content = shown(run)
     assert spent * 0.99 < content["counted"]["rho"] <= spent
     assert content["restored"][0]["releases"] == [1, 2]
@@ -695,7 +695,7 @@ def test_nothing_is_not_said_lightly_of_entries_that_are_known_to_be_lost(
     for words in (["--none"], ["--none", "--missing", "1"], ["--none", "--missing", lost + 1]):
         line = refused(ledger_of(run, "restore", *words, *ANCHOR))
         assert f"is known to lack {lost} entries" in line
-    assert "without --none" in refused(ledger_of(run, "restore", "--missing", lost))
+    assert "--missing needs --none" in refused(ledger_of(run, "restore", "--missing", lost))
     done(ledger_of(run, "restore", "--none", "--missing", lost, *ANCHOR))
     assert f"nothing else of {lost} lost entries" in done(ledger_of(run, "show"))
     assert shown(run)["restored"][-1]["missing"] == lost

@@ -65,12 +65,12 @@ def test_a_ledger_of_persons(persons):
     done(persons("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
     Path("s.json").write_text(json.dumps({**SCHEMA, "ignore": ["id"]}))
     line = refused(persons(*BASE, "--release", "q.zip", "--ledger", "l.db"), 2)
-    assert "their costs do not add up" in line
+    assert "Their costs cannot be added" in line
 
 
 def test_the_audit_of_persons(persons):
     asked = ["--schema", "s.json", "--epsilon", "1", "--pairs", "1"]
-    assert "Nothing found" in done(persons("audit", *asked, "--rows-per-person", "2")).out
+    assert "No differences found" in done(persons("audit", *asked, "--rows-per-person", "2")).out
 
 
 def test_what_is_missing_is_said_in_one_line(persons):

@@ -30,7 +30,7 @@ def homes(run):
 
 def test_a_schema_of_two_tables_is_checked(homes):
     shown = done(homes("schema", "check", "both.json")).out
-    assert "both.json: parents: valid, 2 columns" in shown
+    assert "both.json is valid: parents: 2 columns" in shown
     assert "both.json: children: valid, 2 columns" in shown
     assert "leave the table out" in refused(homes("schema", "check", "both.json", "h.csv"))
     Path("both.json").write_text(json.dumps({**SCHEMA, "most_children": 0}))
@@ -197,7 +197,7 @@ def test_a_plan_of_both_tables_from_public_numbers(homes):
         assert four[name]["rmse"] == pytest.approx(found[name]["rmse"] / 2)
     shown = done(homes(*PLAN, *budget, "--rows", "300", "--related-rows", "600")).out
     assert "3 (most_children)" in shown
-    assert shown.count("combinations measured") == 2
+    assert shown.count("marginals measured") == 2
     assert json.loads(done(homes(*PLAN, "--json")).out)["rho"] == 0.5
     for more, words in (
         (["--queries", "range"], "--queries is not for related tables"),
@@ -214,7 +214,7 @@ def test_what_too_small_a_budget_leaves_out_is_said_before_and_after(homes):
     told = done(homes(*small))
     ahead, _, after = told.err.partition("warning: parents: 3 of 3 columns are independent")
     assert "children: At this budget, " in ahead
-    assert "plan --related-rows N compares" in ahead
+    assert "Use plan --related-rows N" in ahead
     assert "children: At this budget 5 of 5 columns are independent of all others." in after
     assert "unconnected  children: 5 of 5 columns: region, income" in told.out
     found = json.loads(done(homes(*small, "--force", "--json")).out)["unconnected"]

@@ -49,7 +49,7 @@ def listed(text):
 
 def test_init_lists_every_column_with_what_was_taken_which_stays_out_of_the_notes(proposed, run):
     assert listed(proposed.out) == LINES
-    for word in ("may it be shared", "catch_all", "clip", AS_PROPOSED, TAKEN_FROM_DATA):
+    for word in ("May it be published", "catch_all", "clip", AS_PROPOSED, TAKEN_FROM_DATA):
         assert word in proposed.out
     assert "adaptive-qs schema check p.json" in proposed.out
     assert CANARY in proposed.out
@@ -92,8 +92,8 @@ def test_marks_of_columns_alone_refuse_a_run(run):
     assert "1 of 7 columns is as proposed" in run("schema", "check", "p.json").err
     options = ["t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv"]
     for verb in ("synthesize", "answer"):
-        mend = f'remove "{AS_PROPOSED}" from the description of 1 column ('
-        assert mend in refused(run(verb, *options))
+        remedy = "delete the review marks (1 column)"
+        assert remedy in refused(run(verb, *options))
     assert not Path("o.csv").exists()
     content["columns"][0].pop("description")
     Path("p.json").write_text(json.dumps({**content, "description": ""}))
