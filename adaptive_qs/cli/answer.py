@@ -1,4 +1,4 @@
-"""`answer DATA`: all queries of a workload; and what it and `plan` say of a planned mechanism."""
+"""`answer DATA`: answers to a workload, and the lines about a plan that `plan` shares."""
 
 from __future__ import annotations
 
@@ -42,20 +42,18 @@ if TYPE_CHECKING:
     from adaptive_qs.run.budget import PrivacyTarget
 
 
-# What `plan` and `answer` say about a planned mechanism, for people and for scripts.
-
 ROUNDING = 1e-6
-"""Relative error of a gap: one this close to zero is shown as none."""
+"""Relative rounding error of a gap; a smaller gap is shown as zero."""
 GRID_GAP = 1e-3
-"""Most that strategies in integers add to the gap without a word."""
+"""Largest part of a gap, due to integer strategies, that brings no warning."""
 CLOSED_FORM_GAP = 0.02
-"""Most that strategies of long attributes lack, which nothing but fewer values would change."""
+"""Largest gap of closed-form strategies that brings a note instead of a warning."""
 MOST_MEASURED = 2**31
-"""Cells of the largest table that can be counted and measured."""
+"""Largest number of cells that one measurement can have."""
 
 
 def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row, io.Row]:
-    """The mechanism and how good it is, what the whole run costs, and the error to expect."""
+    """Return rows with the mechanism, the cost of the run and the expected error."""
     from adaptive_qs.privacy.events import zcdp_name
     from adaptive_qs.strategy.solution import Status
 
@@ -83,28 +81,28 @@ def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row
 
 
 def is_weighted(plan: BatchPlan) -> bool:
-    """Whether some query counts more or less than once."""
+    """Whether a query has a weight other than 1."""
     return any(bool((part.weights != 1).any()) for part in plan.workload.parts)
 
 
 def rmse_words(plan: BatchPlan) -> str:
-    """What the expected error is called."""
+    """Return the name of the expected error."""
     return "expected weighted RMSE" if is_weighted(plan) else "expected RMSE"
 
 
 def compute_gap(plan: BatchPlan) -> float:
-    """The relative gap of the squared error, without what rounding adds below zero."""
+    """Return the relative gap of the squared error; a rounding error below zero gives zero."""
     return 0.0 if -ROUNDING < plan.gap < 0 else plan.gap
 
 
-def tell_limits(plan: BatchPlan, options: MechanismOptions) -> None:
-    """Say on stderr what a reader of the figures may overlook."""
+def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
+    """Write notes and warnings that limit the meaning of a plan's figures."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
     from adaptive_qs.strategy.waves import LARGE_AXIS
 
     if plan.forecast.noise_draws > MOST_MEASURED:
-        _tell_size(plan)
+        _warn_of_size(plan)
     gap, statuses = compute_gap(plan), plan.mechanism.statuses
     share = io.excess(abs(gap))
     if gap < 0:
@@ -128,10 +126,10 @@ def tell_limits(plan: BatchPlan, options: MechanismOptions) -> None:
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
         )
     elif statuses[Status.RESTRICTED] and max(plan.workload.domain.sizes) > LARGE_AXIS:
-        tell, mend = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
-        tell(
+        show, remedy = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
+        show(
             f"strategies for attributes of more than {LARGE_AXIS:,} values have a closed form in "
-            f"{_unproven(plan)}: {proven}, no closer{mend}"
+            f"{_unproven(plan)}: {proven}, no closer{remedy}"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(
@@ -146,7 +144,7 @@ def tell_limits(plan: BatchPlan, options: MechanismOptions) -> None:
         )
 
 
-def _tell_size(plan: BatchPlan) -> None:
+def _warn_of_size(plan: BatchPlan) -> None:
     mechanism = plan.mechanism
     measurements = map(mechanism.measurement, range(mechanism.num_measurements))
     largest = max(math.prod(plan.workload.domain.shape(m.clique)) for m in measurements)
@@ -171,11 +169,11 @@ def _unproven(plan: BatchPlan) -> str:
 
 
 MANY_ANSWERS = 10_000_000
-"""Answers from which a plan says how large their file is."""
+"""Number of answers above which a plan states the size of their file."""
 
 
 def plan_json(plan: BatchPlan) -> dict[str, Any]:
-    """The fields that scripts rely on, and more."""
+    """Return the JSON fields of a plan."""
     variance, exact = plan.max_variance
     forecast, target = plan.forecast, plan.target
     return {
@@ -209,7 +207,7 @@ def plan_json(plan: BatchPlan) -> dict[str, Any]:
 
 
 def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
-    """What a plan says to people, with a line on its cells."""
+    """Return the rows of a plan, with one on its cells."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 
     forecast, (variance, exact) = plan.forecast, plan.max_variance
@@ -249,8 +247,6 @@ def _file_words(plan: BatchPlan) -> str:
     sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
     return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
 
-
-# `answer DATA`: all queries of a workload, with a standard error for each.
 
 DEMO_OUT = Path("adult_answers.parquet")
 
@@ -301,7 +297,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
         job = answers_job(described, spec, options, clock)
         io.show_warnings(job, schema)
         answers = measure_answers(job, table, clock)
-        tell_limits(answers.plan, options)
+        show_limits(answers.plan, options)
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]
         else:

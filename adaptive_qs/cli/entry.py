@@ -42,16 +42,16 @@ COMMANDS = {
     "ledger": "ledger",
     "schema": "schema",
 }
-"""The module of each, which the command that runs imports; a group has its ``COMMANDS`` there."""
+"""Module of each command, imported when it runs; a group has its ``COMMANDS`` there."""
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
-"""Environment variable that asks for tracebacks. They may show private values: never share them."""
+"""Environment variable that enables tracebacks. They can show private values."""
 
 COLLECTIONS = (50_000, 50, 1_000)
-"""New objects, and searches among younger ones, after which Python looks for garbage."""
+"""Thresholds of the garbage collector (``gc.set_threshold``)."""
 PATIENCE_SECONDS = 1.5
-"""Time from a signal until the process ends even if it is still at work."""
+"""Seconds from a signal until the process ends even if it still works."""
 _LINE_SECONDS = 0.3
-"""Time for the line that it says then: nobody may be reading it."""
+"""Seconds to write the last line, since its reader can be blocked."""
 _FORCED = (
     "stopped before the end, without cleaning up: count any budget that the run had as spent "
     "(--resume continues a run that has a ledger)"
@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 fail(_usage_line(error))
             return 2
         except MemoryError as error:
-            mend = "ask for fewer ways, declare coarser bins, or give a --max-memory that is free"
-            return _failed(error, f"out of memory: {mend}", ResourceExceeded.exit_code)
+            advice = "request fewer ways, declare coarser bins, or lower --max-memory"
+            return _failed(error, f"out of memory: {advice}", ResourceExceeded.exit_code)
         except Stopped as stop:
             fail(f"stopped before the end: {spent(stop) or 'no output was written'}")
             return stop.exit_code
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
-    """The command that a command line asks for, or an exit code where that is done (--help).
+    """Return the requested command, or an exit code if nothing is left to do (--help).
 
     Raises:
         AdaptiveQsError: help cannot be printed.
@@ -114,7 +114,7 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     known = words and words[0] in COMMANDS
     program = commands(words[0] if known else None)
     try:
-        asked: Callable[[], int | None] | int = program.main(
+        found: Callable[[], int | None] | int = program.main(
             args=list(words), prog_name=io.PROGRAM, standalone_mode=False
         )
     except BrokenPipeError:
@@ -126,12 +126,12 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
             f"completion cannot be installed in the home folder ({reason(error)}): put what "
             "--show-completion prints where your shell looks for it"
         ) from None
-    return asked
+    return found
 
 
 @cache
 def commands(only: str | None = None) -> Any:
-    """The program with all commands, or with one: the modules of the others stay unread."""
+    """Build the program with all commands, or with one without importing the others."""
     program = typer.Typer(
         help="Share a synthetic table, or answers with error bars, instead of a private table.",
         no_args_is_help=True,
@@ -177,15 +177,15 @@ def _program(
 
 
 def _broken_off(error: BaseException) -> int:
-    """Exit code of what a signal broke off, which may end as any error; 0 where none came."""
-    if (number := io.asked()) is None:
+    """Return the exit code of a command that a signal ended; 0 if none came."""
+    if (number := io.received_signal()) is None:
         return 0
     fail(f"stopped before the end: {spent(error) or 'no output was written'}")
     return 128 + number
 
 
 def _failed(error: BaseException, message: str, code: int) -> int:
-    """Say why, and what has become of the budget; once it is spent, nothing was refused."""
+    """Write the reason and the state of the budget; return 1 if budget was spent."""
     paid_for = spent(error)
     fail(f"{message}; {paid_for}" if paid_for else message)
     return 1 if paid_for else code
@@ -193,11 +193,10 @@ def _failed(error: BaseException, message: str, code: int) -> int:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP unwind the stack, so that temporary files are removed.
+    """Unwind the stack at SIGINT, SIGTERM and SIGHUP, so that temporary files are removed.
 
     A SIGINT or SIGHUP that is ignored, as in background jobs and under nohup, stays ignored.
     """
-
     io.forget()
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -229,7 +228,7 @@ def _signals() -> Iterator[None]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage less often, since modules and compilers make many objects that stay."""
+    """Collect garbage less often, since imports and compilers create many lasting objects."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:
@@ -240,10 +239,11 @@ def _rare_collections() -> Iterator[None]:
 
 @contextmanager
 def _deadline(numbers: Collection[int]) -> Iterator[None]:
-    """End the process if the block goes on for some time after one of these signals.
+    """End the process if the block still runs ``PATIENCE_SECONDS`` after one of these signals.
 
-    Python cannot handle a signal while a library computes. To end then is as safe as a crash:
-    outputs appear whole or not at all, a ledger survives, and a later run removes temporary files.
+    Python cannot handle a signal while a library computes. Ending the process is as safe as a
+    crash: an output appears whole or not at all, a ledger survives, and a later run removes
+    temporary files.
     """
     heard, notify = socket.socketpair()
     notify.setblocking(False)
@@ -280,7 +280,7 @@ def _usage_line(error: Any) -> str:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """Return a line and an exit code: of a bug, where it happened, without the error's message."""
+    """Return a line and an exit code; of a bug the place, without the message of the error."""
     try:
         os.getcwd()
     except OSError:
@@ -296,7 +296,7 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 
 def _open_streams() -> None:
-    """Closed standard streams lead nowhere; no file of ours may take their place."""
+    """Open the null device for closed standard streams, so that no other file gets their number."""
     for number in range(3):
         try:
             os.fstat(number)

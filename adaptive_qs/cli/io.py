@@ -1,4 +1,4 @@
-"""What commands read and print: stdout and stderr, files and standard input, and signals."""
+"""Input and output of commands: standard streams, files and signals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "adaptive-qs"
 
-# A signal that asks the command to stop, even where the exception it raised got lost.
-#
-# Python drops exceptions that reach it inside some callbacks of compiled code. So a request is also
-# remembered, and raised again at the next report of progress.
+# Python drops exceptions that are raised inside some callbacks of compiled code. A signal is
+# therefore also stored, and raised again at the next report of progress.
 
 _requests: list[int] = []
 
@@ -47,24 +45,24 @@ class Stopped(BaseException):
 
 
 def request(number: int) -> None:
-    """Remember the signal, and raise :class:`Stopped`."""
+    """Store the signal and raise :class:`Stopped`."""
     _requests.append(number)
     raise Stopped(number)
 
 
 def check() -> None:
-    """Raise :class:`Stopped` again where a signal came since :func:`forget`."""
+    """Raise :class:`Stopped` again if a signal came since :func:`forget`."""
     if _requests:
         raise Stopped(_requests[0])
 
 
-def asked() -> int | None:
-    """The signal that came since :func:`forget`, if any."""
+def received_signal() -> int | None:
+    """Return the signal that came since :func:`forget`, if any."""
     return _requests[0] if _requests else None
 
 
 def forget() -> None:
-    """Begin a new command."""
+    """Clear the stored signals at the start of a command."""
     _requests.clear()
 
 
@@ -72,11 +70,11 @@ def forget() -> None:
 
 Row = tuple[str, str]
 PLAIN_WIDTH = 160
-"""Columns of text where stdout is no terminal."""
+"""Width of text (characters) if stdout is not a terminal."""
 
 
 def figure(number: float) -> str:
-    """A number to four digits, such as "6.965" or "12,340"."""
+    """Format a number with four digits, such as "6.965" or "12,340"."""
     return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
 
 
@@ -86,16 +84,16 @@ def percent(share: float) -> str:
 
 
 def excess(part: float) -> str:
-    """How far something is above something else, to two digits; a factor where it is far."""
+    """Format a relative excess with two digits; above 1,000 % as a factor."""
     return f"{100 * part:.2g} %" if part < 10 else f"a factor of {1 + part:,.0f}"
 
 
 class PipeClosed(BaseException):
-    """Whoever read stdout has gone."""
+    """The reader of stdout closed the pipe."""
 
 
 def emit(text: str) -> None:
-    """A result, as it is; :class:`PipeClosed` where nobody reads it."""
+    """Write text to stdout; raise :class:`PipeClosed` if the reader has closed it."""
     encoding = sys.stdout.encoding or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     with _writing("output files are complete"):
@@ -103,28 +101,28 @@ def emit(text: str) -> None:
 
 
 @contextmanager
-def _writing(otherwise: str) -> Iterator[None]:
-    """Flush what the block writes to stdout; its errors say what is to be done ``otherwise``."""
+def _writing(advice: str) -> Iterator[None]:
+    """Flush stdout after the block; add advice to the message of an error."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise PipeClosed from None
     except OSError as error:
-        raise AdaptiveQsError(f"stdout cannot be written ({error.strerror}): {otherwise}") from None
+        raise AdaptiveQsError(f"stdout cannot be written ({error.strerror}): {advice}") from None
 
 
 class Stdout:
     """Stdout as a stream of bytes, with the errors of :func:`emit`."""
 
     closed = False
-    """What Arrow asks a stream."""
+    """Arrow reads this attribute of a stream."""
 
     def flush(self) -> None:
-        """Every block is flushed as it is written."""
+        """Do nothing: :meth:`write` flushes each block."""
 
     def write(self, block: bytes) -> int:
-        """All of the block."""
+        """Write a block and return its length."""
         with _writing("give --out a file"):
             if hasattr(sys.stdout, "buffer"):
                 sys.stdout.buffer.write(block)
@@ -134,12 +132,12 @@ class Stdout:
 
 
 def emit_json(content: Mapping[str, Any]) -> None:
-    """A result as one JSON object."""
+    """Write a result as one JSON object."""
     emit(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def emit_rows(title: str, rows: Sequence[Row]) -> None:
-    """A result for people: a title, then names and values."""
+    """Write a title, then names and values."""
     from rich.text import Text
 
     width = max(len(name) for name, _ in rows)
@@ -163,7 +161,7 @@ def emit_done(rows: Sequence[Row], out: Path | None) -> None:
 def emit_columns(
     names: Sequence[str], rows: Sequence[Sequence[str]], figures: bool = False
 ) -> None:
-    """A result for people: a table whose last column holds numbers; of figures, others do too."""
+    """Write a table; its last column, with ``figures`` each numeric one, is right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -199,7 +197,7 @@ def _emit_rich(*parts: Any, soft_wrap: bool = False) -> None:
 
 
 def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
-    """Time and memory of a command, for people."""
+    """Return rows with the time and memory of a command."""
     rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
     if (peak := peak_memory_mb()) is not None:
         rows.append(("peak memory", f"{peak:,.0f} MB"))
@@ -207,14 +205,14 @@ def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
 
 
 def taken_json(seconds: Mapping[str, float]) -> dict[str, Any]:
-    """The same for scripts."""
+    """Return the JSON fields with the time and memory of a command."""
     peak = peak_memory_mb()
     rounded = {phase: round(spent, 3) for phase, spent in seconds.items()}
     return {"seconds": rounded, "peak_memory_mb": peak and round(peak, 1)}
 
 
 def closed_rows(closed: FinishedRun | None) -> list[Row]:
-    """Which run of which ledger it was, and what is left there; nothing without a ledger."""
+    """Return a row with the ledger, the run and the remaining budget; none without a ledger."""
     if closed is None:
         return []
     left = f"{rho_words(closed.left, left=True)} left"
@@ -222,7 +220,7 @@ def closed_rows(closed: FinishedRun | None) -> list[Row]:
 
 
 def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
-    """The same for scripts; None without a ledger."""
+    """Return the JSON fields of a finished run; None without a ledger."""
     if closed is None:
         return None
     rho_left = float(closed.left.rho)
@@ -232,7 +230,7 @@ def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
 
 
 def unconnected_rows(release: Release) -> list[Row]:
-    """Columns of which no combination was measured; nothing where there is none."""
+    """Return a row that lists the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
     shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
@@ -240,7 +238,7 @@ def unconnected_rows(release: Release) -> list[Row]:
 
 
 def unconnected_warnings(release: Release) -> list[str]:
-    """The same as a warning, with what helps."""
+    """Return a warning about the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
     from adaptive_qs.loop.forecast import REMEDY
@@ -257,12 +255,12 @@ def _share_of_columns(release: Release) -> str:
 
 
 def protects(unit: Unit) -> Row:
-    """Whom the budget protects."""
+    """Return a row with the unit of privacy and the neighbouring tables."""
     return "protects", f"{unit.name}; neighbouring tables {unit.relation}"
 
 
 def rho_words(cost: Cost, left: bool = False) -> str:
-    """A cost in zCDP; what is left to spend is rounded down."""
+    """Format a cost in zCDP; round down if it is what is ``left`` to spend."""
     from adaptive_qs.ledger.book import digits_below
     from adaptive_qs.privacy.events import zcdp_name
 
@@ -287,9 +285,9 @@ def fail(text: str) -> None:
 
 @contextmanager
 def progress_bars() -> Iterator[PhaseProgress]:
-    """Bars on stderr, one for each phase; silent where stderr is no terminal.
+    """Show one bar per phase on stderr if it is a terminal.
 
-    Every report also stops the command where a signal has asked for it.
+    Each report also stops the command if a signal came.
     """
     if not sys.stderr.isatty():
         yield lambda phase, done, total: check()
@@ -315,7 +313,7 @@ def progress_bars() -> Iterator[PhaseProgress]:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which names of files and columns may have."""
+    """Replace control characters, which names of files and columns can contain."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -349,15 +347,15 @@ def _console(error: bool, file: StringIO | None = None) -> Any:
 # Files, checked before anything is spent.
 
 at_end = ExitStack()
-"""What is let go of when a command ends: its claims on outputs, and ledgers."""
+"""Resources that are closed when a command ends: claims on outputs, and ledgers."""
 
 
 def show_warnings(job: Job[Any], schema: Path) -> None:
-    """Say what there is to say about a run before anything is spent."""
+    """Write the warnings of a run before anything is spent."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
-    for doubt in job.doubts:
-        warn(doubt)
+    for warning in job.doubts:
+        warn(warning)
     if job.options.insecure:
         warn(
             "--insecure-seed: anyone who knows the seed can remove the noise. The output is NOT "
@@ -367,29 +365,28 @@ def show_warnings(job: Job[Any], schema: Path) -> None:
         warn(f"{schema}: {UNREVIEWED}")
 
 
-# Tables that come through standard input or go to standard output, where a command is given "-" in
-# the place of a file.
+# Tables on standard input or standard output: the path "-".
 
 STANDARD = Path("-")
-"""Standard input or output, in the place of a file."""
+"""Path that stands for standard input or output."""
 NAME = "standard input"
 _PATIENCE = 0.2
-"""Seconds after which a request to stop is looked for."""
+"""Seconds between two checks for a signal."""
 _BLOCK = 1 << 20
 
 
 def shown(table: Path) -> str:
-    """What a table is called in results."""
+    """Return the name of an input table in results."""
     return NAME if table == STANDARD else str(table)
 
 
 def shown_output(table: Path) -> str:
-    """What a table that was written is called in results."""
+    """Return the name of an output table in results."""
     return "standard output" if table == STANDARD else str(table)
 
 
 def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> None:
-    """Refuse a table on standard output beside JSON, or one that needs its stamp beside it."""
+    """Refuse a table on standard output if JSON goes there too or it needs a stamp file."""
     if out == STANDARD and as_json:
         raise InputError("--out - and --json both write to standard output: name a file for one")
     if out == STANDARD and insecure:
@@ -397,18 +394,18 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
 
 
 def check_read_once(tables: Sequence[Path | Query | None]) -> None:
-    """Refuse several tables from standard input."""
+    """Refuse more than one table from standard input."""
     if sum(table == STANDARD for table in tables) > 1:
         raise InputError("- is given twice, but standard input holds one table: name files")
 
 
 @contextmanager
 def readable(table: Path | Query) -> Iterator[Path | Query]:
-    """A file that can be read more than once: the table itself, or what standard input holds.
+    """Yield a file that can be read more than once: the table, or a copy of standard input.
 
-    The latter lies in a temporary file that only this user can read, removed at the end; where the
-    system gives open files a path of their own, it has no name meanwhile, so that nothing is left
-    even if the process is killed. Errors raised in the block say "standard input" instead.
+    The copy is a temporary file that only this user can read. It is removed at the end. On systems
+    with paths for open files it has no name, so nothing is left if the process is killed. Errors
+    raised in the block name "standard input".
     """
     if not isinstance(table, Path) or table != STANDARD:
         yield table
@@ -445,7 +442,7 @@ def readable(table: Path | Query) -> Iterator[Path | Query]:
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """What a stream holds; a request to stop is heard while nothing comes, too."""
+    """Yield the blocks of a stream; a signal is noticed while nothing comes, too."""
     try:
         number = stream.fileno()
     except OSError:  # no file of the system
@@ -486,6 +483,6 @@ def receipt(kept: Callable[[], SpentNote | None]) -> Iterator[dict[str, Path]]:
 
 
 def spent(error: BaseException) -> str:
-    """What an error says about the budget; nothing where none was spent."""
+    """Return the notes of an error about the spent budget; empty if none was spent."""
     notes = getattr(error, "__notes__", ())
     return "; ".join(note for note in notes if isinstance(note, SpentNote))

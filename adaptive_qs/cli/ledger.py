@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
 
 MOST_RUNS = 2**62
-"""What the number of a run can be in a database."""
+"""Largest number of a run that a database holds."""
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
 
 
@@ -79,7 +79,7 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
 
 
 def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
-    """The (ε, δ) of the one run that is all that counts; None if there are several or none."""
+    """Return the (ε, δ) of the only run that counts; None if there are several or none."""
     return next((run.promise for run in runs if run.counted == book.held), None)
 
 
@@ -89,7 +89,7 @@ def _cost_words(
     left: bool = False,
     promise: tuple[float, float] | None = None,
 ) -> str:
-    """A cost in zCDP, rounded down where it is ``left`` to spend, and its ε at the ledger's δ."""
+    """Format a cost in zCDP, rounded down if ``left``, and its ε at the ledger's δ."""
     words, epsilon = io.rho_words(cost, left), book.compute_epsilon(cost, promise)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
@@ -246,10 +246,10 @@ def create(*, options: CreateOptions) -> None:
     check_distinct(
         [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
     )
-    for doubt in check_budget_warnings(
+    for warning in check_budget_warnings(
         total.list_warnings(options.public_rows), options.beyond_limits
     ):
-        io.warn(doubt)
+        io.warn(warning)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
     io.emit(f"{path}: total budget of all runs: {_cost_words(book, book.limit)}")
 
@@ -398,7 +398,7 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
 
 
 def restore(*, options: RestoreOptions) -> None:
-    """After restoring a copy of a ledger, count what was released since the copy was made.
+    """After restoring a backup of a ledger, count what was released since the backup was made.
 
     Without --release, --rho and --none, a copy that is known to lack entries, or whose mark is
     lost, is locked: it accepts no run until one of them is set. --lock locks any other copy.

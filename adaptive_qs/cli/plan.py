@@ -14,7 +14,7 @@ from adaptive_qs.cli.answer import (
     plan_json,
     plan_lines,
     rmse_words,
-    tell_limits,
+    show_limits,
 )
 from adaptive_qs.cli.options import (
     FamilyOptions,
@@ -119,7 +119,7 @@ def plan(*, options: Options) -> None:
         else:
             io.emit_rows("Synthetic tables for this workload", lines)
         return
-    tell_limits(planned, options)
+    show_limits(planned, options)
     if not planned.max_variance[1]:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = describe_cells(planned, options.public_rows)

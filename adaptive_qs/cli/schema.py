@@ -1,4 +1,4 @@
-"""`schema init`, `check`, `import` and `json-schema`: the public description of a table."""
+"""`schema init`, `check` and `json-schema`: the public description of a table."""
 
 from __future__ import annotations
 
@@ -147,8 +147,10 @@ def json_schema(
         str, typer.Argument(metavar="[schema|related|workload]", help="Which kind of file.")
     ] = "schema",
 ) -> None:
-    """Print the JSON Schema of schema files (of one table, or of two related ones) or of workload
-    files, for editors and validators."""
+    """Print a JSON Schema for editors and validators.
+
+    It describes schema files (of one table, or of two related ones) or workload files.
+    """
     from adaptive_qs.table import related as of_related
     from adaptive_qs.table import schema as of_schema
     from adaptive_qs.workload import file as of_workload
@@ -161,23 +163,20 @@ def json_schema(
     io.emit(renderers[kind]())
 
 
-# What there is to review in a proposed schema, column by column: for the owner, not private.
-
 NOT_PRIVATE = "Taken from the data, not private. For the owner only."
-"""Opens every list of what was proposed."""
+"""First line of each list of a proposal."""
 
 MANY = 100
-"""Values beyond which groups of them are asked for."""
+"""Number of values above which the list suggests groups."""
 
 
 def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str] = ()) -> None:
-    """Print a line for each column and rule that is left as proposed in a file, then what to look
-    at."""
+    """Print the columns and rules that are still as proposed, then what to review."""
     from adaptive_qs.table.columns import COLUMN_TYPES
     from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA
 
     kinds = {column.type for column in columns}
-    asked = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
+    reviews = [column.review for kind, column in COLUMN_TYPES.items() if kind in kinds]
     io.emit(NOT_PRIVATE)
     io.emit_columns(
         ("column", "type", "taken from the rows", "codes"),
@@ -207,7 +206,7 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
                 "Is it computed from other columns (a sum, the month of a date)? Add it to "
                 '"ignore".',
             ),
-            *dict(row for questions in asked for row in questions.items()).items(),
+            *dict(row for questions in reviews for row in questions.items()).items(),
             *([("groups", grouped)] if many else ()),
             *(ruled if rules else ()),
             ("missing", "Can cells be empty or contain a marker for unknown values?"),
@@ -219,7 +218,7 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
 
 
 def _kind(column: ColumnBase) -> str:
-    """Its type; that it is ordered is said where a schema has to say so."""
+    """Return the type, and "ordered" if a schema must declare it."""
     declared = type(column).model_fields.get("ordered")
     said = declared is not None and declared.default is False and column.has_order
     return f"{column.type}, ordered" if said else column.type
