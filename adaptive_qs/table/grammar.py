@@ -80,7 +80,7 @@ LONGEST = 2_000
 """Characters of a rule or a condition."""
 MOST_QUOTED = 200
 """Characters of a condition or a rule that a message quotes."""
-NAMED_VALUE = "quote a value with ' and a column with `"
+NAMED_VALUE = "Quote values with ' and columns with `."
 
 # From text, for the columns of a schema.
 
@@ -138,8 +138,8 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
         ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
         place = f" at {shown(rest[0])}" if rest else ""
-        said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
-        raise InputError(f"Cannot parse the {kind} {said}{place}: {form}") from None
+        said, form = shown(text, MOST_QUOTED), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
+        raise InputError(f"Cannot parse the {kind} {said}{place}. {form}") from None
     except VisitError as error:
         raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
     except RecursionError:
@@ -320,7 +320,7 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
         near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        remedy = f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        remedy = f" ({column.summary}). Check the spelling. {NAMED_VALUE}"
         if near:
             remedy = f": did you mean {near[0]!r}?"
         said = shown(part.text)

@@ -560,7 +560,8 @@ def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
 
 
 def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(run, turned_back):
-    assert "is now locked. State what was released since" in done(ledger_of(run, "restore", "--lock"))
+    said = done(ledger_of(run, "restore", "--lock"))
+    assert "is now locked. State what was released since" in said
     for command in commands([])[:2]:
         line = refused(run(*command))
         assert "nobody has said what was released since" in line

@@ -195,7 +195,7 @@ def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
 @pytest.mark.parametrize(
     ("schema", "options", "words"),
     [
-        (PERSONS, {}, "names the person column 'who'. Set rows"),
+        (PERSONS, {}, "names the person column 'who'. Set --rows-per-person"),
         (BY_ROWS, {"rows_per_person": 2}, "needs a person column"),
         (PERSONS, {"rows_per_person": -1}, "rows-per-person is -1"),
         (PERSONS, {"rows_per_person": 2, "neighbours": "other"}, "neighbours is 'other'"),
@@ -244,9 +244,9 @@ def test_a_ledger_counts_runs_that_protect_the_same(tmp_path):
 )
 def test_a_ledger_refuses_runs_that_protect_something_else(tmp_path, unit, schema, options):
     path = ledger(tmp_path, unit)
-    with pytest.raises(LedgerError, match="their costs do not add up"):
+    with pytest.raises(LedgerError, match="Their costs cannot be added"):
         fitted(schema, rho=1, ledger=path, **options)
-    with pytest.raises(LedgerError, match="their costs do not add up"):
+    with pytest.raises(LedgerError, match="Their costs cannot be added"):
         answer(FRAME, schema, 1, rho=1, ledger=path, **options)
     assert LedgerBook(path).held == Cost()
 

@@ -138,9 +138,9 @@ FRAME = pd.DataFrame(np.random.default_rng(0).integers(2, size=(300, 200)), colu
 
 
 def fitted(frame, schema, **options):
-    with pytest.warns(GuardRailWarning, match="are left out") as told:
+    with pytest.warns(GuardRailWarning, match="were dropped") as told:
         found = Synthesizer(rho=1.0, workers=1, **options).fit(frame, schema=schema)
-    said = [str(w.message) for w in told if "left out" in str(w.message)]
+    said = [str(w.message) for w in told if "were dropped" in str(w.message)]
     assert said == [found.release_.manifest.settings["left_out"]]
     return found
 
@@ -150,7 +150,7 @@ def test_two_hundred_columns_at_three_ways_run(monkeypatch):
     monkeypatch.setattr("adaptive_qs.run.tables.MOST_LISTED", 22_000)
     found = fitted(FRAME, SIZES, workload=3, max_candidates=21_000)
     said = found.release_.manifest.settings["left_out"]
-    assert "of 1,313,400 marginals asked for" in said
+    assert "of 1,313,400 requested marginals" in said
     assert "21,200" in said
     assert found.rounds_
     select_candidates = found.release_.workload.cliques
@@ -162,7 +162,7 @@ def test_a_pair_too_large_for_the_memory_is_left_out_and_its_columns_stay():
     sizes = {"a": 40_000, "b": 40_000, "c": 2}
     frame = pd.DataFrame({"a": [1, 2] * 50, "b": [3, 4] * 50, "c": [0, 1] * 50})
     found = fitted(frame, sizes, max_memory="2GB")
-    assert "(--max-memory)" in found.release_.manifest.settings["left_out"]
+    assert ": --max-memory)" in found.release_.manifest.settings["left_out"]
     assert set(found.release_.workload.cliques) == {(0,), (1,), (0, 2), (1, 2)}
     assert {(0,), (1,)} <= set(found.release_.estimates)
 
@@ -187,14 +187,14 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
     assert scoring["candidates"] <= 6 + 9
     assert scoring["cells"] <= 150
     assert main(["plan", "--schema", "s.json", *ceilings]) == 0
-    assert "are left out" in " ".join(capsys.readouterr().out.split())
+    assert "were dropped" in " ".join(capsys.readouterr().out.split())
     run = ["synthesize", "t.csv", "--schema", "s.json", *ceilings, "--force"]
     for rows in (files, files.iloc[:5], files.assign(a=0)):
         rows.to_csv("t.csv", index=False)
         assert main([*run, "--release", "r.zip"]) == 0
         said = capsys.readouterr().err
         assert f"warning: {scoring['left_out']}" in said
-        assert f"{scoring['candidates']} candidates of {scoring['cells']} cells" in said
+        assert f"{scoring['candidates']} candidates with {scoring['cells']} cells" in said
         assert Release.load("r.zip").manifest.settings["left_out"] == scoring["left_out"]
     monkeypatch.setattr(
         "adaptive_qs.loop.loop.measure_residuals", None
@@ -265,10 +265,10 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert found["scoring"]["left_out"] == made["left_out"]
-    assert "of 560 marginals asked for" in made["left_out"]
+    assert "of 560 requested marginals" in made["left_out"]
     assert main(["plan", *words, "--rows", "300"]) == 0
     out = capsys.readouterr().out
-    assert "left out" in " ".join(out.split())
+    assert "were dropped" in " ".join(out.split())
     assert "would measure the number of rows" in out
     assert main(["plan", *words, "--mechanism", "identity"]) == 4
     capsys.readouterr()
@@ -285,7 +285,7 @@ def test_a_plan_of_sets_asked_for_twice_forecasts_what_synthesize_looks_at(files
     assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["left_out"] == scoring["left_out"]
-    assert f"{scoring['candidates']} candidates of {scoring['cells']} cells" in err
+    assert f"{scoring['candidates']} candidates with {scoring['cells']} cells" in err
 
 
 def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, capsys):
@@ -302,4 +302,4 @@ def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, 
         assert job.work.limits.scoring_workers <= threads
     assert told[0] == told[1]
     assert asked[0] == asked[1]
-    assert "(--max-memory)" in told[0]["left_out"]
+    assert ": --max-memory)" in told[0]["left_out"]
