@@ -396,8 +396,8 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
     raise SchemaError(
         "The schema is still marked as taken from the data, which the privacy promise does not "
-        f"cover. Review it and delete the review marks ({', '.join(marks)}); adaptive-qs schema "
-        "check lists them. To use it unreviewed, set --unreviewed-schema (in Python "
+        f"cover. Review it and delete the review marks ({', '.join(marks)}; see adaptive-qs schema "
+        "check). To use it unreviewed, set --unreviewed-schema (in Python "
         "unreviewed_schema=True)."
     )
 

@@ -92,7 +92,7 @@ def test_marks_of_columns_alone_refuse_a_run(run):
     assert "1 of 7 columns is as proposed" in run("schema", "check", "p.json").err
     options = ["t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv"]
     for verb in ("synthesize", "answer"):
-        remedy = "delete the review marks (1 column)"
+        remedy = "delete the review marks (1 column; see"
         assert remedy in refused(run(verb, *options))
     assert not Path("o.csv").exists()
     content["columns"][0].pop("description")
