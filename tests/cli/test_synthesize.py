@@ -300,7 +300,7 @@ def test_synthesize_says_how_much_of_the_workload_was_measured(run):
     out = done(run(*BASE[:-1], "0.01", "--out", "o.csv")).out
     assert re.search(r"measured\s+\d of 3 marginals; \d+ rounds?\n", out)
     generous = done(run(*BASE[:-1], "50", "--out", "p.csv")).out
-    assert re.search(r"measured\s+3 of 3 marginals, in \d+ rounds\n", generous)
+    assert re.search(r"measured\s+3 of 3 marginals; \d+ rounds\n", generous)
     assert "unconnected" not in generous
 
 
