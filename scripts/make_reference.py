@@ -31,8 +31,8 @@ The type of a column and the keys `private_bins` and `private_values` decide whi
 
 WORKLOAD_INTRO = """\
 The format of workload files, object by object; the [guide to answers](../guides/answer.md) says
-what the families count. `adaptive-qs schema json-schema workload` prints the JSON Schema from which this
-page is generated. Keys that are not listed are refused."""
+what the families count. `adaptive-qs schema json-schema workload` prints the JSON Schema from which
+this page is generated. Keys that are not listed are refused."""
 
 RELATED_INTRO = """\
 The format of schema files of two [related tables](../related.md). `parents` and `children` are
@@ -156,7 +156,7 @@ def document(title: str, intro: str, json_schema: str) -> str:
         if also := ", ".join(row[0] for row in keys[name] if row in common):
             parts.append(f"Also: {also}.")
         if name in EXAMPLES:
-            parts.append(f"```json\n{json.dumps(EXAMPLES[name], ensure_ascii=False)}\n```")
+            parts.append(f"Example: `{json.dumps(EXAMPLES[name], ensure_ascii=False)}`")
     return "\n\n".join(parts) + "\n"
 
 

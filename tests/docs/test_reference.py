@@ -12,7 +12,7 @@ from adaptive_qs.workload import FAMILIES
 from adaptive_qs.workload import file as of_workload
 from scripts import make_reference
 
-from .snippets import PAGES, ROOT, Reader
+from .snippets import PAGES, ROOT, Reader, read_json
 
 REFERENCE = ROOT / "docs" / "reference"
 FIELDS = REFERENCE / "json.md"
@@ -92,6 +92,7 @@ def test_every_object_of_the_formats_has_an_example_of_its_kind():
         objects |= json.loads(page.render())["$defs"]
     assert make_reference.EXAMPLES.keys() == objects.keys()
     for name, example in make_reference.EXAMPLES.items():
+        read_json(json.dumps(example))  # as the program would
         (shown,) = example.get("rules") or example.get("columns") or example["parts"]
         if name in ("Counted", "Ending"):
             shown = shown["counted"]
