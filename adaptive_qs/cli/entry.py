@@ -159,8 +159,8 @@ def _help_text(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         emit(f"{io.PROGRAM} {adaptive_qs.__version__}")
         raise typer.Exit
 

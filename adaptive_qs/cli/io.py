@@ -37,7 +37,7 @@ _requests: list[int] = []
 
 
 class Stopped(BaseException):
-    """A signal asked the command to stop."""
+    """A signal that stops the command."""
 
     def __init__(self, number: int) -> None:
         """Remember the number of the signal."""
@@ -390,7 +390,7 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
     if out == STANDARD and as_json:
         raise InputError("--out - and --json both write to standard output: name a file for one")
     if out == STANDARD and insecure:
-        raise InputError("the table is not private and needs its stamp beside it: name a file")
+        raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
 
 def check_read_once(tables: Sequence[Path | Query | None]) -> None:
@@ -458,7 +458,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
             yield block
 
 
-# What the budget bought, for whoever reads why a command failed after it was spent.
+# What the budget bought, for the message of a command that failed after spending it.
 
 
 @contextmanager

@@ -406,7 +406,7 @@ def write_stamped(
     seed: int,
     formulas: Formulas,
     replacing: bool,
-    asked: Mapping[str, Any] = MappingProxyType({}),
+    request: Mapping[str, Any] = MappingProxyType({}),
     schema: Schema | None = None,
     contradictions: Callable[[], Sequence[Contradiction]] = tuple,
 ) -> None:
@@ -414,7 +414,7 @@ def write_stamped(
     standard output as CSV, without these.
 
     The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
-    was asked of it and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
+    was requested and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
     charge. ``schema`` is that of the pages, where it is not the one of the release, and
     ``contradictions`` says after the last page where the table contradicts the release.
     """
@@ -428,7 +428,7 @@ def write_stamped(
         return
     charges = Transcript(events=release.events).model_dump(mode="json")["events"]
     sampling: dict[str, Any] = {"seed": seed, "rows": rows}
-    sampling |= {name: value for name, value in asked.items() if value is not None}
+    sampling |= {name: value for name, value in request.items() if value is not None}
     if table_format(path).is_text:
         sampling["formulas"] = formulas
     with (

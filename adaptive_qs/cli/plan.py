@@ -103,15 +103,15 @@ def plan(*, options: Options) -> None:
     with naming_queries(options.queries):
         try:
             with io.progress_bars() as bars:
-                planned, doubts = plan_answers(described, spec, options, bars)
+                planned, warnings = plan_answers(described, spec, options, bars)
         except ResourceExceeded as error:
             if options.mechanism != "auto":  # which only answers have
                 raise
-            planned, doubts = error, ()
+            planned, warnings = error, ()
         looked, left_out = select_candidates(spec, described.widest_domain(), options)
     lines, tables, scoring = _forecast_tables(described, spec, looked, left_out, options)
-    for doubt in doubts:
-        io.warn(doubt)
+    for warning in warnings:
+        io.warn(warning)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
         if options.as_json:
@@ -213,15 +213,15 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 
 
 def describe_tables(
-    schema: Schema, spec: WorkloadSpec, workload: Workload, asked: PlanOptions
+    schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
 ) -> dict[str, Any]:
     """What `synthesize` would make of a workload with the same budget.
 
     Args:
         schema: the public schema.
         spec: the workload as it was given.
-        workload: its marginals, as far as they are looked at.
-        asked: the options of the run.
+        workload: the marginals that can be selected.
+        options: the options of the run.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
@@ -238,14 +238,14 @@ def describe_tables(
     from adaptive_qs.run.job import resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
-    rho = asked.rho if asked.cost is None else asked.cost / 2
-    budget = partial(PrivacyTarget.of, asked.epsilon, asked.delta, rho)
-    target, learning = resolve_budget(schema, asked, budget)
+    rho = options.rho if options.cost is None else options.cost / 2
+    budget = partial(PrivacyTarget.of, options.epsilon, options.delta, rho)
+    target, learning = resolve_budget(schema, options, budget)
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.compute_published_rho)
-    return predict_measurements(forecast, strategies, asked.public_rows)
+    return predict_measurements(forecast, strategies, options.public_rows)
 
 
 def predict_measurements(
@@ -312,8 +312,7 @@ def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--row
 
 
 def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
-    """What would be known of the columns, of which there are so many, for people; the number of
-    rows is given with ``flag``."""
+    """Return a row on the columns of the synthetic table; ``flag`` is the option for rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
     std, unconnected = io.figure(found["total_std"]), found["unconnected"]
@@ -400,8 +399,8 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
             "marginals": len(work.workload.cliques), "rmse": error, "tables": tables,
             "scoring": scoring,
         }  # fmt: skip
-        for doubt in refusable(work.list_warnings(part.target, rows)):
-            io.warn(doubt)
+        for warning in refusable(work.list_warnings(part.target, rows)):
+            io.warn(warning)
         some = counted(len(work.workload.cliques), "marginal")
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {of_budget * target.rho:.6g} ({io.percent(of_budget)})"
@@ -442,9 +441,9 @@ def _cell_rmse(
     from adaptive_qs.answering.api import plan as planned
     from adaptive_qs.workload.file import WorkloadFile
 
-    asked = WorkloadFile.of(workload).model_dump(exclude_none=True)
+    requested = WorkloadFile.of(workload).model_dump(exclude_none=True)
     one = schema.model_copy(update={"person": None})
     try:
-        return planned(one, asked, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
+        return planned(one, requested, rho=rho, workers=run.workers, max_memory=run.max_memory).rmse
     except ResourceExceeded:
         return None

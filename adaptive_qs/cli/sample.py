@@ -71,18 +71,18 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     count = loaded.num_rows if rows is None else rows
     check_sample_rows(count, len(loaded.schema.columns), options.max_memory, held=False)
     if rows is None and not loaded.counted:
-        for doubt in loaded.doubts:
-            io.warn(doubt)
+        for warning in loaded.doubts:
+            io.warn(warning)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         drawing = loaded.draw(rows, seed, threads, clock, where, balance)
-        for doubt in drawing.doubts:
-            io.warn(doubt)
+        for warning in drawing.doubts:
+            io.warn(warning)
         pages = timed(drawing.pages(), clock)
-        asked = {"where": where, "balance": balance}
+        request = {"where": where, "balance": balance}
         write_stamped(
-            pages, drawing.rows, out, loaded, seed, kind, options.force, asked,
+            pages, drawing.rows, out, loaded, seed, kind, options.force, request,
             contradictions=lambda: drawing.contradictions,
         )  # fmt: skip
     for warning in warn_of_contradictions(drawing.contradictions):

@@ -63,7 +63,7 @@ class Outcome:
 
     Attributes:
         data, schema: the files that went in.
-        out, bundle: the files that came out, where asked for.
+        out, bundle: the files that were written, or None.
         release: what was released.
         rows: rows of the synthetic table, or of the one that the release gives by default.
         seconds: per phase.
@@ -106,7 +106,7 @@ class Outcome:
 
     @property
     def unconnected(self) -> tuple[str, ...]:
-        """Columns whose combinations were asked for and none was measured."""
+        """Columns without any measured combination."""
         return self.release.manifest.unconnected
 
     @property
@@ -116,12 +116,12 @@ class Outcome:
         if target is None:
             return None
         (attribute,) = workload.domain.clique([target])
-        asked = [c for c in workload.cliques if attribute in c and len(c) > 1]
-        return TargetCoverage(target, len(self._list_measured(asked)), len(asked))
+        wide = [c for c in workload.cliques if attribute in c and len(c) > 1]
+        return TargetCoverage(target, len(self._list_measured(wide)), len(wide))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is poor about the release and its table, as far as what was released says."""
+        """Warnings that follow from released values."""
         from adaptive_qs.release.drawing import warn_of_contradictions
 
         unconnected = io.unconnected_warnings(self.release)
@@ -159,11 +159,13 @@ class Outcome:
         return rows
 
     def _measured(self) -> str:
-        asked = self.release.workload.cliques
-        inside = len(self._list_measured(asked))
-        whole = counted(len(asked), "marginal")
+        cliques = self.release.workload.cliques
+        inside = len(self._list_measured(cliques))
+        whole = counted(len(cliques), "marginal")
         taken = {past.clique for past in self.release.rounds if len(past.clique) > 1}
-        names = (self.release.domain.clique_names(clique) for clique in self._list_measured(asked))
+        names = (
+            self.release.domain.clique_names(clique) for clique in self._list_measured(cliques)
+        )
         coarse = len(taken - set(names)) if self.release.domain.groupings else 0
         grouped = f" at full resolution, {coarse:,} with grouped codes" if coarse else ""
         rounds = counted(len(self.release.rounds), "round")

@@ -582,7 +582,7 @@ def test_answers_go_to_standard_output(run):
     ("options", "said"),
     [
         (["--json"], "both write to standard output"),
-        (["--insecure-seed", "1"], "needs its stamp beside it: name a file"),
+        (["--insecure-seed", "1"], "needs its mark next to it. Name a file"),
     ],
 )
 def test_answers_on_standard_output_that_would_be_misread_are_refused(run, options, said):

@@ -72,9 +72,9 @@ def test_a_table_on_standard_output_that_would_be_misread_is_refused(run):
     out = ["--out", "-"]
     assert "both write to standard output" in refused(run(*BASE, *out, "--json"))
     seeded = ["--insecure-seed", "1"]
-    assert "needs its stamp beside it: name a file" in refused(run(*BASE, *out, *seeded))
+    assert "needs its mark next to it. Name a file" in refused(run(*BASE, *out, *seeded))
     done(run(*BASE, "--release", "r.zip", *seeded))
-    assert "needs its stamp beside it: name a file" in refused(run("sample", "r.zip", *out))
+    assert "needs its mark next to it. Name a file" in refused(run("sample", "r.zip", *out))
 
 
 @pytest.mark.parametrize("form", ["json", "md", "schema"])
