@@ -1,4 +1,4 @@
-"""Write docs/reference: the pages that follow from the JSON Schemas and from the command line.
+"""Write the pages of docs/reference that follow from the JSON Schemas and the command line.
 
 python scripts/make_reference.py [FOLDER]
 """
@@ -64,9 +64,9 @@ COMMON = 4
 HEADS = "key", "value", "default", "meaning"
 """Titles of the columns in a table of keys."""
 LEADING = {"version": 0, "name": 1, "type": 2, "family": 3}
-"""Keys that come before the others, which follow by name."""
+"""Position of the keys that come first; the others are sorted by name."""
 KIND_OF_OBJECT = "Says which kind of object this is."
-"""What a key means that can have one value only."""
+"""Meaning of a key that can have one value only."""
 
 
 COLUMNS: dict[str, dict[str, Any]] = {
@@ -119,11 +119,11 @@ CITIES = [
 ]
 EXAMPLES["DeclaredRule"] = {"version": 1, "columns": CITIES, "rules": [RULE]}
 EXAMPLES |= {name: {"version": 1, "columns": [WITH_HEAPS]} for name in ("Counted", "Ending")}
-"""A whole file with nothing but one object of the kind."""
+"""A complete file for each object, which contains only this object."""
 
 
 def reference() -> dict[str, str]:
-    """The text of every generated page, by file name."""
+    """Return the text of every generated page, by file name."""
     return {
         "schema.md": document("Schema files", SCHEMA_INTRO, of_schema.render()),
         "workload.md": document("Workload files", WORKLOAD_INTRO, of_workload.render()),
@@ -133,14 +133,14 @@ def reference() -> dict[str, str]:
 
 
 def related_page() -> str:
-    """The page of schema files of two tables, whose objects but the file have pages already."""
+    """Return the page of schema files of two tables, with the object of the file only."""
     alone = json.dumps({**json.loads(of_related.render()), "$defs": {}})
     text = document("Schema files of related tables", RELATED_INTRO, alone)
     return text.replace("(#schema)", "(schema.md)")
 
 
 def document(title: str, intro: str, json_schema: str) -> str:
-    """A page about a JSON Schema: the file first, then its objects by name."""
+    """Return a page about a JSON Schema: the file first, then its objects by name."""
     content = json.loads(json_schema)
     objects = {"The file": content, **dict(sorted(content["$defs"].items()))}
     keys = {name: properties(definition) for name, definition in objects.items()}
@@ -177,7 +177,7 @@ def properties(definition: Mapping[str, Any]) -> list[tuple[str, str, str, str]]
 
 
 def kind(value: Mapping[str, Any]) -> str:
-    """What a value may be, in words and with its limits."""
+    """Return the allowed values of a key, with their limits."""
     if "$ref" in value:
         name = value["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"
@@ -199,7 +199,7 @@ def kind(value: Mapping[str, Any]) -> str:
 
 
 def limits(value: Mapping[str, Any]) -> Iterator[str]:
-    """The format, length and range of a single value."""
+    """Yield the format, length and range of a single value."""
     if "format" in value:
         yield f"({value['format']})"
     if value.get("minLength"):
@@ -214,7 +214,7 @@ def limits(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def number(value: float) -> str:
-    """A number as people write it."""
+    """Return a number as people write it."""
     exponent = round(math.log10(abs(value))) if value else 0
     if exponent >= 9 and abs(value) == 10**exponent:
         return f"{'-' if value < 0 else ''}10^{exponent}"
@@ -222,7 +222,7 @@ def number(value: float) -> str:
 
 
 def commands_page() -> str:
-    """The page of all commands."""
+    """Return the page of all commands."""
     found = list(leaves("adaptive-qs", commands()))
     rows = {name: option_rows(command) for name, command in found}
     uses = Counter(row for some in rows.values() for row in some)
@@ -248,7 +248,7 @@ def commands_page() -> str:
 
 
 def leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The commands that do something, with their full names, in the order of the program."""
+    """Yield the executable commands with their full names, in the order of the program."""
     if not hasattr(command, "commands"):
         yield name, command
         return
@@ -275,24 +275,24 @@ def option_row(option: Any) -> tuple[str, str]:
 
 
 def needed(parameter: Any) -> str:
-    """A word where a parameter must be given."""
+    """Return a note if a parameter is required."""
     return " Required." if parameter.required else ""
 
 
 def paragraphs(text: str | None) -> str:
-    """A docstring's text with its blank lines only."""
+    """Return the paragraphs of a docstring, wrapped."""
     blocks = (text or "").strip().split("\n\n")
     return "\n\n".join(fill(" ".join(block.split()), 100) for block in blocks)
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     escaped = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in rows]
     return "\n".join(f"| {' | '.join(r)} |" for r in (names, ["---"] * len(names), *escaped))
 
 
 def code(value: Any) -> str:
-    """A JSON value as code."""
+    """Return a JSON value as code."""
     return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
