@@ -98,8 +98,8 @@ class Schema(BaseModel):
             seen.add(name)
         if self.person in seen:
             raise ValueError(
-                f"column {self.person!r} identifies persons: leave it out of the columns and of "
-                '"ignore", as it is never measured'
+                f'column {self.person!r} is the person column. Remove it from "columns" and '
+                '"ignore"; it is never measured.'
             )
         return self
 

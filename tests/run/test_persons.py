@@ -202,7 +202,7 @@ def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
         (PERSONS, {"rows_per_person": 10**6}, "leaves nothing but noise"),
         (PERSONS, {"rows_per_person": 2, "weigh": "some"}, "weigh is 'some'"),
         (BY_ROWS, {"weigh": "persons"}, "--weigh persons needs a person column"),
-        ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' identifies persons: leave"),
+        ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' is the person column. Remove"),
         ({**PERSONS, "person": "x"}, {"rows_per_person": 1}, "column 'x' of the schema is missing"),
     ],
 )
