@@ -35,7 +35,7 @@ MOST_RHO = 1e5
 
 def _pairs(name: str, value: Any) -> int:
     if (number := positive_integer(name, value)) > MOST_PAIRS:
-        raise InputError(f"{name} is {number:,}: give at most {MOST_PAIRS:,}")
+        raise InputError(f"{name} is {number:,}. Use at most {MOST_PAIRS:,}.")
     return number
 
 
@@ -60,7 +60,7 @@ def audit(*, options: Options) -> int:
     schema, max_memory = options.schema, options.max_memory
     epsilon, delta, rho = options.epsilon, options.delta, options.rho
     if schema is None:
-        raise InputError("no --schema was given: name the public schema to audit")
+        raise InputError("No schema is set. Use --schema FILE.")
     spec = workload_spec(options.workload, options.ways)
 
     from adaptive_qs.audit.audit import RHOS

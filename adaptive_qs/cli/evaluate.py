@@ -134,7 +134,7 @@ def evaluate(
     )  # fmt: skip
     private, synthetic = _tables(true, synthetic, options.sql, options.database)
     if schema is None:
-        raise InputError("no --schema was given: name the schema of both tables")
+        raise InputError("No schema is set. Use --schema FILE.")
     spec = workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:

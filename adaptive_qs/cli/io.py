@@ -123,7 +123,7 @@ class Stdout:
 
     def write(self, block: bytes) -> int:
         """Write a block and return its length."""
-        with _writing("give --out a file"):
+        with _writing("set --out to a file"):
             if hasattr(sys.stdout, "buffer"):
                 sys.stdout.buffer.write(block)
             else:  # a caller's stream of text; blocks are whole lines
@@ -388,7 +388,7 @@ def shown_output(table: Path) -> str:
 def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> None:
     """Refuse a table on standard output if JSON goes there too or it needs a stamp file."""
     if out == STANDARD and as_json:
-        raise InputError("--out - and --json both write to standard output: name a file for one")
+        raise InputError("--out - and --json both write to standard output. Set --out to a file.")
     if out == STANDARD and insecure:
         raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
@@ -396,7 +396,7 @@ def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> No
 def check_read_once(tables: Sequence[Path | Query | None]) -> None:
     """Refuse more than one table from standard input."""
     if sum(table == STANDARD for table in tables) > 1:
-        raise InputError("- is given twice, but standard input holds one table: name files")
+        raise InputError("- is used twice, but standard input has one table. Name files.")
 
 
 @contextmanager

@@ -159,7 +159,7 @@ def _run_number(name: str, value: Any) -> int:
 
 def _delta(name: str, value: Any) -> float:
     if (number := as_number(value)) is None or not 0 <= number < 1:
-        raise InputError(f"{name} is {shown(value)}: give a number from 0 to 1")
+        raise InputError(f"{name} is {shown(value)}. Use a number from 0 to 1.")
     return number
 
 

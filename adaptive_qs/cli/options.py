@@ -213,19 +213,21 @@ def workload_spec(
 ) -> Path | Sequence[int] | dict[str, Any] | None:
     """Return the workload that the options stand for; None is the default."""
     if family is not None and workload is not None:
-        raise InputError("both --workload and --queries were given: the file names its families")
+        raise InputError(
+            "--workload and --queries cannot be combined: the file names its families."
+        )
     if family is not None and (family == "custom" or family not in FAMILIES):
         named = ", ".join(name for name in FAMILIES if name != "custom")
-        raise InputError(f"--queries is {family!r}: give one of {named}, or a --workload file")
+        raise InputError(f"--queries is {family!r}. Use one of {named}, or a --workload file.")
     if family is not None:
         ways = ways or "2"
     if ways is None:
         return workload
     if workload is not None:
-        raise InputError("both --workload and --ways were given: give one of them")
+        raise InputError("--workload and --ways cannot be combined. Use one of them.")
     numbers = [part.strip() for part in ways.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
-        raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
+        raise InputError(f"--ways is {ways!r}. Use a positive number, or several as 1,2.")
     counts = [int(part) for part in numbers]
     return counts if family is None else {
         "version": 1, "parts": [{"ways": counts, "queries": family}]
@@ -289,7 +291,7 @@ def check_release(path: Path, force: bool) -> None:
     """Refuse a path at which no release bundle can or may be written."""
     check_file(path, force)
     if path.suffix.lower() != ".zip":
-        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+        raise InputError(f"{path}: a release is a zip archive. Use a name that ends in .zip.")
 
 
 def companions(options: Any) -> list[Path]:
@@ -339,16 +341,16 @@ def private_inputs(
     schema, sql, database = options.schema, options.sql, options.database
     if options.demo:
         if data is not None or schema is not None or sql is not None or database is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+            raise InputError("--demo has its own data and schema. Remove DATA and --schema.")
         epsilon = options.epsilon if options.budgeted else 1.0
         renewing = options.force or options.out is None
         options = replace(options, out=options.out or demo_out, epsilon=epsilon)
         return *demo_files(), options, renewing
     if (table := locate_table(data, sql, database)) is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+        raise InputError("No DATA is set. Name a CSV or Parquet file, or try --demo.")
     if schema is None:
         raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+            "No schema is set. Use --schema; adaptive-qs schema init DATA proposes one."
         )
     return table, schema, options, options.force
 
@@ -359,11 +361,11 @@ def locate_table(
     """Return a table that is a file (the argument of this name) or a query; None without either."""
     if (sql is None) != (database is None):
         missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
-        raise InputError(f"--sql and --database belong together: give {missing} as well")
+        raise InputError(f"--sql and --database belong together. Set {missing}, too.")
     if sql is None or database is None:
         return data
     if data is not None:
-        raise InputError(f"both {name} and --sql were given: give one of them")
+        raise InputError(f"{name} and --sql cannot be combined. Use one of them.")
     from adaptive_qs.table.sql import Query
 
     return Query(database, sql)

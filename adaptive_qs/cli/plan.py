@@ -79,11 +79,11 @@ def plan(*, options: Options) -> None:
     """
     schema = options.schema
     if options.demo and schema is not None:
-        raise InputError("--demo brings its own schema: leave out --schema")
+        raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
         schema = demo_files()[1]
     if schema is None:
-        raise InputError("no --schema was given: name the public schema, or try --demo")
+        raise InputError("No schema is set. Use --schema FILE, or try --demo.")
     spec = workload_spec(options.workload, options.ways, options.queries)
     if related_tables.describes_pair(schema):
         related_tables.reject_options(options, "queries", "mechanism", "gap")

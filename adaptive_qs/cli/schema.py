@@ -53,7 +53,7 @@ def init(
 
     source, out = locate_table(data, options.sql, options.database), options.out
     if source is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file")
+        raise InputError("No DATA is set. Name a CSV or Parquet file.")
     if out is not None:
         check_distinct([out], [locate_file(source)])
         check_file(out, options.force)
@@ -159,7 +159,7 @@ def json_schema(
         "schema": of_schema.render, "related": of_related.render, "workload": of_workload.render,
     }  # fmt: skip
     if kind not in renderers:
-        raise InputError(f"{kind!r} is no kind of file: give {', '.join(renderers)}")
+        raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(renderers)}.")
     io.emit(renderers[kind]())
 
 

@@ -125,7 +125,7 @@ def test_a_bug_is_found_in_related_tables(run):
 
 
 BAD = {
-    "no schema": (["audit"], "no --schema"),
+    "no schema": (["audit"], "No schema is set"),
     "missing schema": (["audit", "--schema", "no.json"], "no.json"),
     "ways": ([*AUDIT, "--ways", "9"], "ways is 9"),
     "both": ([*AUDIT, "--ways", "1", "--workload", "w.json"], "--workload and --ways"),

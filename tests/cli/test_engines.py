@@ -99,7 +99,7 @@ def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
         (("evaluate", "t.csv"), "no SYNTHETIC was given"),
         (("evaluate",), "no TRUE was given"),
         (("evaluate", "o.csv", *SQL[:2]), "give --database FILE"),
-        (("schema", "init"), "no DATA was given"),
+        (("schema", "init"), "No DATA is set"),
         (("schema", "init", "t.csv", *SQL), "both DATA and --sql"),
         (("schema", "init", *SQL, "--out", "t.db"), "t.db"),
         (("schema", "check", "s.json", *SQL[2:]), "give --sql"),

@@ -338,7 +338,7 @@ def test_evaluate_takes_one_table_from_standard_input(run, pipe):
 )
 def test_standard_input_holds_one_table(run, pipe, tables):
     pipe(contents())
-    assert "- is given twice" in refused(run("evaluate", *tables, "--schema", "s.json"))
+    assert "- is used twice" in refused(run("evaluate", *tables, "--schema", "s.json"))
 
 
 def test_schema_init_and_check_read_standard_input(run, pipe):
