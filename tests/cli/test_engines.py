@@ -98,9 +98,9 @@ def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
         (("evaluate", *SQL), "no SYNTHETIC was given"),
         (("evaluate", "t.csv"), "no SYNTHETIC was given"),
         (("evaluate",), "no TRUE was given"),
-        (("evaluate", "o.csv", *SQL[:2]), "give --database FILE"),
+        (("evaluate", "o.csv", *SQL[:2]), "Set --database FILE"),
         (("schema", "init"), "No DATA is set"),
-        (("schema", "init", "t.csv", *SQL), "both DATA and --sql"),
+        (("schema", "init", "t.csv", *SQL), "DATA and --sql cannot be combined"),
         (("schema", "init", *SQL, "--out", "t.db"), "t.db"),
         (("schema", "check", "s.json", *SQL[2:]), "give --sql"),
     ):
@@ -347,9 +347,9 @@ def test_databases_that_cannot_be_read_are_refused(run, parts, unspent, monkeypa
 
     assert "no such file" in line("none.db")
     assert "is not a DuckDB database" in line("t.csv")
-    assert "both DATA and --sql" in line("t.db", "t.csv")
+    assert "DATA and --sql cannot be combined" in line("t.db", "t.csv")
     said = refused(run("answer", "--sql", "SELECT 1", *FIT, "--out", "a.csv"))
-    assert "give --database FILE" in said
+    assert "Set --database FILE" in said
     hold = "import duckdb, sys; c = duckdb.connect('t.db'); print(1, flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", hold], **pipes) as holder:
