@@ -169,7 +169,7 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
 
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
-    with open_archive(path, "release bundle", max_memory) as archive:
+    with open_archive(path, "release", max_memory) as archive:
         if RELATION in archive.names:
             return _pair(archive, path)
         bundle = Bundle.read(archive, path)

@@ -92,7 +92,7 @@ def holds_both(out: Path, release: Path) -> bool:
     from adaptive_qs.release.bundle import RELATION
     from adaptive_qs.table.archive import open_archive
 
-    with suppress(InputError), open_archive(release, "release bundle", None) as archive:
+    with suppress(InputError), open_archive(release, "release", None) as archive:
         return RELATION in archive.names
     return False
 

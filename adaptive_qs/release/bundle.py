@@ -234,7 +234,7 @@ class Bundle:
             InputError: it is missing, damaged, or made by a newer version.
             ResourceExceeded: reading it would take more memory.
         """
-        with open_archive(path, "release bundle", max_memory) as archive:
+        with open_archive(path, "release", max_memory) as archive:
             if RELATION in archive.names:
                 raise InputError(
                     f"{path}: is a release of related tables: sample both from it with "
@@ -454,7 +454,7 @@ def is_from_interrupted_run(
         return False
     try:
         if is_zipfile(release):
-            with open_archive(release, "release bundle", max_memory) as archive:
+            with open_archive(release, "release", max_memory) as archive:
                 one = archive.within(TABLES[-1]) if RELATION in archive.names else archive
                 place = Bundle.read(one, release).manifest.ledger
         else:

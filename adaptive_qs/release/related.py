@@ -256,7 +256,7 @@ class RelatedRelease:
             InputError: it is missing, damaged, of one table, or made by a newer version.
             ResourceExceeded: reading it would take more memory.
         """
-        with open_archive(path, "release bundle", max_memory) as archive:
+        with open_archive(path, "release", max_memory) as archive:
             if RELATION not in archive.names:
                 raise InputError(f"{path}: is a release of one table: give one of related tables")
             return cls.read(archive, path)

@@ -390,7 +390,7 @@ def _kind_of_book(first: bytes) -> str | None:
 def _is_release(path: Path) -> bool:
     """Whether a zip archive has the members of a release bundle."""
     try:
-        with open_archive(path, "release bundle") as archive:
+        with open_archive(path, "release") as archive:
             return set(archive.names) >= _RELEASE_MEMBERS
     except InputError:
         return False

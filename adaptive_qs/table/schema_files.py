@@ -149,7 +149,7 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
 
     with (
         contextlib.suppress(InputError),
-        open_archive(path, "release bundle", max_memory) as archive,
+        open_archive(path, "release", max_memory) as archive,
     ):
         return archive.json("schema.json")
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
