@@ -128,7 +128,7 @@ ARGUMENTS = {
     "check bad table": (["schema", "check", "s.json", "no.csv"], "no.csv"),
     "init no file": (["schema", "init", "no.csv"], "no.csv"),
     "init over data": (["schema", "init", "t.csv", "--out", "t.csv", "--force"], "also an input"),
-    "json-schema": (["schema", "json-schema", "table"], "'table' is no kind"),
+    "json-schema": (["schema", "json-schema", "table"], "'table' is not a kind"),
 }
 
 

@@ -94,7 +94,7 @@ def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
 
 def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
     for command, said in (
-        (("evaluate", "t.csv", "o.csv", *SQL), "both TRUE and --sql"),
+        (("evaluate", "t.csv", "o.csv", *SQL), "TRUE and --sql cannot be combined"),
         (("evaluate", *SQL), "no SYNTHETIC was given"),
         (("evaluate", "t.csv"), "no SYNTHETIC was given"),
         (("evaluate",), "no TRUE was given"),

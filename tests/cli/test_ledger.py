@@ -733,7 +733,7 @@ def test_a_damaged_ledger_is_not_restored_but_a_copy_of_it(run, turned_back):
         (["--none", "--release", "r.zip"], "--none cannot be combined"),
         (["--rho", "-1"], "rho"),
         (["--rho", "nan"], "rho"),
-        (["--discovery-delta", "2"], "discovery-delta is 2.0: give a number from 0"),
+        (["--discovery-delta", "2"], "discovery-delta is 2.0. Use a number from 0"),
         (["--release", "free.zip"], "without a ledger: count what it cost with --rho"),
         (["--release", "foreign.zip"], "belongs to another ledger"),
         (["--release", "s.json"], "neither a release bundle nor"),
