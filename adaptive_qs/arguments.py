@@ -1,5 +1,4 @@
-"""What callers pass: numbers (Python's and NumPy's alike, no booleans and no text), names in a
-registry, and parameters of estimators."""
+"""Values that callers pass: numbers of Python and NumPy, names in a registry, and parameters."""
 
 from __future__ import annotations
 
@@ -17,21 +16,21 @@ from adaptive_qs.errors import InputError
 T = TypeVar("T")
 
 LONGEST_SHOWN = 60
-"""Characters of a value in a message."""
+"""Maximum number of characters of a value in a message."""
 RELATION = "relation"
-"""In the place of the digest of a query whose text a library makes, in part of the rows."""
+"""Replaces the digest of a query whose text a library builds, partly from the rows."""
 DEFAULT_SHARE = 0.1
-"""Part of a run's ρ for learning bins and values."""
+"""Share of the ρ of a run for learning bins and values."""
 
 
 def as_integer(value: Any) -> int | None:
-    """The value as an integer; None where it is none (a boolean, text, 3.0)."""
+    """Return the value as an integer; None if it is not one (a boolean, text, 3.0)."""
     known = isinstance(value, Integral) and not isinstance(value, bool)
     return int(value) if known else None
 
 
 def as_number(value: Any) -> float | None:
-    """The value as a double; None where it is no real number, or above the largest double."""
+    """Return the value as a double; None if it is no real number or exceeds the largest double."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return None
     try:
@@ -41,8 +40,9 @@ def as_number(value: Any) -> float | None:
 
 
 def shown(value: Any, longest: int = LONGEST_SHOWN) -> str:
-    """What came, for a message of one line: NumPy's numbers as Python's, and of tables, arrays and
-    the like, which may hold private cells, only the type; cut where it is longer than given.
+    """Return a value as text for a message, cut after ``longest`` characters.
+
+    Of tables, arrays and other objects, which may hold private cells, only the type is shown.
     """
     whole = as_integer(value)
     number = as_number(value) if whole is None else whole
@@ -60,15 +60,11 @@ def shown(value: Any, longest: int = LONGEST_SHOWN) -> str:
 
 
 _MOST_PATH, _MOST_NAME = 4_096, 255
-"""Characters of a path, and bytes of a name in it, that systems allow."""
+"""Maximum number of characters of a path, and of bytes of a name in it, on common systems."""
 
 
 def check_path(name: str, value: Any, refusal: type[InputError] = InputError) -> None:
-    """Refuse a text that is no path, such as the content of a file, without quoting it.
-
-    Raises:
-        InputError: of the kind ``refusal``: it has line breaks, or is longer than a path can be.
-    """
+    """Raise ``refusal`` if a text is longer than a path or has line breaks; do not quote it."""
     text = str(value) if isinstance(value, str | PurePath) else ""
     names = text.replace("\\", "/").split("/")
     long = len(text) > _MOST_PATH or any(
@@ -84,33 +80,21 @@ def _is_content(text: str) -> bool:
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """The value as an integer.
-
-    Raises:
-        InputError: it is no integer above 0.
-    """
+    """Return the value as an integer; raise InputError unless it is above 0."""
     if (number := as_integer(value)) is None or number < 1:
         raise InputError(f"{name} is {shown(value)}: give a positive integer")
     return number
 
 
 def natural_number(name: str, value: Any) -> int:
-    """The value as an integer.
-
-    Raises:
-        InputError: it is no integer of 0 or more.
-    """
+    """Return the value as an integer; raise InputError unless it is at least 0."""
     if (number := as_integer(value)) is None or number < 0:
         raise InputError(f"{name} is {shown(value)}: give a non-negative integer")
     return number
 
 
 def positive_number(name: str, value: Any) -> float:
-    """Return the value as a float.
-
-    Raises:
-        InputError: it is no positive finite number.
-    """
+    """Return the value as a float; raise InputError unless it is positive and finite."""
     number = as_number(value)
     if number is None or not 0 < number < math.inf:
         raise InputError(f"{name} is {shown(value)}: give a positive finite number")
@@ -118,11 +102,7 @@ def positive_number(name: str, value: Any) -> float:
 
 
 def learning_share(value: Any) -> float:
-    """The part of a budget for learning bins and values.
-
-    Raises:
-        InputError: it is no number above 0 and below 1.
-    """
+    """Return the share of a budget for learning; raise InputError unless it is between 0 and 1."""
     part = as_number(value)
     if part is None or not 0 < part < 1:
         raise InputError(
@@ -132,10 +112,10 @@ def learning_share(value: Any) -> float:
 
 
 def plain_json(value: Any) -> int | float:
-    """NumPy's number as Python's, as ``default`` of ``json.dumps``.
+    """Return a number of NumPy as one of Python, as ``default`` of ``json.dumps``.
 
     Raises:
-        TypeError: it is something else that JSON has no place for.
+        TypeError: If it is not a number.
     """
     whole = as_integer(value)
     number = as_number(value) if whole is None else whole
@@ -145,21 +125,17 @@ def plain_json(value: Any) -> int | float:
 
 
 def check_choice(what: str, name: Any, known: Collection[str]) -> str:
-    """The name.
-
-    Raises:
-        InputError: it is none of those known.
-    """
+    """Return the name; raise InputError if it is not one of ``known``."""
     if isinstance(name, str) and name in known:
         return name
     raise InputError(f"{what} is {shown(name)}: give one of {', '.join(known)}")
 
 
 class Registry(UserDict[str, T]):
-    """Names, and what each stands for.
+    """Named entries of one kind.
 
-    An entry may be written as "package.module:name": it is imported when it is first asked for, so
-    that ``--help`` lists the names at no cost.
+    An entry given as "package.module:name" is imported at its first use, so that ``--help`` lists
+    the names quickly.
     """
 
     def __init__(self, entries: Mapping[str, T | str]) -> None:
@@ -173,7 +149,7 @@ class Registry(UserDict[str, T]):
         return entry
 
     def listed(self, but: str | None = None) -> str:
-        """The names for a sentence, as "a, b or c", but for one."""
+        """Return the names for a sentence, as "a, b or c", without ``but``."""
         *others, last = (name for name in self.data if name != but)
         return f"{', '.join(others)} or {last}" if others else last
 

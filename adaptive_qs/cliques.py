@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, subsets
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel
@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_SUBSETS = 2**21
-"""Marginals inside those of a workload, each counted once; a workload lists a million at most."""
+"""Largest number of distinct marginals inside those of a workload."""
 
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
-    """Every subset of every clique, without repeats, ordered by size and then by attribute.
+    """Return the distinct subsets of all cliques, ordered by size and then by attribute.
 
     Raises:
         ResourceExceeded: they are more than ``MOST_SUBSETS``.
@@ -41,16 +41,44 @@ def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
             found = distinct(np.concatenate([found, np.delete(above, axis, axis=1)]))
             if len(closure) + len(found) > MOST_SUBSETS:
                 raise ResourceExceeded(
-                    f"the marginals asked for contain more than {MOST_SUBSETS:,} smaller ones: ask "
-                    "for marginals of fewer columns"
+                    f"the requested marginals contain more than {MOST_SUBSETS:,} smaller ones: "
+                    "request marginals of fewer columns"
                 )
         above = found
         closure[:0] = map(tuple, above.tolist())
     return ((), *closure)
 
 
+def maximal_cliques(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """Return the cliques that are inside no other one, largest first."""
+    covered: set[Clique] = set()
+    kept: list[Clique] = []
+    for clique in sorted(set(cliques), key=lambda c: (-len(c), c)):
+        if clique not in covered:
+            kept.append(clique)
+            covered.update(subsets(clique))
+    return tuple(kept)
+
+
+def outermost_cliques(domain: Domain, cliques: Iterable[Clique]) -> tuple[Clique, ...]:
+    """Return the cliques that are below no other one of more attributes, largest first.
+
+    Of the same attributes all levels are kept: a coarse marginal can be known better than a fine
+    one. Without levels these are :func:`maximal_cliques`.
+    """
+    over: dict[Clique, list[Clique]] = {}
+    for clique in set(cliques):
+        over.setdefault(domain.columns(clique), []).append(clique)
+    kept = []
+    for columns, alike in over.items():
+        wider = [c for c in over if len(c) > len(columns) and set(c).issuperset(columns)]
+        outer = [other for c in wider for other in over[c]]
+        kept += [c for c in alike if not any(domain.is_below(c, other) for other in outer)]
+    return tuple(sorted(kept, key=lambda c: (-len(c), domain.columns(c), c)))
+
+
 def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cliques of equally many attributes, shape (cliques, degree), each once, in order."""
+    """Return the distinct cliques of an array, shape (cliques, degree), in order."""
     base, most = int(cliques.max(initial=0)) + 1, 1
     keys = np.zeros(len(cliques), dtype=np.int64)
     for column in cliques.T:
@@ -62,8 +90,13 @@ def distinct(cliques: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> Iterator[slice]:
-    """Cliques of these sizes in runs of at most so many cells, unless one alone has more, and of at
-    most so many cliques."""
+    """Split cliques into runs with limits on their cells, and yield the slice of each run.
+
+    Args:
+        sizes: numbers of cells of the cliques.
+        most_cells: most cells of a run, unless a single clique has more.
+        most: most cliques of a run.
+    """
     first = cells = 0
     for end, size in enumerate(sizes):
         if end > first and (cells + size > most_cells or end - first == most):
@@ -75,7 +108,7 @@ def batches(sizes: Sequence[int], most_cells: int, most: int | None = None) -> I
 
 
 class CliqueIndex:
-    """Where cliques stand in a list, found for many at once.
+    """The positions of cliques in a list, found for many cliques together.
 
     Args:
         positions: number of positions that may be in a clique.
@@ -97,19 +130,21 @@ class CliqueIndex:
             start += len(alike)
 
     def positions(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Positions of cliques of equally many attributes, shape (cliques, degree), in the list."""
+        """Return the positions of cliques of the same degree, shape (cliques, degree)."""
         degree = cliques.shape[1]
         ranks = np.searchsorted(self._keys[degree], self._key(cliques.astype(np.int64)))
         return self._place[degree][ranks]
 
     def of_subsets(self, cliques: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Positions of all their subsets, in the order of :func:`subsets`: (cliques, 2**degree)."""
+        """Return the positions of their subsets, ordered as in :func:`subsets`."""
         axes = subsets(tuple(range(cliques.shape[1])))
         return np.stack([self.positions(cliques[:, list(some)]) for some in axes], axis=1)
 
     def _key(self, cliques: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A number for each clique: its positions as digits, or, where these would be too many,
-        the rank of the clique without its last attribute, and that."""
+        """Return an integer for each clique: its positions as digits.
+
+        If these are too many, the rank of the clique without its last attribute comes before it.
+        """
         fits = self._base ** cliques.shape[1] < 2**62
         key = np.zeros(len(cliques), dtype=np.int64)
         for axis in range(cliques.shape[1]):
@@ -118,30 +153,65 @@ class CliqueIndex:
         return key
 
 
+Rows = NDArray[np.int32]
+"""Coded rows, shape (rows, attributes)."""
+
+
+def count_rows(rows: Rows, domain: Domain, clique: Clique) -> Array:
+    """Count rows in the cells of a non-empty clique."""
+    out = np.zeros(domain.shape(clique), dtype=np.float64)
+    add_counts(out, rows, domain, clique)
+    return out
+
+
+def add_counts(out: Array, rows: Rows, domain: Domain, clique: Clique) -> None:
+    """Add the counts of rows to ``out``, a contiguous array shaped like the clique.
+
+    Rows in Fortran order are counted fastest; others are copied.
+    """
+    _add_counts(
+        np.asfortranarray(rows).T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1)
+    )
+
+
+@njit(cache=True, nogil=True)
+def _add_counts(columns, clique, shape, out):  # type: ignore[no-untyped-def]
+    cells = np.empty(2**12, np.uint32)
+    for begin in range(0, columns.shape[1], cells.size):
+        number = min(cells.size, columns.shape[1] - begin)
+        codes = columns[clique[0]]
+        for r in range(number):
+            cells[r] = codes[begin + r]
+        for axis in range(1, clique.size):
+            codes, size = columns[clique[axis]], np.uint32(shape[axis])
+            for r in range(number):
+                cells[r] = cells[r] * size + np.uint32(codes[begin + r])
+        for r in range(number):
+            out[cells[r]] += 1
+
+
 # The cells of the estimates of many cliques. Up to three attributes they are formed cell by cell
 # from what was measured, by the sums of :meth:`ReferenceModel.marginal`; shorter cliques are taken
 # for triples that begin with attributes of one code.
 
 MOST_FORMED = 2**16
-"""Most cells of a marginal that is formed only to be compared, where there are very many."""
+"""Most cells of a marginal that is formed only for a comparison."""
 BATCH_CELLS, BATCH_CLIQUES = 2**16, 512
-"""Most cells, but for one clique, and most cliques that are handled by one call of a kernel."""
+"""Most cells (unless a single clique has more) and most cliques in one call of a kernel."""
 AXES = 3
-"""Attributes of the cliques that kernels form."""
+"""Largest number of attributes of the cliques that kernels form."""
 
 
 class Parts(NamedTuple):
-    """What the estimates of some cliques are formed from, in flat arrays.
+    """The parts of the estimates of some cliques, in flat arrays.
 
     Attributes:
-        axes: (cliques, AXES) attributes, filled up in front with one of a single code.
-        sizes: of every attribute.
+        axes: (cliques, AXES) attributes, padded in front with one of a single code.
+        sizes: number of codes of every attribute.
         begin: where the reference distribution of each begins.
         starts: (cliques, 2**AXES) where the component of each subset begins.
-        steps: (cliques, 2**AXES) 1, or 0 where it was not measured: the same zeros stand for all
-            of it.
-        values: the reference distributions one after the other, zeros, then c_τ of the measured
-            residuals.
+        steps: (cliques, 2**AXES) 1, or 0 if it was not measured and is one run of zeros.
+        values: the reference distributions, zeros, then c_τ of the measured residuals.
     """
 
     axes: Integers
@@ -153,7 +223,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, model: ReferenceModel, cliques: Sequence[Clique]) -> Parts:
-        """The parts of cliques of one to three attributes."""
+        """Collect the parts of cliques of one to three attributes."""
         positions = model.domain.positions
         sizes, reference, begin = model.flat_shares
         axes = np.full((len(cliques), AXES), positions)
@@ -180,7 +250,7 @@ _SLOTS = {
     degree: [sum(1 << (AXES - degree + i) for i in axes) for axes in subsets(tuple(range(degree)))]
     for degree in range(1, AXES + 1)
 }
-"""By number of attributes: the place of each subset among those of three, by which ones it has."""
+"""For each number of attributes, the slot of each subset among the subsets of three."""
 
 
 @njit(cache=True, nogil=True)

@@ -32,12 +32,10 @@ class Attribute:
     Attributes:
         name: of the column.
         size: number of codes.
-        ordered: whether the codes are on a scale, so that prefixes and ranges of them mean
-            something. It plays no part in equality.
-        beyond: codes at the end that are off that scale: of unknown and of missing values. It
-            plays no part in equality.
-        declared: the group of each code at levels that are public, from fine to coarse, as
-            :func:`adaptive_qs.levels.build_chain` makes them. It plays no part in equality.
+        ordered: whether the codes are on a scale, so that prefixes and ranges are meaningful.
+        beyond: number of codes at the end that are off that scale: unknown and missing values.
+        declared: the group of each code at public levels, from fine to coarse; see
+            :func:`adaptive_qs.levels.build_chain`. Only name and size count for equality.
 
     Raises:
         SchemaError: the size is not a positive integer.
@@ -90,7 +88,7 @@ class Domain:
 
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, int]) -> Domain:
-        """The domain with these names and sizes, in the mapping's order, all taken as ordered."""
+        """Return the domain with these names and sizes, in the mapping's order, all ordered."""
         return cls(tuple(Attribute(name, size) for name, size in sizes.items()))
 
     def __len__(self) -> int:
@@ -111,7 +109,7 @@ class Domain:
         return {name: i for i, name in enumerate(self.names)}
 
     def clique(self, names: Iterable[str]) -> Clique:
-        """The clique of these attribute names.
+        """Return the clique of these attribute names.
 
         Raises:
             SchemaError: an unknown name, or one given twice.
@@ -128,7 +126,7 @@ class Domain:
         return clique
 
     def clique_at(self, names: Iterable[str], groups: Sequence[int]) -> Clique:
-        """The clique of these attributes, in order, each at the level that has so many groups.
+        """Return the clique of these attributes, each at the level with this number of groups.
 
         Raises:
             SchemaError: as for :meth:`clique`.
@@ -147,15 +145,15 @@ class Domain:
         return tuple(chosen)
 
     def clique_names(self, clique: Clique) -> tuple[str, ...]:
-        """The attribute names of a clique."""
+        """Return the attribute names of a clique."""
         return tuple(self.names[i] for i in self.columns(clique))
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
-        """Shape of the marginal over a clique: one axis per attribute."""
+        """Return the shape of the marginal over a clique: one axis per attribute."""
         return tuple(self._level_sizes[i] for i in clique)
 
     def size(self, clique: Clique) -> int:
-        """Number of cells n_γ of the marginal over a clique (exact, never overflows)."""
+        """Return the number of cells n_γ of the marginal over a clique (exact)."""
         return math.prod(self.shape(clique))
 
     # Levels.
@@ -170,7 +168,7 @@ class Domain:
 
     @cached_property
     def _chains(self) -> tuple[tuple[int, ...], ...]:
-        """Every position with the coarser levels of its attribute, from fine to coarse."""
+        """Each position with the coarser levels of its attribute, from fine to coarse."""
         coarser: list[list[int]] = [[] for _ in self.attributes]
         chains: dict[int, tuple[int, ...]] = {}
         for position in range(len(self._attributes_by_axis) - 1, -1, -1):
@@ -185,22 +183,24 @@ class Domain:
 
     @property
     def positions(self) -> int:
-        """How many positions there are in cliques: codes of attributes, and their groupings."""
+        """Number of positions in cliques: of attributes at their codes, and of groupings."""
         return len(self._attributes_by_axis)
 
     def columns(self, clique: Clique) -> Clique:
-        """The same attributes at their codes."""
+        """Return the same attributes at their codes."""
         if not self.groupings:
             return tuple(clique)
         return tuple(self._attributes_by_axis[i] for i in clique)
 
     def chain(self, position: int) -> tuple[int, ...]:
-        """A position and the coarser levels of its attribute, from fine to coarse."""
+        """Return a position and the coarser levels of its attribute, from fine to coarse."""
         return self._chains[position]
 
     def groups(self, position: int, coarser: int | None) -> Groups:
-        """Which group of a coarser level each group of a level, or code, lies in; None is the
-        coarsest level of all, one group."""
+        """Return the groups of a coarser level in which the groups or codes of a level lie.
+
+        None is the coarsest level of all, with one group.
+        """
         found = self._groups.get((position, coarser))
         if found is None:
             found = self._groups[position, coarser] = self._grouped(position, coarser)
@@ -220,50 +220,50 @@ class Domain:
         return Groups([group for _, group in pairs])
 
     def summed(self, array: NDArray[Any], clique: Clique, coarser: Clique) -> NDArray[Any]:
-        """A marginal over a clique, summed over the groups of coarser levels of its attributes."""
+        """Sum a marginal over the groups of coarser levels of its attributes."""
         for axis, (fine, coarse) in enumerate(zip(clique, coarser)):
             if fine != coarse:
                 array = self.groups(fine, coarse).sums(array, axis)
         return array
 
     def repeated(self, array: NDArray[Any], coarser: Clique, clique: Clique) -> NDArray[Any]:
-        """An array over coarser levels as one over a clique: each cell has what its groups have."""
+        """Repeat an array over coarser levels for all cells of a clique in each group."""
         for axis, (fine, coarse) in enumerate(zip(clique, coarser)):
             if fine != coarse:
                 array = self.groups(fine, coarse).repeated(array, axis)
         return array
 
     def parents(self, residual: Clique) -> tuple[Groups, ...]:
-        """For each attribute of a residual, the groups in which it sums to zero.
+        """Return the groups in which a residual sums to zero, for each of its attributes.
 
-        Those of the next coarser level; but a residual of one attribute is over all its codes.
+        They are those of the next coarser level; a residual of one attribute is over its codes.
         """
         if len(residual) == 1:
             return (self.groups(residual[0], None),)
         return tuple(self.groups(i, next(iter(self._chains[i][1:]), None)) for i in residual)
 
     def below(self, clique: Clique) -> Iterator[Clique]:
-        """Every residual that a marginal consists of, the empty one first, by size.
+        """Iterate over the residuals of a marginal, the empty one first, by size.
 
-        They are over its subsets, at all its levels and coarser ones; but those of one attribute
-        are over its codes. Without levels these are all subsets.
+        They are over its subsets, at all its levels and coarser ones; those of one attribute are
+        over its codes. Without levels these are all subsets.
         """
         for part in subsets(clique):
             yield from self.at_levels(part) if len(part) > 1 else (self.columns(part),)
 
     def at_levels(self, clique: Clique) -> Iterator[Clique]:
-        """The same attributes at every combination of their levels, the given one first."""
+        """Iterate over the combinations of levels of a clique, the given one first."""
         return product(*(self._chains[i] for i in clique))
 
     def is_below(self, residual: Clique, clique: Clique) -> bool:
-        """Whether a residual is one of :meth:`below`."""
+        """Return whether a residual is one of :meth:`below`."""
         if len(residual) < 2:
             return set(residual) <= set(self.columns(clique))
         return all(any(i in self._chains[k] for k in clique) for i in residual)
 
 
 def subsets(clique: Clique) -> Iterator[Clique]:
-    """All subsets of a clique, the empty one first, by size."""
+    """Iterate over the subsets of a clique, the empty one first, by size."""
     return chain.from_iterable(combinations(clique, k) for k in range(len(clique) + 1))
 
 
@@ -281,37 +281,37 @@ class BinLabel(str):
     open: bool
 
     def __new__(cls, name: str, first: str, last: str, open: bool = False) -> BinLabel:  # noqa: A002
-        """A text with the ends of the bin."""
+        """Return the text of a label with the ends of its bin."""
         label = super().__new__(cls, name)
         label.first, label.last, label.open = first, last, open
         return label
 
 
 def up_to(name: str, label: str) -> str:
-    """A comparison that holds for a cell and all before it, such as "age <= 29"."""
+    """Return a comparison that holds up to a cell, such as "age <= 29"."""
     if isinstance(label, BinLabel):
         return f"{name} {'<' if label.open else '<='} {label.last}"
     return f"{name} <= {label}"
 
 
 def from_to(name: str, first: str, last: str) -> str:
-    """An interval from one cell to another, such as "age in [20, 39]" or "[1.5, 2)"."""
+    """Return an interval of cells as text, such as "age in [20, 39]" or "[1.5, 2)"."""
     start, end, is_open = _ends(first, last)
     return f"{name} in [{start}, {end}{')' if is_open else ']'}"
 
 
 def anywhere(name: str) -> str:
-    """All of a circle of cells."""
+    """Return the text of an interval that is a whole circle of cells."""
     return f"{name} anywhere"
 
 
 def around(name: str, first: str, last: str) -> str:
-    """An arc over the end of a circle of cells, such as "hour from 22 to 3, around the end"."""
+    """Return an arc of a circle as text, such as "hour from 22 to 3, around the end"."""
     start, end, is_open = _ends(first, last)
     return f"{name} from {start} {'to below' if is_open else 'to'} {end}, around the end"
 
 
 def _ends(first: str, last: str) -> tuple[str, str, bool]:
-    """Where an interval of cells begins and ends, and whether its end is outside."""
+    """Return where an interval of cells begins and ends, and whether its end is outside."""
     start = first.first if isinstance(first, BinLabel) else first
     return (start, last.last, last.open) if isinstance(last, BinLabel) else (start, last, False)

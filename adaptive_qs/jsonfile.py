@@ -1,9 +1,9 @@
-"""JSON files that people write: read strictly, and refused in one line.
+"""Strict reading of JSON files, with error messages of one line.
 
-What comes from others (release bundles, statements beside tables) is also bounded before it is
-parsed: a few kilobytes can stand for gigabytes of Python objects. The bounds follow from the
-largest honest release: a million marginals of five attributes are 6 million elements, and 8,000
-rounds over marginals of six attributes with their charges half a million objects.
+Files from others (release bundles, statements of tables) are also bounded before they are parsed: a
+few kilobytes can become gigabytes of Python objects. The bounds follow from the largest honest
+release: a million marginals of five attributes are 6 million elements, and 8,000 rounds over
+marginals of six attributes with their charges are half a million objects.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 MOST_DIGITS = 1000
-"""Of a whole number in a file."""
+"""Maximum number of digits of a whole number in a file."""
 MOST_TEXT_BYTES = 2**28
 MOST_ELEMENTS = 2**23
-"""Values, as counted by the commas and brackets before them."""
+"""Maximum number of values, as counted by the commas and brackets before them."""
 MOST_OBJECTS = 2**20
 _BYTES_PER_CHARACTER, _BYTES_PER_ELEMENT, _BYTES_PER_OBJECT = 4, 300, 1_500
-"""Memory that a text of JSON, its values and what is built of them take, measured generously."""
+"""Memory per character, value and object of JSON, with what is built from them (upper bounds)."""
 _PIECE = 2**16
 
 Claim = Callable[[int], None]
-"""Called with a number of bytes before they are taken; raises where they are too many."""
+"""A function that is called with a number of bytes before they are used; raises if too many."""
 _QUOTED = 60
-"""Characters quoted of a text that may be of any length."""
+"""Maximum number of characters that are quoted of a text."""
 
 
 def render_schema(kind: str, content: Mapping[str, Any]) -> str:
@@ -55,13 +55,12 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
     """Parse a JSON file, refusing repeated keys and numbers that are not finite.
 
     Args:
-        path: the file, in UTF-8.
-        refusal: what to raise.
-        claim: given for a file that others wrote, whose size is bounded then.
+        path: The file, in UTF-8.
+        refusal: The error to raise.
+        claim: Reserves memory for a file from others, whose size is then bounded.
 
     Raises:
-        InputError: of the kind ``refusal``: the file cannot be read or is not such JSON. Whatever
-            ``claim`` raises ends the reading.
+        InputError: Of the kind ``refusal``, if the file cannot be read or is not such JSON.
     """
     check_path("the file", path, refusal)
     try:
@@ -91,11 +90,10 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
 
 
 def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
-    """A text of JSON in pieces, given up as soon as it has more than an honest one could.
+    """Join the pieces of a text of JSON, after reserving the memory that parsing it takes.
 
     Raises:
-        ValueError: it is too long, has too many values, or is not UTF-8. Whatever ``claim`` raises
-            of the memory that parsing it will take ends the reading.
+        ValueError: If it is too long, has too many values, or is not UTF-8.
     """
     read: list[bytes] = []
     size = elements = objects = 0
@@ -111,12 +109,12 @@ def bounded_text(pieces: Iterable[bytes], claim: Claim) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Parsed JSON, of which all readers must make the same.
+    """Parse JSON that all parsers read in the same way.
 
     Raises:
-        ValueError: it is not JSON, a key occurs twice in an object, a number is not finite or has
-            too many digits, or a text holds half of a surrogate pair.
-        RecursionError: it is nested too deeply.
+        ValueError: If it is not JSON, repeats a key in an object, has a number that is not finite
+            or has too many digits, or has a text with half of a surrogate pair.
+        RecursionError: If it is nested too deeply.
     """
     content = _parsed(text, parse_constant=_no_constant, parse_float=_finite)
     _refuse_half_pairs(text, content)
@@ -128,12 +126,12 @@ def _parsed(text: str, **numbers: Any) -> Any:
 
 
 class Complaint(NamedTuple):
-    """The first thing that pydantic finds wrong.
+    """An error that pydantic finds.
 
     Attributes:
-        where: keys and positions that lead there.
-        kind: pydantic's name for it.
-        message: what is wrong.
+        where: The keys and positions that lead to it.
+        kind: Its name in pydantic.
+        message: The text for people.
     """
 
     where: list[str | int]
@@ -141,17 +139,16 @@ class Complaint(NamedTuple):
     message: str
 
     def line(self, place: str, where: Sequence[str | int]) -> str:
-        """One line: a place in words, the keys that are left, and the message."""
+        """Return one line: a place, the remaining keys, and the message."""
         keys = ".".join(map(_short, where))
         parts = (place, keys, self.message) if keys else (place, self.message)
         return " ".join(": ".join(parts).split())
 
 
 def first_complaint(error: ValidationError) -> Complaint:
-    """The complaint that helps most; it quotes no more than the file itself says.
+    """Return the most helpful error; it quotes only what the file says.
 
-    A key that is not known comes before one that is missing, since the one is often a misspelling
-    of the other.
+    An unknown key comes before a missing one, since it is often a misspelling of that.
     """
 
     def urgency(complaint: ErrorDetails) -> int:
@@ -177,7 +174,7 @@ def first_complaint(error: ValidationError) -> Complaint:
 
 
 def _short(value: Any) -> str:
-    """The beginning of what was written, where it is long."""
+    """Return the beginning of a long text."""
     text = str(value)
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}... ({len(text):,} characters)"
 
@@ -221,7 +218,7 @@ _WORDS = {
     "datetime_parsing": "must be a time such as 2024-12-31T18:00:00",
     "datetime_from_date_parsing": "must be a time such as 2024-12-31T18:00:00",
 }
-"""Pydantic's kinds of complaint in words that a writer of JSON knows."""
+"""Messages for the errors of pydantic, for writers of JSON."""
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -243,7 +240,7 @@ def _no_constant(name: str, place: str = "") -> float:
 
 
 class _Constant(float):
-    """NaN or an infinity, and how it was written."""
+    """NaN or an infinity, with its spelling."""
 
     name: str
 
@@ -254,7 +251,7 @@ class _Constant(float):
 
 
 def _refuse_constants(content: Any) -> None:
-    """Raise ValueError for the first constant found, saying where it is."""
+    """Raise ValueError with the place of the first constant, if there is one."""
     pending: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
     while pending:
         where, value = pending.pop()
@@ -267,7 +264,7 @@ def _refuse_constants(content: Any) -> None:
 
 
 def _refuse_half_pairs(text: str, content: Any) -> None:
-    """Raise ValueError where an escape stands for half of a character, which no file can hold."""
+    """Raise ValueError if an escape stands for half of a character, which no file can hold."""
     if "\\ud" not in text.lower():
         return
     try:
@@ -277,7 +274,7 @@ def _refuse_half_pairs(text: str, content: Any) -> None:
 
 
 def _place(where: tuple[str | int, ...]) -> str:
-    """Such as "part 2: weight: " for the keys parts, 1 and weight."""
+    """Return text such as "part 2: weight: " for the keys parts, 1 and weight."""
     if len(where) > 1 and isinstance(where[1], int):
         keys = ".".join(map(str, where[2:]))
         return f"{str(where[0]).removesuffix('s')} {where[1] + 1}: " + (f"{keys}: " if keys else "")

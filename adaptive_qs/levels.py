@@ -1,4 +1,4 @@
-"""Nested levels of an attribute: its codes, and groups of them to take marginals over."""
+"""Nested levels of an attribute: its codes, and groups of codes to take marginals over."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 # every group of the next coarser one. With a single level that is the residual of the paper.
 
 LEVEL_SIZES = (32, 8)
-"""Groups of the levels that are offered, from fine to coarse."""
+"""Numbers of groups of the levels at which marginals are offered, from fine to coarse."""
 WORTH_A_LEVEL = 2
-"""A level has at most one group for so many of the next finer one, or it is left out."""
+"""Smallest ratio of the numbers of groups of neighbouring levels."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Grouping:
 
     @property
     def number(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return max(self.groups) + 1
 
 
 class Groups:
-    """Which group each index of an axis lies in, and what that means for arrays over it.
+    """The groups of the indices of an axis.
 
     Args:
         of: the group of each index; every group up to the largest occurs.
 
     Attributes:
         of: as given, shape (n,).
-        sizes: indices in each group, shape (groups,).
-        largest: the most indices in a group.
+        sizes: number of indices in each group, shape (groups,).
+        largest: size of the largest group.
     """
 
     def __init__(self, of: Sequence[int] | NDArray[np.integer]) -> None:
@@ -61,7 +61,7 @@ class Groups:
 
     @classmethod
     def one(cls, size: int) -> Groups:
-        """All indices of an axis together."""
+        """Return one group of all indices of an axis."""
         return cls(np.zeros(size, dtype=np.intp))
 
     @cached_property
@@ -70,18 +70,18 @@ class Groups:
         return None if (np.diff(self.of) >= 0).all() else np.argsort(self.of, kind="stable")
 
     def sums(self, array: NDArray[Any], axis: int) -> NDArray[Any]:
-        """The array summed over each group along an axis: exactly, if it holds integers."""
+        """Sum an array over each group along an axis (integers exactly)."""
         if self.sizes.size == 1:
             return array.sum(axis=axis, keepdims=True)
         ordered = array if self._order is None else array.take(self._order, axis)
         return np.add.reduceat(ordered, self._starts, axis)
 
     def repeated(self, array: NDArray[Any], axis: int) -> NDArray[Any]:
-        """An array over the groups as one over the indices: each has what its group has."""
+        """Repeat an array over the groups for all indices in each group."""
         return array if self.sizes.size == 1 else array.take(self.of, axis)
 
     def centered(self, array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-        """The array without its mean in each group along an axis."""
+        """Subtract the mean in each group along an axis."""
         if self.sizes.size == 1:
             return array - array.mean(axis=axis, keepdims=True)
         along = [1] * array.ndim
@@ -90,10 +90,10 @@ class Groups:
 
 
 def build_chain(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Those of some public groupings of the same codes that are nested, from fine to coarse.
+    """Return the nested ones of some public groupings of the same codes, from fine to coarse.
 
-    The one with most groups comes first, and each of the others where its groups are made of those
-    of the last one taken. One that tells all codes apart, or none, is no level.
+    The one with most groups comes first, then each one whose groups are made of those of the last
+    one taken. One that tells all codes apart, or none, is no level.
 
     Args:
         levels: the group of each code, in any numbers.
@@ -114,18 +114,17 @@ def nested_groupings(
     ordered: bool,
     declared: Sequence[Sequence[int]] = (),
 ) -> list[Grouping]:
-    """The levels of an attribute, from fine to coarse, by how frequent its codes are.
+    """Return the levels of an attribute, from fine to coarse, by the frequency of its codes.
 
-    The codes are put in order (their own, or by how frequent they are where they have none, so
-    that rare codes come together) and cut into groups of about the same share. A coarser level
-    is made of the groups of the finer one. Declared levels are taken as they are: finer ones are
-    cut inside their groups, coarser ones are made of them.
+    The codes are put in order (their own, or by frequency, so that rare codes come together) and
+    cut into groups of about the same share. A coarser level is made of the groups of the finer one.
+    Declared levels are kept: finer ones are cut inside their groups, coarser ones made of them.
 
     Args:
         attribute: its position in the domain.
         shares: a distribution over its codes, released or public, shape (codes,).
         ordered: whether the codes are on a scale.
-        declared: the group of each code at public levels, as :func:`build_chain` makes them.
+        declared: the group of each code at public levels; see :func:`build_chain`.
     """
     public = [np.array(level) for level in declared]
     order = _in_order(shares, ordered, public)
@@ -153,7 +152,7 @@ def nested_groupings(
 def _in_order(
     shares: NDArray[np.float64], ordered: bool, declared: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.intp]:
-    """The codes, or the most frequent first, so that each group of a declared level is a run."""
+    """Return the codes, or most frequent codes first; each declared group is a run of them."""
     codes = np.arange(shares.size)
     keys = [codes if ordered else -shares]
     for level in declared:
@@ -166,16 +165,16 @@ def _in_order(
 
 
 def _runs(labels: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The number of the run of equal labels that each place is in."""
+    """Return the number of the run of equal labels that contains each place."""
     return np.cumsum(np.diff(labels, prepend=labels[0]) != 0)
 
 
 def _cut_inside(
     shares: NDArray[np.float64], inside: NDArray[np.int64], number: int
 ) -> NDArray[np.int64]:
-    """The group of each of some units in order: so many runs, none of which leaves its parent.
+    """Cut units in order into runs inside their parents, and return the run of each.
 
-    Each parent has one run, and one more as long as its runs hold most each.
+    Each parent has one run, and another one as long as its runs hold most each.
 
     Args:
         shares: of the units.
@@ -195,10 +194,10 @@ def _cut_inside(
 
 
 def _cut(shares: NDArray[np.float64], number: int) -> NDArray[np.int64]:
-    """The group of each of some units in order: so many runs of about the same share.
+    """Cut units in order into runs of about the same share, and return the run of each.
 
-    A run ends where its share is nearest to an equal part of all that was left at its start, or
-    where only as many units are left as runs.
+    A run ends where its share is nearest to an equal part of the rest at its start, or where only
+    as many units are left as runs.
     """
     groups = np.empty(shares.size, dtype=np.int64)
     group, held, left = 0, 0.0, float(shares.sum())

@@ -1,4 +1,4 @@
-"""What a run takes of the machine: threads, memory, time; progress; faults that tests provoke."""
+"""Resources of the machine (threads, memory, time), progress, and faults that tests provoke."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from threadpoolctl import ThreadpoolController
 from adaptive_qs.arguments import as_integer, positive_integer, shown
 from adaptive_qs.errors import InputError, ResourceExceeded
 
-# Threads and memory that a run may use: what the caller says, or what the machine has.
+# Threads and memory of a run: from the caller, or from the machine.
 
 MEMORY_SHARE = 0.75
-"""Part of the machine's memory used when no ceiling is given."""
+"""Default of the maximum memory, as a share of the memory of the machine."""
 PROCESS_BYTES = 350 * 2**20
-"""Interpreter, libraries and compiled kernels."""
+"""Memory of the interpreter, the libraries and compiled kernels."""
 MOST_WORKERS = 1_024
-"""Threads of a command: more only cost memory."""
+"""Maximum number of threads; more only cost memory."""
 ROWS_SHARE = 0.25
-"""Part of the ceiling set aside for rows, whose number is private and must not steer a plan."""
+"""Share of the memory for rows, whose number is private and must not change a plan."""
 
 _STATUS = Path("/proc/self/status")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -39,10 +39,10 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def memory_bytes(ceiling: int | str | None) -> int:
-    """A memory ceiling in bytes; KB, MB, GB, TB are powers of 1024, with or without an "i" or "B".
+    """Return a maximum memory in bytes, given as bytes or as text such as "3GB" (2**30 bytes each).
 
     Raises:
-        InputError: it is neither a positive integer nor such text.
+        InputError: If it is neither a positive integer nor such text.
     """
     if ceiling is None:
         return int(MEMORY_SHARE * _machine_bytes())
@@ -55,13 +55,15 @@ def memory_bytes(ceiling: int | str | None) -> int:
 
 
 def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
-    """What counts the memory that reading files of others takes, told before it is taken.
+    """Return a function that reserves memory before an untrusted file is read.
 
-    It raises ResourceExceeded where all of it together and the process itself exceed the ceiling,
-    which is as for :func:`memory_bytes`.
+    It raises ResourceExceeded if the process and all reserved memory exceed the ceiling.
+
+    Args:
+        ceiling: The maximum memory, as for :func:`memory_bytes`.
 
     Raises:
-        InputError: the ceiling is not a positive size.
+        InputError: If the ceiling is not a positive size.
     """
     most, needed = memory_bytes(ceiling), PROCESS_BYTES
 
@@ -78,10 +80,10 @@ def memory_claims(ceiling: int | str | None = None) -> Callable[[int], None]:
 
 
 def plan_workers(workers: int | None) -> int:
-    """Threads to use: all cores by default.
+    """Return the number of threads: all cores by default.
 
     Raises:
-        InputError: not a positive integer, or more than any machine has use for.
+        InputError: If it is not a positive integer of at most ``MOST_WORKERS``.
     """
     if workers is None:
         usable = getattr(os, "sched_getaffinity", None)
@@ -117,7 +119,7 @@ class ThreadPool(ThreadPoolExecutor):
 
 @cache
 def linear_algebra() -> ThreadpoolController:
-    """Limits the threads that NumPy and SciPy use; finding their libraries takes milliseconds."""
+    """Return a controller of the threads of NumPy and SciPy."""
     import scipy.linalg  # noqa: F401  (it finds only what is loaded)
 
     return ThreadpoolController()
@@ -125,10 +127,10 @@ def linear_algebra() -> ThreadpoolController:
 
 @cache
 def peak_memory_mb() -> float | None:
-    """Largest resident size of this process so far, in MB (2**20 bytes); None if unknown.
+    """Return the largest resident size of this process in MB (2**20 bytes); None if unknown.
 
-    The system's figure for a program (``ru_maxrss``) begins with what the process held that
-    started it, so that a small program started by a large one would look large.
+    The figure of the system (``ru_maxrss``) includes the memory of the process that started this
+    one, so it is only a fallback.
     """
     try:
         return int(_STATUS.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 2**10
@@ -144,7 +146,7 @@ def peak_memory_mb() -> float | None:
 
 @cache
 def find_version(name: str) -> str:
-    """Version of an installed package, as first read: its metadata is parsed anew at each look."""
+    """Return the version of an installed package."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -154,7 +156,7 @@ def find_version(name: str) -> str:
 
 
 def _machine_bytes() -> int:
-    """Physical memory, or the limit of the container where that is lower."""
+    """Return the physical memory in bytes, or the limit of the container if it is lower."""
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -166,11 +168,11 @@ def _machine_bytes() -> int:
     return min(physical, limit)
 
 
-# Compiled functions. Numba keeps them beside the module, or else in the home folder.
+# Compiled functions. Numba caches them next to the module, or else in the home folder.
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return Numba's decorator with these options; code that cannot be kept is compiled anew."""
+    """Return Numba's decorator with these options; code that cannot be cached is compiled anew."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         import numba
@@ -193,7 +195,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def _code_cache() -> Any:
-    """Return Numba's cache, which here survives damaged files and full disks."""
+    """Return Numba's cache, extended to survive damaged files and full disks."""
     from numba.core import caching
 
     base: Any = caching.FunctionCache
@@ -216,9 +218,9 @@ def _code_cache() -> Any:
 
 @cache
 def _code_folder() -> Path | None:
-    """Return this user's temporary folder for compiled code, and note on stderr what it costs.
+    """Return a private temporary folder for compiled code, with a note on stderr.
 
-    Code that is loaded could be anybody's, so the folder is private. None if there is none.
+    Returns None if there is none. The folder is private since compiled code is executed.
     """
     folder, known = None, False
     with suppress(OSError):
@@ -242,19 +244,19 @@ def _code_folder() -> Path | None:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a folder, no link, of this user and for this user only."""
+    """Return whether it is a folder, not a link, that only this user owns and can read."""
     found = os.lstat(folder)
     if not hasattr(os, "getuid"):  # Windows: folders for temporary files are the user's own
         return stat.S_ISDIR(found.st_mode)
-    mine = found.st_uid == os.getuid()
-    return mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    own = found.st_uid == os.getuid()
+    return own and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
 
 
-# Named places at which a test may stop the program, as a power cut would.
+# Named points at which a test can stop the program, as a power cut would.
 
 
 class Fault(StrEnum):
-    """In the order in which a run reaches them first."""
+    """The points, in the order in which a run reaches them first."""
 
     LOGGED = "entry committed, before the mark"
     RESERVED = "budget reserved"
@@ -274,32 +276,35 @@ _handlers: list[Callable[[Fault], None]] = []
 
 
 def reach(fault: Fault) -> None:
-    """Mark a place; does nothing outside tests."""
+    """Mark a point; does nothing outside tests."""
     for handler in _handlers:
         handler(fault)
 
 
 def on_reach(handler: Callable[[Fault], None]) -> None:
-    """Call ``handler`` with each place from now on in this process (tests only)."""
+    """Call ``handler`` with each point from now on in this process (tests only)."""
     _handlers.append(handler)
 
 
-# How the steps of a run are reported, from the bottom layer to whoever shows them, and its time.
+# Progress and time of a run.
 
 StepProgress = Callable[[int, int], None]
-"""Called by one phase with the steps done and the steps in all."""
+"""A function that one phase calls with the steps done and the total of steps."""
 
 CheckRows = Callable[[int], None]
-"""Told how many rows have come, before they are encoded; it raises where they are too many."""
+"""A function that is called with the number of rows read so far; raises if they are too many."""
 
 PhaseProgress = Callable[[str, int, int], None]
-"""Called with the phase, the steps done and the steps in all."""
+"""A function that is called with the phase, the steps done and the total of steps."""
 
 
 class PhaseClock:
-    """Seconds spent in each phase, and the phase passed on to whoever shows progress.
+    """A clock of the phases of a run that passes reports on.
 
-    A clock is itself a ``PhaseProgress``: a report from a new phase ends the one before.
+    It is itself a ``PhaseProgress``: a report from a new phase ends the previous one.
+
+    Attributes:
+        seconds: Seconds per phase.
     """
 
     def __init__(self, progress: PhaseProgress | None = None) -> None:
@@ -309,25 +314,25 @@ class PhaseClock:
         self._since = self._begun = time.perf_counter()
 
     def start(self, phase: str) -> None:
-        """End the phase before, if it is another one."""
+        """Start a phase, and end the previous one."""
         if phase != self._phase:
             self._close()
             self._phase = phase
 
     def steps(self, phase: str) -> StepProgress:
-        """Start a phase; what is returned takes its reports."""
+        """Start a phase, and return the function for its reports."""
         self.start(phase)
         return lambda done, total: self(phase, done, total)
 
     def stop(self) -> dict[str, float]:
-        """End the last phase; the seconds of every phase, and ``total``."""
+        """End the last phase; return the seconds of every phase and their ``total``."""
         self._close()
         self._phase = None
         self.seconds["total"] = time.perf_counter() - self._begun
         return self.seconds
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """A report from a phase."""
+        """Report progress of a phase."""
         self.start(phase)
         if self._progress is not None:
             self._progress(phase, done, total)

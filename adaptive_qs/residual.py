@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, Domain
 
-# The estimate is one signed measure with no interaction, relative to the reference q = ⊗q_i,
-# beyond what was measured:
+# The estimate is one signed measure without interactions, relative to the reference q = ⊗q_i,
+# beyond the measured ones:
 #
 #     μ̂_γ = Σ_{τ⊆γ} c_τ ⊗ (⊗_{k∈γ∖τ} q_k)
 #     measured τ:    c_τ = z_τ − R_τ (μ̂_τ without c_τ)
@@ -24,17 +24,17 @@ from adaptive_qs.domain import Clique, Domain, subsets
 # residual is matched exactly and all marginals are consistent. With uniform q all c_τ are z_τ and
 # this is GReM-MLE (Fuentes et al., Algorithm 3).
 #
-# Where attributes have levels (:mod:`adaptive_qs.levels`), τ ⊆ γ means that τ has some of the
-# attributes of γ, each at its level in γ or a coarser one; centering takes the means of groups of
-# the next coarser level; and c_τ spreads within a group by the reference, as it does over all codes
-# of an attribute outside τ.
+# With levels (:mod:`adaptive_qs.levels`), τ ⊆ γ means that τ has some of the attributes of γ, each
+# at its level in γ or a coarser one; centering takes the means of groups of the next coarser level;
+# and c_τ spreads within a group by the reference, as it does over all codes of an attribute outside
+# τ.
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ResidualEstimate:
-    """What is known of one residual.
+    """An estimate of one residual.
 
     Attributes:
         values: z_τ in centered form (rows), shaped like the marginal over τ, zero-sum per axis.
@@ -45,18 +45,18 @@ class ResidualEstimate:
     precision: float
 
     def merged(self, values: Array, precision: float) -> ResidualEstimate:
-        """Inverse-variance average with an independent measurement (Fuentes et al., Alg. 4)."""
+        """Average with an independent measurement by inverse variance (Fuentes et al., Alg. 4)."""
         total = self.precision + precision
         mixed = (self.precision * self.values + precision * values) / total
         return ResidualEstimate(mixed, total)
 
     def for_each(self, copies: int) -> ResidualEstimate:
-        """The same in rows of which each was counted so many times."""
+        """Return the estimate in rows, given that each row was counted ``copies`` times."""
         return ResidualEstimate(self.values / copies, self.precision * copies**2)
 
 
 def uniform_reference(domain: Domain) -> tuple[Array, ...]:
-    """The reference of the paper: every value of an attribute equally likely."""
+    """Return the reference of the paper: every value of an attribute equally likely."""
     return tuple(np.full(n, 1.0 / n) for n in domain.sizes)
 
 
@@ -68,11 +68,11 @@ class ReferenceModel:
         reference: q_i, one strictly positive distribution per attribute.
         estimates: residual estimates to start from.
         column_noise: for attributes whose own residual is measured by a strategy, the covariance of
-            its noise at precision 1, shape (n, n) and with trace n − 1; of all other residuals it
-            is ⊗(I − 11ᵀ/n).
+            its noise at precision 1, shape (n, n) and with trace n − 1. All other residuals have
+            ⊗(I − 11ᵀ/n).
 
     Raises:
-        ValueError: a reference that is not a strictly positive distribution of the right size.
+        ValueError: a reference is no strictly positive distribution of the right size.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ReferenceModel:
         self._estimates: dict[Clique, ResidualEstimate] = {}
         self._over: dict[Clique, list[Clique]] = {}
         self._around: list[list[Clique]] = [[] for _ in domain.sizes]
-        # Components are found when they are asked for, and forgotten when they change.
+        # Components are cached until they change.
         self._own: dict[Clique, Array] = {}
         self._sums: dict[Clique, dict[Clique, Array | None]] = {}
         for clique, estimate in (estimates or {}).items():
@@ -116,36 +116,37 @@ class ReferenceModel:
         return float(estimate.values) if estimate else 0.0
 
     def precision(self, residual: Clique) -> float:
-        """λ_τ, zero if τ was not measured (1 / rows²)."""
+        """Return λ_τ (1 / rows²), zero if τ was not measured."""
         estimate = self._estimates.get(residual)
         return estimate.precision if estimate else 0.0
 
     def shares(self, position: int) -> Array:
-        """The reference of an attribute at a level: the share of each group (read only)."""
+        """Return the reference share of each group of an attribute's level (read only)."""
         return self._shares[position]
 
     @cached_property
     def flat_shares(self) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
-        """The references at all levels in one array, behind them one of a single group (read only).
+        """The references at all levels in one array, then one of a single group (read only).
 
         Returns:
-            How many groups each has, all shares one after the other, and where each begins.
+            The number of groups of each, all shares, and where each begins.
         """
         reference = [*self._shares, np.ones(1)]
         sizes = np.array([q.size for q in reference])
         return sizes, np.concatenate(reference), np.concatenate([[0], np.cumsum(sizes)])
 
     def holds(self, clique: Clique) -> bool:
-        """Whether a residual of these very attributes was measured, at these levels or coarser."""
+        """Return whether a residual of these attributes was measured, at any coarser levels."""
         over = self._over.get(self.domain.columns(clique), ())
         return clique in over or any(self.domain.is_below(residual, clique) for residual in over)
 
     def update(self, residual: Clique, values: Array, precision: float) -> None:
-        """Average in a new measurement of a residual; what depends on it follows when asked for.
+        """Average in a new measurement of a residual.
 
         Args:
             residual: τ.
-            values, precision: as in :class:`ResidualEstimate`.
+            values: z_τ in centered form (rows).
+            precision: λ_τ (1 / rows²).
         """
         estimate = ResidualEstimate(np.array(values, dtype=np.float64), precision)
         old = self._estimates.get(residual)
@@ -171,10 +172,10 @@ class ReferenceModel:
         self._over[columns].append(residual)
 
     def component(self, clique: Clique) -> Array | None:
-        """What is known of these attributes together beyond what smaller sets of them say (rows).
+        """Return the measured interaction of a clique's attributes (rows); None if none was.
 
         Without levels that is c_τ; with levels, the sum of the components at these levels and
-        coarser ones. Shaped like the marginal, read only; None if nothing was measured.
+        coarser ones. Shaped like the marginal, read only.
         """
         columns = self.domain.columns(clique)
         over = self._over.get(columns)
@@ -190,7 +191,7 @@ class ReferenceModel:
         return kept[clique]
 
     def _single(self, clique: Clique) -> Array:
-        """The same of one attribute, which is measured at its codes, or of none."""
+        """Return the component of one attribute, which is measured at its codes, or of none."""
         columns = self.domain.columns(clique)
         return self.domain.summed(self._own_component(columns), columns, clique)
 
@@ -202,7 +203,7 @@ class ReferenceModel:
         return total
 
     def _spread(self, array: Array, residual: Clique, clique: Clique) -> Array:
-        """An array over groups of the attributes of a clique, by the reference inside them."""
+        """Divide an array over groups among the groups of a clique by the reference."""
         array = self.domain.repeated(array, residual, clique)
         for axis, (coarse, fine) in enumerate(zip(residual, clique)):
             if coarse != fine:
@@ -212,7 +213,7 @@ class ReferenceModel:
         return array
 
     def _own_component(self, residual: Clique) -> Array:
-        """c_τ of a measured residual."""
+        """Return c_τ of a measured residual."""
         found = self._own.get(residual)
         if found is None:
             found = self._estimates[residual].values
@@ -224,16 +225,17 @@ class ReferenceModel:
         return found
 
     def marginal(self, clique: Clique) -> Array:
-        """μ̂_γ in rows, shaped like the marginal; may hold negative cells."""
+        """Return μ̂_γ (rows), shaped like the marginal; cells can be negative."""
         array = self._combine(clique, ())
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
     def _combine(self, front: Clique, tail: Clique, own: bool = True) -> Array | None:
-        """Σ over τ with the attributes of the tail, and some of those of the front, of its spread.
+        """Sum the components of τ, spread over a clique, over all τ that contain its tail.
 
         Args:
-            front, tail: a clique in two parts.
-            own: whether the component of the whole clique at its very levels counts.
+            front: the first attributes of the clique, of which τ has some.
+            tail: the other attributes of the clique.
+            own: whether the component of the whole clique at its own levels counts.
         """
         if not front:
             component = self._component(tail, own)
@@ -264,9 +266,9 @@ def _outer(array: Array, axis: int, factor: Array) -> Array:
 
 
 def centered(array: Array, domain: Domain, residual: Clique) -> Array:
-    """The residual of a marginal over its own attributes: centered along every axis.
+    """Return the residual of a marginal over its own attributes.
 
-    Along each the mean is removed, of all codes or of the groups of the next coarser level.
+    Along every axis the mean is removed: of all codes, or of groups of the next coarser level.
     """
     for axis, groups in enumerate(domain.parents(residual)):
         array = groups.centered(array, axis)
@@ -274,19 +276,19 @@ def centered(array: Array, domain: Domain, residual: Clique) -> Array:
 
 
 def privacy_cost(domain: Domain, residual: Clique) -> float:
-    """p_τ = Π (m_i − 1)/m_i: ρ = p_τ / (2σ²) for residual τ.
+    """Return p_τ = Π (m_i − 1)/m_i: ρ = p_τ / (2σ²) for residual τ.
 
-    m_i are the most groups of attribute i's level that are one at the next coarser level; without
-    levels, its n_i codes (Fuentes et al., Proposition 4.3; docs/proofs.md, section 3).
+    m_i is the largest number of groups of attribute i's level in a group of the next coarser level;
+    without levels, n_i (Fuentes et al., Proposition 4.3; docs/proofs.md, section 3).
     """
     return math.prod((m - 1) / m for m in (g.largest for g in domain.parents(residual)))
 
 
 def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
-    """Mean variance that unit variance on residual τ adds to a cell of marginal γ, τ below γ.
+    """Return the mean variance of a cell of marginal γ from unit variance on residual τ below γ.
 
     Without levels v_τ = Π_{i∈τ} (n_i − 1)/n_i · Π_{j∈γ∖τ} 1/n_j² (Fuentes et al., Proposition
-    4.4, whose total over cells is n_γ times this). With levels, that of the number of rows is
+    4.4, whose total over cells is n_γ times this). With levels, the weight of the number of rows is
     approximate; :func:`measured_variance` has it exactly.
     """
     held = dict(zip(domain.columns(residual), residual))
@@ -297,16 +299,16 @@ def variance_weight(domain: Domain, residual: Clique, clique: Clique) -> float:
 
 
 def axis_weight(domain: Domain, position: int, level: int | None, single: bool) -> float:
-    """One attribute's factor of :func:`variance_weight`: the mean of :func:`axis_variances`."""
+    """Return one attribute's factor of :func:`variance_weight`."""
     return float(axis_variances(domain, position, level, single).mean())
 
 
 def axis_variances(domain: Domain, position: int, level: int | None, single: bool) -> Array:
-    """What unit variance along one attribute of a residual adds to each group of a clique's level.
+    """Return the variance of each group of a clique's level from unit variance on a residual's.
 
     A residual's part of a group is divided equally among the groups within it, level by level,
-    since finer residuals say all that is beyond that. A single column is measured at its codes,
-    and what it says of a group is the sum over the codes.
+    since finer residuals describe everything beyond that. A single column is measured at its codes,
+    and a group has the sum over its codes.
 
     Args:
         domain: with its levels.
@@ -315,7 +317,7 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
         single: whether the residual has no other attribute.
 
     Returns:
-        Shape (groups,), or (1,) where all are alike.
+        Shape (groups,), or (1,) if all are equal.
     """
     if single and level is not None:
         inside = _codes_in(domain, position)
@@ -336,18 +338,15 @@ def axis_variances(domain: Domain, position: int, level: int | None, single: boo
 
 
 def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
-    """The residual over ``residual`` of a marginal over ``clique``, in centered form; no levels.
+    """Return the residual τ of a marginal over γ, in centered form; no levels.
 
-    Along every axis of the residual the mean is removed, the others are summed out (Fuentes et
-    al., Algorithm 1 and Table 1); O(|γ| n_γ).
+    Along every axis of τ the mean is removed, the others are summed out (Fuentes et al., Algorithm
+    1 and Table 1); O(|γ| n_γ).
 
     Args:
         marginal: counts, one axis per attribute of ``clique``.
         clique: γ.
         residual: τ ⊆ γ.
-
-    Returns:
-        One axis per attribute of ``residual``; sums to zero along each.
     """
     array = np.asarray(marginal, dtype=np.float64)
     for axis in range(len(clique) - 1, -1, -1):
@@ -364,7 +363,7 @@ def decompose(marginal: Array, clique: Clique, residual: Clique) -> Array:
 def is_measured(
     estimates: Mapping[Clique, ResidualEstimate], clique: Clique, domain: Domain
 ) -> bool:
-    """Whether all that a marginal can tell was measured: every residual in it.
+    """Return whether every residual in a marginal was measured.
 
     A residual with an attribute of one code is zero and needs no measurement.
     """
@@ -373,10 +372,10 @@ def is_measured(
 
 
 def group_variance(model: ReferenceModel, attribute: int, codes: Sequence[int]) -> float:
-    """Variance of the sum of some cells of a one-way marginal (rows²).
+    """Return the variance of the sum of some cells of a one-way marginal (rows²).
 
-    Residual noise σ² (I − 11ᵀ/n) adds σ² g (1 − g/n), noise of covariance σ² C what C has over the
-    codes, and the number of rows (g/n)² σ₀².
+    Residual noise σ² (I − 11ᵀ/n) adds σ² g (1 − g/n), noise of covariance σ² C the sum of C over
+    the codes, and the number of rows (g/n)² σ₀².
     """
     part = len(codes) / model.domain.sizes[attribute]
     shape = model.column_noise.get(attribute)
@@ -386,10 +385,10 @@ def group_variance(model: ReferenceModel, attribute: int, codes: Sequence[int]) 
 
 
 def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
-    """Variance of the cells of a measured marginal (rows²): Fuentes et al., Proposition 4.4.
+    """Return the variance of the cells of a measured marginal (rows²; Fuentes et al., Prop. 4.4).
 
     Returns:
-        One axis per attribute, of length 1 where cells along it are alike: always, without levels.
+        One axis per attribute, of length 1 if cells along it are equal: always, without levels.
     """
     domain = model.domain
     columns = domain.columns(clique)
@@ -415,8 +414,7 @@ def measured_variance(model: ReferenceModel, clique: Clique) -> Array:
 
 
 def _strategy_variances(model: ReferenceModel, position: int) -> Array:
-    """:func:`axis_variances` of a single column that was measured by a strategy: what its noise
-    adds to each group of a level."""
+    """Return :func:`axis_variances` of a single column that was measured by a strategy."""
     (code,) = model.domain.columns((position,))
     noise = model.column_noise[code]
     if code != position:
@@ -426,89 +424,51 @@ def _strategy_variances(model: ReferenceModel, position: int) -> Array:
 
 
 def _codes_in(domain: Domain, position: int) -> Array:
-    """Codes in each group of a level, shape (groups,), or (1,) at the codes."""
+    """Return the number of codes in each group of a level: (groups,), or (1,) at the codes."""
     (code,) = domain.columns((position,))
     return np.ones(1) if code == position else domain.groups(code, position).sizes.astype(float)
 
 
 def _product(factors: Sequence[Array]) -> Array:
-    """Outer product of vectors."""
+    """Return the outer product of vectors."""
     return math.prod(np.ix_(*factors), start=np.ones([1] * len(factors)))
 
 
 def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """Expected L1 distance, in shares of the rows, between a measured marginal and the truth.
+    """Return the expected L1 distance of a measured marginal from the truth (shares of the rows).
 
-    Only noise counts: n_γ √(2/π) standard errors. Signed estimates; a table has no negative
-    cells and is a little closer.
+    Only noise counts: n_γ √(2/π) standard errors of signed estimates; non-negative tables are a
+    little closer.
     """
     std = float(np.sqrt(measured_variance(model, clique)).mean())
     return model.domain.size(clique) * math.sqrt(2 / math.pi) * std / total
 
 
+NOISE_DRAWS = 32
+"""Number of draws of the noise by which its mean size is estimated."""
+
+
 def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """The same of any marginal, for the part of it that was measured.
+    """Estimate the L1 distance that measured noise adds to a marginal (shares of the rows).
 
-    A measured residual τ enters the estimate with weight
-    Σ_{π: τ⊆π⊆γ} k_π (⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), as in :class:`ReferenceModel`, and so does
-    its noise. That the reference follows the same noise changes this in the second order only.
-    What the unmeasured residuals hold comes on top and is not known to anybody but the owner. With
-    levels the weights have no such form: then it is the mean over draws of the noise, from a fixed
-    seed.
+    It is the mean over draws of the noise of all measured residuals in the marginal, from a fixed
+    seed. That the reference follows the same noise changes it in the second order only. What the
+    unmeasured residuals contain is not known.
     """
-    domain, sizes = model.domain, model.domain.sizes
-    if domain.groupings:
-        return _drawn_noise_l1(model, clique) / total
-    measured = [tau for tau in subsets(clique) if tau in model.estimates]
-    variance: Array = np.zeros(domain.shape(clique))
-    for tau in measured:
-        factor: dict[Clique, int] = {tau: 1}
-        weight = np.zeros([1 if i in tau else sizes[i] for i in clique])
-        for pi in (p for p in measured if set(p) >= set(tau)):
-            if pi != tau:
-                factor[pi] = -sum(k for below, k in factor.items() if set(below) <= set(pi))
-            outer = np.ones([1] * len(clique))  # (⊗_{π∖τ} excess) ⊗ (⊗_{γ∖π} q), 1 along τ
-            for axis, i in enumerate(clique):
-                if i not in tau:
-                    q = model.reference[i]
-                    along = [-1 if other == axis else 1 for other in range(len(clique))]
-                    outer = outer * (q - 1 / q.size if i in pi else q).reshape(along)
-            weight = weight + factor[pi] * outer
-        own: Array | float = privacy_cost(domain, tau)
-        if len(tau) == 1 and tau[0] in model.column_noise:
-            along = [-1 if i in tau else 1 for i in clique]
-            own = np.diagonal(model.column_noise[tau[0]]).reshape(along)
-        variance += _variance(model, tau) * own * np.square(weight)
-    return math.sqrt(2 / math.pi) * float(np.sqrt(variance).sum()) / total
-
-
-def _drawn_noise_l1(model: ReferenceModel, clique: Clique) -> float:
-    """Mean L1 (rows) of the noise in a marginal over ``NOISE_DRAWS`` draws of all that is in it."""
     rng, domain = np.random.default_rng(0), model.domain
-    measured = [tau for tau in domain.below(clique) if tau in model.estimates]
     found = 0.0
     for _ in range(NOISE_DRAWS):
         noise = {}
-        for tau in measured:
+        for tau in (tau for tau in domain.below(clique) if tau in model.estimates):
             precision = model.precision(tau)
             drawn = np.asarray(rng.normal(scale=precision**-0.5, size=domain.shape(tau)))
             if len(tau) == 1 and tau[0] in model.column_noise:
-                drawn = _root(model.column_noise[tau[0]]) @ drawn
+                values, vectors = np.linalg.eigh(model.column_noise[tau[0]])
+                drawn = vectors * np.sqrt(np.maximum(values, 0.0)) @ drawn
             noise[tau] = ResidualEstimate(centered(drawn, domain, tau), precision)
-        found += float(
-            np.abs(ReferenceModel(domain, model.reference, noise).marginal(clique)).sum()
-        )
-    return found / NOISE_DRAWS
-
-
-def _root(covariance: Array) -> Array:
-    """R with RRᵀ = C."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
-
-
-NOISE_DRAWS = 8
-"""Draws of the noise for its mean size, where there is no formula."""
+        marginal = ReferenceModel(domain, model.reference, noise).marginal(clique)
+        found += float(np.abs(marginal).sum())
+    return found / NOISE_DRAWS / total
 
 
 def _variance(model: ReferenceModel, residual: Clique) -> float:

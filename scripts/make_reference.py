@@ -92,7 +92,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 WITH_HEAPS = {
     "name": "price", "type": "numeric", "min": 0, "max": 500, "bins": 20, "decimals": 2,
-    "heaps": [50, 100], "endings": [0.99],
+    "heaps": [50, 100],
     "counted": {
         "rows": [812, 1630], "endings": [{"remainder": 99, "modulus": 100, "rows": 5210}]
     },

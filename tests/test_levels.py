@@ -193,8 +193,8 @@ def test_the_variance_of_every_cell_is_that_of_the_linear_map(clique):
 
 @pytest.mark.parametrize("clique", [(0, 1), (4, 1, 2)])
 def test_the_noise_of_a_marginal_is_that_of_its_cells_and_parts_hold_less(clique):
-    """Of 8 draws of n cells the mean of |noise| errs by 0.76 / √8n if cells are independent: 10 %
-    is two of these at least; the seed is fixed."""
+    """Of 32 draws of n cells the mean of |noise| errs by 0.76 / √32n if cells are independent: 10 %
+    is four of these at least; the seed is fixed."""
     rng = np.random.default_rng(3)
     below = list(DOMAIN.below(clique))
     full = {t: ResidualEstimate(np.zeros(DOMAIN.shape(t)), rng.uniform(0.5, 2)) for t in below}

@@ -29,7 +29,7 @@ from adaptive_qs.run.job import Limits
 from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
 from adaptive_qs.run.tables import check_sample_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table import encode, read
+from adaptive_qs.table import encode, formats
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
@@ -233,8 +233,8 @@ def test_memory_is_refused_before_anything_is_drawn_without_telling_how_many_row
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", *KINDS])
 def test_a_table_with_too_many_rows_is_not_read_to_its_end(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(read, "BLOCK_BYTES", 1_000)
-    monkeypatch.setattr(read, "BATCH_ROWS", 500)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 500)
     rows = 12_345
     frame = pd.DataFrame({"a": [0] * (rows - 1) + [7]})  # the last one would be refused
     tables = {

@@ -1,4 +1,4 @@
-"""The answers of one run: a stream that is read once, its rows in words, and its statement."""
+"""The answers of one run: a stream that is read once, and its privacy statement."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
-from scipy.special import ndtri
 
-from adaptive_qs.answering.measure import SetAnswers, answer_sets
+from adaptive_qs.answering.measure import (
+    COLUMNS,
+    REPEATING,
+    answer_batches,
+    answer_sets,
+    interval_factor,
+)
 from adaptive_qs.answering.plan import Batch, BatchPlan
-from adaptive_qs.arguments import as_number, shown
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
 from adaptive_qs.privacy.accounting import compute_mu
@@ -33,10 +33,9 @@ from adaptive_qs.release.bundle import (
     with_manifest,
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
-from adaptive_qs.release.statement import MANIFEST, Loss, Statement, stated
+from adaptive_qs.release.statement import MANIFEST, Loss, Statement, derive_fields
 from adaptive_qs.run.budget import FinishedRun, PrivacyTarget
 from adaptive_qs.run.job import Job, OpenBudget
-from adaptive_qs.strategy.solution import Array
 from adaptive_qs.table.coded import MarginalCounter
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
@@ -52,234 +51,16 @@ from adaptive_qs.table.text import Formulas, check_formulas
 from adaptive_qs.table.write import (
     CSV,
     check_table_path,
-    escaped_names,
-    find_escapes,
     table_format,
     write_batches,
 )
 from adaptive_qs.workload.file import workload_digest
-from adaptive_qs.workload.matrices import Queries
 
-# Queries in words, as Arrow arrays: no Python text is built for an answer to a product.
-
-Texts = Callable[[int, int], pa.Array]
-"""The texts of the queries from one position to another; each call goes on where the last ended."""
-
-KEPT_TEXTS = 2**20
-"""Texts of single families that are kept for the next attribute sets."""
-
-
-class QueryTexts:
-    """Words for the queries on the attributes of a schema.
-
-    Args:
-        schema: names the attributes and their codes.
-        formulas: which texts are escaped, for spreadsheet programs.
-    """
-
-    def __init__(self, schema: Schema, formulas: Formulas = "keep") -> None:
-        self._schema = schema
-        self._formulas = formulas
-        self._names = escaped_names(schema.names, formulas)
-        self._codes: dict[int, tuple[str, ...]] = {}
-        self._kept: dict[tuple[int, Queries], pa.Array] = {}
-
-    def attributes(self, clique: Clique) -> str:
-        """The set of attributes, such as "age x sex"."""
-        return " x ".join(self._names[attribute] for attribute in clique)
-
-    def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
-        """The queries on a set of attributes, such as "age <= 39 and sex = Female".
-
-        Args:
-            clique: the attributes.
-            queries: a product of families, or one joint family.
-        """
-        joint = len(queries) != len(clique)
-        if joint or (len(queries) == 1 and queries[0].num_queries > KEPT_TEXTS):
-            texts = self._labels(clique, queries[0])  # not worth keeping
-            return lambda start, stop: pa.array(
-                islice(texts, stop - start), pa.string(), size=stop - start
-            )
-        return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
-
-    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array | _Passing:
-        if queries.num_queries > KEPT_TEXTS:
-            make = partial(self._labels, (attribute,), queries)
-            return _Passing(make, queries.num_queries)
-        key = (attribute, queries)
-        if key not in self._kept:
-            if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
-                self._kept.clear()
-            labels = self._labels((attribute,), queries)
-            self._kept[key] = pa.array(labels, pa.string(), size=queries.num_queries)
-        return self._kept[key]
-
-    def _labels(self, clique: Clique, queries: Queries) -> Iterator[str]:
-        names = tuple(self._names[attribute] for attribute in clique)
-        return queries.labels(names, tuple(map(self._values, clique)))
-
-    def _values(self, attribute: int) -> tuple[str, ...]:
-        if attribute not in self._codes:
-            column = self._schema.columns[attribute]
-            replaced = find_escapes(column, self._schema, self._formulas)
-            self._codes[attribute] = tuple(replaced.get(x, x) for x in column.labels_of_codes())
-        return self._codes[attribute]
-
-
-class _Passing:
-    """Texts of a family of too many queries to be kept, made again for every round of them."""
-
-    def __init__(self, make: Callable[[], Iterator[str]], count: int) -> None:
-        self._make, self._count = make, count
-        self._texts, self._made, self._last = make(), 0, ""
-
-    def __len__(self) -> int:
-        return self._count
-
-    def take(self, positions: pa.Array) -> pa.Array:
-        """The texts at positions that ascend, but for a new round."""
-        asked = positions.to_numpy()
-        changes = np.flatnonzero(np.diff(asked, prepend=-1))
-        found = pa.array(map(self._at, asked[changes].tolist()), pa.string(), size=len(changes))
-        times = np.diff(changes, append=len(asked))
-        return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
-
-    def _at(self, position: int) -> str:
-        if position < self._made - 1:
-            self._texts, self._made = self._make(), 0
-        if position >= self._made:
-            self._last = next(islice(self._texts, position - self._made, None))
-            self._made = position + 1
-        return self._last
-
-
-def _joined(factors: list[pa.Array | _Passing]) -> Texts:
-    shape = tuple(map(len, factors))
-
-    def text(start: int, stop: int) -> pa.Array:
-        if len(factors) == 1 and isinstance(factors[0], pa.Array):
-            return factors[0].slice(start, stop - start)
-        positions = np.unravel_index(np.arange(start, stop), shape)
-        parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
-        return pc.binary_join_element_wise(*parts, " and ")
-
-    return text
-
-
-# Answers as Arrow record batches: the query in words, the estimate and its interval.
-#
-# Rows come in one order: by part of the workload, attribute set, and query.
-
-
-BATCH_ROWS = 2**16
-"""Rows of a batch: small attribute sets are gathered, large ones divided."""
-
-COLUMNS = pa.schema(
-    [
-        ("attributes", pa.dictionary(pa.int32(), pa.string())),
-        ("query", pa.string()),
-        ("estimate", pa.float64()),
-        ("standard_error", pa.float64()),
-        ("lower", pa.float64()),
-        ("upper", pa.float64()),
-    ]
-)
-"""What every batch has; estimates, errors and bounds are in rows."""
-REPEATING = ("attributes", "standard_error")
-"""Columns with few distinct values."""
-_Part = tuple[str, pa.Array, Array, Array]
-"""Name, texts, estimates and variances of answers of one attribute set."""
-
-
-def answer_batches(
-    sets: Iterable[SetAnswers],
-    schema: Schema,
-    confidence: float = 0.95,
-    formulas: Formulas = "keep",
-) -> Iterator[pa.RecordBatch]:
-    """Batches of at most ``BATCH_ROWS`` answers; memory is that of one batch.
-
-    Args:
-        sets: the answers, set by set.
-        schema: names the attributes and their codes.
-        confidence: probability with which each interval holds the true answer by itself.
-        formulas: which values in the words of queries are escaped, for spreadsheet programs.
-
-    Raises:
-        InputError: the confidence is not between 0 and 1, or an answer is no number or has no
-            variance because its strategy is too ill-conditioned.
-    """
-    half_width = interval_factor(confidence)
-    texts = QueryTexts(schema, formulas)
-    gathered: list[_Part] = []
-    rows = 0
-    for answers in sets:
-        name = texts.attributes(answers.clique)
-        _check_finite(name, answers)
-        if not answers.first:
-            words = texts.queries(answers.clique, answers.queries)
-        start, total, first = 0, len(answers.estimates), answers.first
-        while start < total:
-            stop = min(total, start + BATCH_ROWS - rows)
-            estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
-            gathered.append((name, words(first + start, first + stop), estimates, variances))
-            rows += stop - start
-            start = stop
-            if rows == BATCH_ROWS:
-                yield _batch(gathered, half_width)
-                gathered, rows = [], 0
-    if gathered:
-        yield _batch(gathered, half_width)
-
-
-def _batch(gathered: list[_Part], half_width: float) -> pa.RecordBatch:
-    names, texts, estimates, variances = zip(*gathered)
-    answers = np.concatenate(estimates)
-    errors = np.sqrt(np.concatenate(variances))
-    margin = half_width * errors
-    place = {name: position for position, name in enumerate(dict.fromkeys(names))}
-    lengths = [len(part) for part in estimates]
-    codes = np.repeat([place[name] for name in names], lengths).astype(np.int32)
-    columns = [
-        pa.DictionaryArray.from_arrays(codes, pa.array(place, pa.string())),
-        pa.concat_arrays(texts),
-        *map(pa.array, (answers, errors, answers - margin, answers + margin)),
-    ]
-    return pa.record_batch(columns, schema=COLUMNS)
-
-
-def interval_factor(confidence: Any) -> float:
-    """Standard errors on either side of an estimate, from the normal distribution.
-
-    Raises:
-        InputError: the confidence is not a number between 0 and 1.
-    """
-    chance = as_number(confidence)
-    if chance is None or not 0 < chance < 1:
-        raise InputError(
-            f"confidence is {shown(confidence)}: give a number between 0 and 1, as 0.95"
-        )
-    return float(ndtri((1 + chance) / 2))
-
-
-def _check_finite(name: str, answers: SetAnswers) -> None:
-    """Refuse answers that are not numbers: they would be written as NaN."""
-    variances = answers.variances
-    sound = np.isfinite(answers.estimates).all() and np.isfinite(variances).all()
-    if not (sound and (variances >= 0).all()):
-        raise InputError(
-            f"the answers on {name} have no finite variance: its queries are too nearly dependent "
-            "for this mechanism, or too different in size: scale them alike or use mechanism "
-            "gaussian"
-        )
-
-
-# The privacy statement of a batch of answers, for the sidecar.
+# The privacy statement of a batch of answers.
 
 
 class Charges(BaseModel):
-    """Charges of equal purpose and parameters; the columns are those of the first of them."""
+    """Charges with equal purpose and parameters, and the columns of the first of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -288,28 +69,28 @@ class Charges(BaseModel):
 
     @property
     def cost(self) -> Cost:
-        """Of all of them."""
+        """The cost of all of them."""
         one = Cost.of([self.charge])
         return Cost(self.times * one.rho_units, self.times * one.delta_units)
 
 
 class AnswersManifest(Statement):
-    """What a batch of answers states; its charges add up to its facts."""
+    """The privacy statement of a batch of answers; its charges add up to its facts."""
 
     kind: Literal["answers"] = "answers"
     mechanism: str
-    """The name of what was measured, as `plan` gives it."""
+    """The name of the mechanism, as `plan` gives it."""
     workload: Hex
-    """SHA-256 of what was asked."""
+    """SHA-256 of the workload."""
     queries: Annotated[int, Field(ge=1)]
     cost: Loss
-    """Privacy cost β = 2ρ of He et al.: the budget."""
+    """The budget as privacy cost β = 2ρ of He et al."""
     expected_rmse: NonNegative
-    """Planned without data (rows)."""
+    """Expected RMSE, planned without data (rows)."""
     lower_bound_rmse: NonNegative
-    """No mechanism of the same kind has a smaller one (rows)."""
+    """Lower bound of the RMSE of any mechanism of the same kind (rows)."""
     charges: Annotated[tuple[Charges, ...], FailFast()]
-    """Every charge, those with equal parameters together."""
+    """All charges, those with equal parameters together."""
 
     @property
     def charges_in(self) -> str:
@@ -325,7 +106,7 @@ class AnswersManifest(Statement):
         return self
 
 
-def statement_of_answers(
+def state_answers(
     plan: BatchPlan,
     target: PrivacyTarget,
     schema: Schema,
@@ -334,27 +115,27 @@ def statement_of_answers(
     confidence: float,
     ledger: Place | None = None,
 ) -> AnswersManifest:
-    """The statement of a finished batch.
+    """Return the statement of a finished batch.
 
-    Where all noise is that of the plan, (ε, δ) follows from Gaussian DP; where bins or values were
-    learnt as well, from zCDP.
+    (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt.
 
     Args:
-        plan: what was measured.
-        target: the budget of the whole run, of which the plan's is what learning left.
-        schema: with whatever was learnt.
-        events: every charge, which ``ledger`` keeps, if there is one.
-        stamp: whether the answers are private.
-        confidence: of the intervals.
+        plan: The plan that was measured.
+        target: The budget of the whole run, including learning.
+        schema: The schema with everything learnt.
+        events: All charges.
+        stamp: Whether the answers are private.
+        confidence: The confidence of the intervals.
+        ledger: The position in the ledger that keeps the charges, if there is one.
 
     Raises:
-        ValueError: the charges exceed the target, or do not imply its (ε, δ).
+        ValueError: If the charges exceed the target, or do not imply its (ε, δ).
     """
     gaussian = all(
         isinstance(event, GaussianEvent) and event.purpose is Purpose.STRATEGY for event in events
     )
     return AnswersManifest(
-        **stated(events, schema, ANSWERS, stamp, target.unit),
+        **derive_fields(events, schema, ANSWERS, stamp, target.unit),
         rho=target.rho,
         epsilon=target.epsilon,
         delta=target.delta,
@@ -373,7 +154,7 @@ def statement_of_answers(
 
 
 def group_charges(events: Iterable[Event]) -> tuple[Charges, ...]:
-    """The charges, counted by their parameters, in the order in which each kind came first."""
+    """Return the charges, counted by their parameters, in the order of the first of each kind."""
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in events:
         kind = (type(event), *(vars(event) | {"columns": ()}).values())
@@ -381,31 +162,27 @@ def group_charges(events: Iterable[Event]) -> tuple[Charges, ...]:
     return tuple(Charges(times=len(group), charge=group[0]) for group in groups.values())
 
 
-# The answers of one run: a stream that can be read once, because reading it spends the budget.
+# The stream of answers, which can be read once, since reading it spends the budget.
 
 FILE_BYTES = {False: 40, True: 120}
-"""One answer in a file that is compressed, and in one of text."""
+"""Size of one answer in a compressed file and in a text file."""
 HELD_BYTES = 90
-"""One answer in memory, with its words."""
+"""Size of one answer in memory, with its text."""
 
 
 def file_bytes(queries: int, path: str | Path) -> int:
-    """About what a file of so many answers takes."""
+    """Return the approximate size of a file of answers."""
     plain = table_format(path).is_text and not str(path).endswith(".gz")
     return queries * FILE_BYTES[plain]
 
 
 def check_room(queries: int, path: str | Path) -> None:
-    """Refuse a file of answers that the disk has no room for, before anything is spent.
-
-    Raises:
-        ResourceExceeded: it has not.
-    """
+    """Raise ResourceExceeded if the disk has no room for a file of answers."""
     needed = file_bytes(queries, path)
     try:
         free = shutil.disk_usage(Path(path).resolve().parent).free
     except OSError:
-        return  # whoever opens the file says why
+        return  # opening the file fails with the reason
     if needed > free:
         raise ResourceExceeded(
             f"{path}: {queries:,} answers take about {needed / 2**30:,.1f} GiB and the disk has "
@@ -422,21 +199,21 @@ LOST = SpentNote("part of the budget was spent and its answers are lost: count a
 
 
 class Answers:
-    """Answers to a workload, made while they are read.
+    """Answers to a workload, which are computed while they are read.
 
-    Everything has been checked by now; nothing has been spent. One pass over the batches, by
-    iteration, :meth:`to_arrow`, :meth:`to_pandas` or :meth:`write`, spends the budget, measurement
-    by measurement, each charged before its noise is drawn. There is no second pass.
+    One pass over the batches, by iteration, :meth:`to_arrow`, :meth:`to_pandas` or :meth:`write`,
+    spends the budget, measurement by measurement. There is no second pass. Before it everything is
+    checked and nothing is spent.
 
-    Rows come by part of the workload, attribute set and query, with the columns attributes, query,
-    estimate (rows, unbiased), standard_error, lower and upper.
+    Rows are ordered by part of the workload, attribute set and query. The columns are attributes,
+    query, estimate (rows, unbiased), standard_error, lower and upper.
 
     Attributes:
-        plan: the mechanism that was measured, on integers, with its expected errors.
-        target: the budget of the whole run; the plan's is what learning bins and values left.
-        insecure: whether the noise came from a seed, so that the answers are not private.
-        stamp: says so in words.
-        seconds: per phase, after the last answer.
+        plan: The mechanism, on integers, with its expected errors.
+        target: The budget of the whole run; that of the plan excludes learning.
+        insecure: Whether the noise comes from a seed, so that the answers are not private.
+        stamp: The same as text.
+        seconds: Seconds per phase, after the last answer.
     """
 
     def __init__(
@@ -465,22 +242,22 @@ class Answers:
 
     @property
     def closed(self) -> FinishedRun | None:
-        """The run in its ledger once the answers are safe; None without a ledger."""
+        """The run in its ledger once the answers are delivered; None without a ledger."""
         return self._session.closed
 
     @property
     def ledger(self) -> tuple[Event, ...]:
-        """Everything charged so far, in order."""
+        """All charges so far, in order."""
         return () if self._ledger is None else self._ledger.events
 
     @property
     def rho_spent(self) -> float:
-        """zCDP spent so far; all of the plan's after the last answer."""
+        """The zCDP cost so far."""
         return 0.0 if self._ledger is None else float_above(self._ledger.spent.rho)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the batches; the metadata says whether the answers are private."""
+        """The columns of the batches; the metadata says whether the answers are private."""
         return COLUMNS.with_metadata({STAMP_KEY: self.stamp})
 
     def __len__(self) -> int:
@@ -499,14 +276,14 @@ class Answers:
         return self.batches()
 
     def batches(self, confidence: float = 0.95, formulas: str = "keep") -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of a size that does not grow with the workload, each stamped.
+        """Return Arrow record batches whose size does not grow with the workload.
 
         Args:
-            confidence: probability with which each interval holds the true answer by itself.
-            formulas: which values in the words of queries are escaped, for spreadsheet programs.
+            confidence: The probability with which each interval contains the true answer.
+            formulas: Which values in the texts of queries are escaped for spreadsheet programs.
 
         Raises:
-            InputError: a parameter is out of range, or the answers were read before.
+            InputError: If a parameter is out of range, or the answers were read before.
         """
         interval_factor(confidence)
         kind = check_formulas(formulas)
@@ -519,10 +296,10 @@ class Answers:
         return self._stream(counter, confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
-        """All answers as a pyarrow table.
+        """Return all answers as a pyarrow table.
 
         Raises:
-            ResourceExceeded: they exceed the memory ceiling, with nothing spent.
+            ResourceExceeded: If they exceed the maximum memory; nothing is spent.
         """
         needed = self.plan.queries * HELD_BYTES
         if needed > self._most_bytes:
@@ -538,7 +315,7 @@ class Answers:
         return table
 
     def to_pandas(self, confidence: float = 0.95) -> Any:
-        """All answers as a pandas data frame; ``attrs`` says where they are not private."""
+        """Return all answers as a pandas data frame, whose ``attrs`` say if it is not private."""
         with self._session.working(LOST):
             frame = self.to_arrow(confidence).to_pandas()
             if self.stamp != PRIVATE:
@@ -552,43 +329,42 @@ class Answers:
         formulas: str = "escape-learnt",
         force: bool = False,
     ) -> int:
-        """Write all answers as .parquet, .csv or .csv.gz, whatever their number.
+        """Write all answers as .parquet, .csv or .csv.gz, with bounded memory.
 
         The file appears with the last answer, after its privacy statement (see ``manifest_path``).
-        A file beside it says where it is not private.
+        If it is not private, another file next to it says so.
 
         Args:
-            path: of the file; its suffix tells the format.
-            confidence: as for :meth:`batches`.
-            formulas: which values that a spreadsheet program would run as formulas are escaped in
+            path: The path of the file; its suffix is the format.
+            confidence: As for :meth:`batches`.
+            formulas: Which values that a spreadsheet program would run as formulas are escaped in
                 CSV: "escape-learnt" those that were learnt, "escape" all and the names of columns,
                 "keep" none.
-            force: replace files that exist; a resumed run replaces what it had written itself.
+            force: Replace existing files; a resumed run also replaces its own.
 
         Returns:
-            Number of answers.
+            The number of answers.
 
         Raises:
-            InputError: a file exists, cannot be written or has another suffix, with nothing spent;
-                or as for :meth:`batches`.
-            ResourceExceeded: the disk has no room for so many answers, with nothing spent.
+            InputError: If a file exists, cannot be written or has another suffix, before anything
+                is spent; or as for :meth:`batches`.
+            ResourceExceeded: If the disk has no room for the answers; nothing is spent.
         """
         check_table_path(path)
         kind = check_formulas(formulas)
         if not table_format(path).is_text:
             kind = "keep"
-        mine = is_from_interrupted_run(path, self._resumed)
-        replacing = force or mine
+        replacing = force or is_from_interrupted_run(path, self._resumed)
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, replacing)
         check_room(self.plan.queries, path)
         with self._session.working(LOST):
             with (
                 with_manifest(path, replacing) as write_manifest,
-                stamped(path, self.stamp) as put_stamp,
+                stamped(path, self.stamp) as write_stamp,
             ):
                 batches = self.batches(confidence, kind)
-                sealed = partial(self._state, write_manifest, confidence, put_stamp)
+                sealed = partial(self._state, write_manifest, confidence, write_stamp)
                 schema = self.arrow_schema
                 count = write_batches(batches, schema, path, REPEATING, sealed, replacing)
             self.close()
@@ -597,18 +373,18 @@ class Answers:
     def write_csv(
         self, file: BinaryIO, confidence: float = 0.95, formulas: str = "escape-learnt"
     ) -> int:
-        """Write all answers as CSV to an open stream, without a statement beside it.
+        """Write all answers as CSV to an open stream, without a statement.
 
         Args:
-            file: takes bytes.
+            file: A file for bytes.
             confidence: Probability that an interval covers the true answer.
-            formulas: What to do with texts that a spreadsheet would compute, as for :meth:`write`.
+            formulas: As for :meth:`write`.
 
         Returns:
-            Number of answers.
+            The number of answers.
 
         Raises:
-            InputError: as for :meth:`batches`.
+            InputError: As for :meth:`batches`.
         """
         count = 0
         with self._session.working(LOST):
@@ -621,11 +397,11 @@ class Answers:
         return count
 
     def statement(self, confidence: float = 0.95) -> AnswersManifest:
-        """The privacy statement of all answers, of which none may be left to read."""
+        """Return the privacy statement; raise InputError before all answers are read."""
         if self._ledger is None or not self.seconds:
             raise InputError("the answers were not read to their end: read them first")
         place = self._ledger.place
-        return statement_of_answers(
+        return state_answers(
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
 
@@ -633,19 +409,19 @@ class Answers:
         self,
         write_manifest: Callable[..., None],
         confidence: float,
-        put_stamp: Callable[[], None],
+        write_stamp: Callable[[], None],
         sha256: str,
     ) -> None:
-        """Write what stands beside the answers, before their file, which is whole, has its name."""
+        """Write statement and stamp, before the complete file of answers gets its name."""
         statement = self.statement(confidence)
         self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256})
         write_manifest(statement, sha256=sha256)
-        put_stamp()
+        write_stamp()
 
     def close(self) -> None:
-        """Say that the answers are safe: a ledger no longer keeps them.
+        """Confirm that the answers are delivered, so that a ledger no longer stores them.
 
-        ``write``, ``to_arrow`` and ``to_pandas`` do so themselves; whoever iterates does it here.
+        Call it after an iteration; ``write``, ``to_arrow`` and ``to_pandas`` call it themselves.
         """
         self._session.finish()
 

@@ -1,4 +1,4 @@
-"""Batch answering for callers of Python: plan without data, then answer with error bars."""
+"""The Python functions for batches of answers: plan without data, and answer with error bars."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adaptive_qs.answering.answers import LOST, Answers
 from adaptive_qs.answering.plan import Batch, BatchPlan, answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
-from adaptive_qs.privacy.budget import refusable, warn_all
+from adaptive_qs.privacy.budget import describe_refusals, warn_all
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.run.job import Job, check_learnable, resolve_budget
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, with_options
@@ -31,24 +31,23 @@ def plan(
 ) -> BatchPlan:
     """Plan a batch of answers, which needs no data and spends nothing.
 
-    Every option is a keyword. Without a budget, the plan is for a privacy cost of 1. If the schema
-    leaves bins or values open, it is for what learning leaves of the budget, and for as many codes
-    as there can be.
+    Without a budget, the plan is for a privacy cost of 1. If the schema leaves bins or values open,
+    it is for the budget that learning leaves, and for the largest possible number of codes.
 
     Args:
-        schema: the public description of the columns: a :class:`Schema`, the path of a schema
+        schema: The public description of the columns: a :class:`Schema`, the path of a schema
             file, or parsed JSON.
-        workload: the queries: a number of ways, several numbers, a workload file or its parsed
+        workload: The queries: a number of ways, several numbers, a workload file or its parsed
             content, or a :class:`QueryWorkload`; by default all 2-way marginals.
-        progress: called with a phase, steps done and steps in all.
+        options: The options, each as a keyword.
+        progress: Called with a phase, the steps done and the total of steps.
 
     Raises:
-        InputError: a parameter, the schema or the workload is wrong.
-        ResourceExceeded: the plan exceeds ``max_memory``.
+        InputError: If a parameter, the schema or the workload is invalid.
+        ResourceExceeded: If the plan exceeds ``max_memory``.
 
     Warns:
-        GuardRailWarning: the budget promises or buys less than may have been meant, or would be
-            refused.
+        GuardRailWarning: If the budget promises or buys little, or would be refused.
     """
     planned, warnings = plan_answers(schema, workload, options, progress)
     warn_all(warnings, stacklevel=3)
@@ -64,8 +63,8 @@ def plan_answers(
     target, learning = resolve_budget(described, given, _budget(given))
     left = target.within(target.budget - learning)
     batch = _batch(workload, options, progress, described.widest_domain(), left)
-    rails = batch.list_warnings(target, options.public_rows)
-    return batch.plan(), refusable(rails) if options.budgeted else ()
+    warnings = batch.list_warnings(target, options.public_rows)
+    return batch.plan(), describe_refusals(warnings) if options.budgeted else ()
 
 
 @with_options(AnswerOptions)
@@ -81,27 +80,28 @@ def answer(
 
     The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,
     unless the schema names a ``person`` column or ``neighbours`` says otherwise. This call plans,
-    reads the table and checks everything. It spends nothing, unless the schema leaves bins or
-    values to be learnt: reading the result does. The ledger keeps the answers until they are
-    written. Every option is a keyword.
+    reads the table and checks everything. Reading the result spends the budget; this call spends a
+    part of it only if the schema leaves bins or values to be learnt. The ledger stores the answers
+    until they are written.
 
     Args:
-        data: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder or a
-            pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
-        schema: as for :func:`plan`; a coded table needs none.
-        workload: as for :func:`plan`.
-        progress: called with a phase, steps done and steps in all.
+        data: A table of pandas, polars or pyarrow, the path of a CSV or Parquet file, of a folder
+            or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
+        schema: As for :func:`plan`; a coded table needs none.
+        workload: As for :func:`plan`.
+        options: The options, each as a keyword.
+        progress: Called with a phase, the steps done and the total of steps.
 
     Raises:
-        InputError: a parameter, the schema, the workload or the table is wrong, the schema is
+        InputError: If a parameter, the schema, the workload or the table is invalid, the schema is
             unreviewed, or the budget is beyond a limit.
-        ResourceExceeded: the plan or the table exceeds ``max_memory``.
-        LedgerError: the ledger cannot be used, or holds no such run to resume.
-        BudgetExceeded: the ledger's total does not allow the budget.
+        ResourceExceeded: If the plan or the table exceeds ``max_memory``.
+        LedgerError: If the ledger cannot be used, or has no such run to resume.
+        BudgetExceeded: If the total of the ledger does not allow the budget.
 
     Warns:
-        UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
-        GuardRailWarning: the budget promises or buys less than may have been meant.
+        UserWarning: If there is an ``insecure_seed``, or the schema is unreviewed.
+        GuardRailWarning: If the budget promises or buys little.
     """
     described = resolve_schema(schema, data, options.max_memory)
     clock = PhaseClock(progress)
@@ -149,6 +149,6 @@ def measure_answers(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
 
 
 def _budget(options: AnswerOptions | PlanOptions) -> Callable[[Fraction | None], PrivacyTarget]:
-    """Return a maker of budgets, in zCDP if bins or values must be learnt (`resolve_budget`)."""
+    """Return the function that :func:`resolve_budget` calls with the δ of discovery."""
     given = options.epsilon, options.delta, options.rho, options.cost
     return partial(PrivacyTarget.of_answers, *given)

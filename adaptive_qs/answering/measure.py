@@ -1,15 +1,23 @@
-"""From a plan and private counts to answers, measured with exact integer noise."""
+"""From a plan and private counts to batches of answers, measured with exact integer noise."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import cast
+from functools import partial
+from itertools import islice
+from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.special import ndtri
+
+from adaptive_qs.arguments import as_number, shown
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import ThreadPool, linear_algebra
@@ -20,6 +28,9 @@ from adaptive_qs.privacy.query import IntegerMap, LinearQuery
 from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.strategy.mechanism import Mechanism, StrategyMeasurement
 from adaptive_qs.strategy.solution import Array
+from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.text import Formulas
+from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.matrices import Queries
 
 # Measurements with exact integer noise: the part of `answer` that touches private counts.
@@ -34,18 +45,19 @@ from adaptive_qs.workload.matrices import Queries
 
 
 MAX_ROWS = 2**31
-"""Most rows of a table that is measured. With so many and ``MAX_COST``, values that are multiplied
-for noise of ``FINE_NOISE`` stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
+"""Largest number of rows of a table that is measured. With it and ``MAX_COST``, values that are
+multiplied for noise of ``FINE_NOISE`` stay below 2⁶¹: no coefficient exceeds Δ = σ√β."""
 MOST_NOISE_BITS = 44
-"""Bits of the largest standard deviation of the integer noise."""
+"""Number of bits of the largest standard deviation of the integer noise."""
 MOST_GRID_BITS = 40
-"""More would change no figure that anybody sees."""
+"""Maximum number of bits of coefficients; more would change no figure that is shown."""
 
 
 def grid_bits(mechanism: Mechanism, units: int, most_rows: int) -> int:
-    """Bits that the coefficients of each strategy may have, from public quantities.
+    """Return the number of bits of the coefficients of each strategy, from public quantities.
 
-    Sums of coefficients over ``most_rows`` rows stay below 2⁶² and the noise inside its sampler.
+    Sums of coefficients over ``most_rows`` rows stay below 2⁶², and the noise within the limits of
+    its sampler.
     """
     shares = (mechanism.measurement(k).share for k in range(mechanism.num_measurements))
     least = min(shares) * 2 * units / UNITS_PER_RHO
@@ -60,14 +72,14 @@ def measure(
     measurements: Sequence[StrategyMeasurement],
     units: Sequence[int],
 ) -> list[Array]:
-    """Release some measurements of a plan, charged all or none.
+    """Release measurements of a plan; all are charged or none.
 
     Args:
-        domain: the columns.
-        counts: of the cells of each measurement, in at most ``MAX_ROWS`` rows.
-        mechanisms: charges ``units`` · 2**-60 ρ, then draws.
-        measurements: their strategies must be on the grid.
-        units: the exact cost of each.
+        domain: The columns.
+        counts: The counts of the cells of each measurement, of at most ``MAX_ROWS`` rows.
+        mechanisms: Charges ``units`` · 2**-60 ρ, then draws.
+        measurements: Measurements whose strategies are on the grid.
+        units: The exact cost of each measurement.
 
     Returns:
         Noisy answers to each integer strategy, one axis for each of its factors.
@@ -87,32 +99,32 @@ def _query(domain: Domain, measurement: StrategyMeasurement) -> LinearQuery:
 
 # From a plan and private counts to answers, one attribute set at a time.
 #
-# Measurements do not depend on each other's outcomes, so each is made when the first attribute set
-# needs it, some sets together, and forgotten after the last: memory does not grow with the number
-# of answers.
+# Measurements do not depend on each other's outcomes. Each is made when the first attribute set
+# needs it, several sets together, and deleted after the last one. So memory does not grow with the
+# number of answers.
 
 SETS_AHEAD = 2
-"""Attribute sets that are measured before the answers of one are waited for."""
+"""Number of attribute sets that are measured ahead of the one whose answers are computed."""
 GROUP_MEASUREMENTS = 256
-"""Most measurements that are released together, where one attribute set does not need more."""
+"""Maximum number of measurements that are released together, unless one set needs more."""
 GROUP_CELLS = 2**18
-"""Most cells of the tables that they measure, likewise."""
+"""Maximum number of cells of the tables that they measure, unless one set needs more."""
 LEAST_UNITS = 2**12
-"""Fewest units of a measurement: rounding them changes its variance by less than 0.03 %."""
+"""Smallest cost of a measurement in units: rounding changes its variance by less than 0.03 %."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetAnswers:
-    """Answers to consecutive queries on one set of attributes, all unless they are very many.
+    """Answers to consecutive queries on one set of attributes.
 
     Attributes:
-        part: the part of the workload.
-        index: the attribute set in the part.
-        clique: its attributes.
-        queries: a product of families, or one joint family; answers are ordered as theirs.
-        estimates: shape (m,): unbiased noisy answers (rows).
-        variances: shape (m,): their variances (rows²).
-        first: position of the first of them among the queries of the set.
+        part: The part of the workload.
+        index: The attribute set in the part.
+        clique: The attributes of the set.
+        queries: A product of families, or one joint family, in the order of the answers.
+        estimates: Unbiased noisy answers (rows), of shape (m,).
+        variances: Their variances (rows²), of shape (m,).
+        first: Position of the first answer among the queries of the set.
     """
 
     part: int
@@ -124,7 +136,7 @@ class SetAnswers:
     first: int = 0
 
     def for_each(self, copies: int) -> SetAnswers:
-        """The same answers where so many counted rows stand for one."""
+        """Return the answers if each published row is counted ``copies`` times."""
         estimates, variances = self.estimates / copies, self.variances / copies**2
         return replace(self, estimates=estimates, variances=variances)
 
@@ -132,18 +144,18 @@ class SetAnswers:
 def answer_sets(
     mechanism: Mechanism, table: PrivateTable, mechanisms: Mechanisms, units: int
 ) -> Iterator[SetAnswers]:
-    """Spend the budget and answer every attribute set of every part, in order.
+    """Spend the budget and yield the answers of every attribute set of every part, in order.
 
-    The caller's thread measures, in a fixed order; another turns releases into answers meanwhile.
+    The caller's thread measures, in a fixed order; another thread computes answers.
 
     Args:
-        mechanism: the plan; its strategies must be on the grid.
-        table: the private rows.
-        mechanisms: charges before each draw.
-        units: the whole budget in units of 2**-60 ρ; all of it is spent.
+        mechanism: The plan, whose strategies are on the grid.
+        table: The private rows.
+        mechanisms: Charges before each draw.
+        units: The whole budget in units of 2**-60 ρ; all of it is spent.
 
     Raises:
-        InputError: the budget is too small for so many measurements; nothing is spent.
+        InputError: If the budget is too small for the measurements; nothing is spent.
     """
     costs = divide_units(mechanism, units)
     parts = mechanism.workload.parts
@@ -152,7 +164,7 @@ def answer_sets(
     kept: dict[int, Array] = {}
 
     def answered(part: int, index: int, fresh: dict[int, Array]) -> Iterator[SetAnswers]:
-        """The answers of one set, given the releases that no earlier set needed."""
+        """Yield the answers of one set, given the releases that no earlier set needed."""
         for number, noisy in fresh.items():
             kept[number] = table_estimate(mechanism.measurement(number).strategy.factors, noisy)
         clique, queries = tuple(parts[part].cliques[index].tolist()), parts[part].queries(index)
@@ -169,7 +181,7 @@ def answer_sets(
     pending: deque[tuple[Iterator[SetAnswers], Future[SetAnswers | None]]] = deque()
 
     def finished(ahead: int) -> Iterator[SetAnswers]:
-        """Answers in order, until so few sets are pending; the next run of a set is begun."""
+        """Yield answers in order until ``ahead`` sets are pending."""
         while len(pending) > ahead:
             run, future = pending.popleft()
             found = future.result()
@@ -177,7 +189,7 @@ def answer_sets(
                 pending.appendleft((run, pool.submit(next, run, None)))
                 yield found
 
-    # Products are small: several threads of the linear algebra would be in each other's way.
+    # Products are small: several threads of the linear algebra would only slow each other down.
     with linear_algebra().limit(limits=1), ThreadPool(1) as pool:
         for group in _groups(mechanism, sets):
             numbers = [number for _, fresh in group for number in fresh]
@@ -206,7 +218,7 @@ def _runs(
 def _groups(
     mechanism: Mechanism, sets: Iterable[tuple[int, int]]
 ) -> Iterator[list[tuple[tuple[int, int], list[int]]]]:
-    """Groups of attribute sets in order, each with the measurements that no earlier one needed."""
+    """Yield groups of attribute sets in order, each with the measurements that it needs first."""
     shape = mechanism.workload.domain.shape
     measured: set[int] = set()
     group: list[tuple[tuple[int, int], list[int]]] = []
@@ -226,10 +238,10 @@ def _groups(
 
 
 def divide_units(mechanism: Mechanism, units: int) -> list[int]:
-    """Whole units for each measurement by its share; they add up to ``units``.
+    """Return whole units for each measurement by its share; they add up to ``units``.
 
     Raises:
-        InputError: the budget is so small that whole units are not the shares that were planned.
+        InputError: If a share is below ``LEAST_UNITS``.
     """
     count = mechanism.num_measurements
     shares = [mechanism.measurement(number).share for number in range(count)]
@@ -242,3 +254,215 @@ def divide_units(mechanism: Mechanism, units: int) -> list[int]:
     largest = max(range(count), key=costs.__getitem__)
     costs[largest] += units - sum(costs)
     return costs
+
+
+# Queries as text, in Arrow arrays: no Python text is built for an answer to a product.
+
+Texts = Callable[[int, int], pa.Array]
+"""A function that returns the texts of queries from one position to another, in order."""
+
+KEPT_TEXTS = 2**20
+"""Maximum number of texts of single families that are kept for the next attribute sets."""
+
+
+class QueryTexts:
+    """The texts of queries.
+
+    Args:
+        schema: The schema with the names of attributes and codes.
+        formulas: Which texts are escaped for spreadsheet programs.
+    """
+
+    def __init__(self, schema: Schema, formulas: Formulas = "keep") -> None:
+        self._schema = schema
+        self._formulas = formulas
+        self._names = escaped_names(schema.names, formulas)
+        self._codes: dict[int, tuple[str, ...]] = {}
+        self._kept: dict[tuple[int, Queries], pa.Array] = {}
+
+    def attributes(self, clique: Clique) -> str:
+        """Return the set of attributes as text, such as "age x sex"."""
+        return " x ".join(self._names[attribute] for attribute in clique)
+
+    def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
+        """Return the texts of queries, such as "age <= 39 and sex = Female".
+
+        Args:
+            clique: The attributes.
+            queries: A product of families, or one joint family.
+        """
+        joint = len(queries) != len(clique)
+        if joint or (len(queries) == 1 and queries[0].num_queries > KEPT_TEXTS):
+            texts = self._labels(clique, queries[0])
+            return lambda start, stop: pa.array(
+                islice(texts, stop - start), pa.string(), size=stop - start
+            )
+        return _joined([self._of_axis(attribute, one) for attribute, one in zip(clique, queries)])
+
+    def _of_axis(self, attribute: int, queries: Queries) -> pa.Array | _Passing:
+        if queries.num_queries > KEPT_TEXTS:
+            make = partial(self._labels, (attribute,), queries)
+            return _Passing(make, queries.num_queries)
+        key = (attribute, queries)
+        if key not in self._kept:
+            if sum(map(len, self._kept.values())) + queries.num_queries > KEPT_TEXTS:
+                self._kept.clear()
+            labels = self._labels((attribute,), queries)
+            self._kept[key] = pa.array(labels, pa.string(), size=queries.num_queries)
+        return self._kept[key]
+
+    def _labels(self, clique: Clique, queries: Queries) -> Iterator[str]:
+        names = tuple(self._names[attribute] for attribute in clique)
+        return queries.labels(names, tuple(map(self._values, clique)))
+
+    def _values(self, attribute: int) -> tuple[str, ...]:
+        if attribute not in self._codes:
+            column = self._schema.columns[attribute]
+            replaced = find_escapes(column, self._schema, self._formulas)
+            self._codes[attribute] = tuple(replaced.get(x, x) for x in column.labels_of_codes())
+        return self._codes[attribute]
+
+
+class _Passing:
+    """The texts of a family with too many queries to be kept."""
+
+    def __init__(self, make: Callable[[], Iterator[str]], count: int) -> None:
+        self._make, self._count = make, count
+        self._texts, self._made, self._last = make(), 0, ""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def take(self, positions: pa.Array) -> pa.Array:
+        """Return the texts at ascending positions, which can begin anew."""
+        asked = positions.to_numpy()
+        changes = np.flatnonzero(np.diff(asked, prepend=-1))
+        found = pa.array(map(self._at, asked[changes].tolist()), pa.string(), size=len(changes))
+        times = np.diff(changes, append=len(asked))
+        return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
+
+    def _at(self, position: int) -> str:
+        if position < self._made - 1:
+            self._texts, self._made = self._make(), 0
+        if position >= self._made:
+            self._last = next(islice(self._texts, position - self._made, None))
+            self._made = position + 1
+        return self._last
+
+
+def _joined(factors: list[pa.Array | _Passing]) -> Texts:
+    shape = tuple(map(len, factors))
+
+    def text(start: int, stop: int) -> pa.Array:
+        if len(factors) == 1 and isinstance(factors[0], pa.Array):
+            return factors[0].slice(start, stop - start)
+        positions = np.unravel_index(np.arange(start, stop), shape)
+        parts = [factor.take(pa.array(of)) for factor, of in zip(factors, positions)]
+        return pc.binary_join_element_wise(*parts, " and ")
+
+    return text
+
+
+# Answers as Arrow record batches, ordered by part of the workload, attribute set and query.
+
+BATCH_ROWS = 2**16
+"""Number of rows of a batch: small attribute sets are joined, large ones divided."""
+
+COLUMNS = pa.schema(
+    [
+        ("attributes", pa.dictionary(pa.int32(), pa.string())),
+        ("query", pa.string()),
+        ("estimate", pa.float64()),
+        ("standard_error", pa.float64()),
+        ("lower", pa.float64()),
+        ("upper", pa.float64()),
+    ]
+)
+"""The columns of a batch; estimates, errors and bounds are in rows."""
+REPEATING = ("attributes", "standard_error")
+"""Columns with few distinct values."""
+_Part = tuple[str, pa.Array, Array, Array]
+"""Name, texts, estimates and variances of answers of one attribute set."""
+
+
+def answer_batches(
+    sets: Iterable[SetAnswers],
+    schema: Schema,
+    confidence: float = 0.95,
+    formulas: Formulas = "keep",
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most ``BATCH_ROWS`` answers, with the memory of one batch.
+
+    Args:
+        sets: The answers, set by set.
+        schema: The schema with the names of attributes and codes.
+        confidence: The probability with which each interval contains the true answer.
+        formulas: Which values in the texts of queries are escaped for spreadsheet programs.
+
+    Raises:
+        InputError: If the confidence is not between 0 and 1, or an answer has no finite variance
+            since its strategy is too ill-conditioned.
+    """
+    half_width = interval_factor(confidence)
+    texts = QueryTexts(schema, formulas)
+    gathered: list[_Part] = []
+    rows = 0
+    for answers in sets:
+        name = texts.attributes(answers.clique)
+        _check_finite(name, answers)
+        if not answers.first:
+            words = texts.queries(answers.clique, answers.queries)
+        start, total, first = 0, len(answers.estimates), answers.first
+        while start < total:
+            stop = min(total, start + BATCH_ROWS - rows)
+            estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
+            gathered.append((name, words(first + start, first + stop), estimates, variances))
+            rows += stop - start
+            start = stop
+            if rows == BATCH_ROWS:
+                yield _batch(gathered, half_width)
+                gathered, rows = [], 0
+    if gathered:
+        yield _batch(gathered, half_width)
+
+
+def _batch(gathered: list[_Part], half_width: float) -> pa.RecordBatch:
+    names, texts, estimates, variances = zip(*gathered)
+    answers = np.concatenate(estimates)
+    errors = np.sqrt(np.concatenate(variances))
+    margin = half_width * errors
+    place = {name: position for position, name in enumerate(dict.fromkeys(names))}
+    lengths = [len(part) for part in estimates]
+    codes = np.repeat([place[name] for name in names], lengths).astype(np.int32)
+    columns = [
+        pa.DictionaryArray.from_arrays(codes, pa.array(place, pa.string())),
+        pa.concat_arrays(texts),
+        *map(pa.array, (answers, errors, answers - margin, answers + margin)),
+    ]
+    return pa.record_batch(columns, schema=COLUMNS)
+
+
+def interval_factor(confidence: Any) -> float:
+    """Return half the width of an interval in standard errors, from the normal distribution.
+
+    Raises:
+        InputError: If the confidence is not a number between 0 and 1.
+    """
+    chance = as_number(confidence)
+    if chance is None or not 0 < chance < 1:
+        raise InputError(
+            f"confidence is {shown(confidence)}: give a number between 0 and 1, as 0.95"
+        )
+    return float(ndtri((1 + chance) / 2))
+
+
+def _check_finite(name: str, answers: SetAnswers) -> None:
+    """Raise InputError if answers are not finite, since they would be written as NaN."""
+    variances = answers.variances
+    sound = np.isfinite(answers.estimates).all() and np.isfinite(variances).all()
+    if not (sound and (variances >= 0).all()):
+        raise InputError(
+            f"the answers on {name} have no finite variance: its queries are too nearly dependent "
+            "for this mechanism, or too different in size: scale them alike or use mechanism "
+            "gaussian"
+        )

@@ -1,4 +1,4 @@
-"""What a batch would look like: expected errors, bounds, time and memory; no data."""
+"""The plan of a batch of answers: expected errors, bounds, time and memory, without data."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from adaptive_qs.workload.workload import QueryWorkload
 # Memory, time and output of an `answer` run, from public quantities.
 
 TABLE_BYTES = 96 * 2**20
-"""Batches of answers in words on their way to a file, whatever their number."""
+"""Memory of batches of answers that are written to a file."""
 HELD_MATRICES, PASSING_MATRICES = 3, 5
-"""Arrays of a strategy's size that stay (integers, inverse, covariance), and those of the largest
-strategy that pass while it is made integral."""
+"""Number of arrays of the size of each strategy that are kept (integers, inverse, covariance), and
+of temporary arrays of the size of the largest strategy while it is rounded to integers."""
 CELL_BYTES = 48
-"""Counts, integer answers, noise, noisy answers and estimate of one cell of a measurement."""
+"""Memory of one cell of a measurement: count, integer answer, noise, noisy answer and estimate."""
 KEPT_BYTES = 8
-"""One cell of a measurement that is kept until the last attribute set has used it."""
+"""Memory of one cell of a measurement that is kept for later attribute sets."""
 ANSWER_BYTES = 64
-"""Estimate, variance, interval and text of one answer of the attribute set at work."""
+"""Memory of one answer of the current attribute set: estimate, variance, interval and text."""
 RUNS_HELD = 2
-"""Runs of an attribute set with very many queries: one is written while the next is made."""
+"""Number of runs of a large attribute set in memory: one is written while the next is computed."""
 NOISE_PER_SECOND = 6e6
-"""Exact draws on one core."""
+"""Exact draws per second on one core."""
 ANSWERS_PER_SECOND = 6e6
-"""Answers with their variance, on one core, without writing them."""
+"""Answers with variances per second on one core, without writing them."""
 MATRIX_PRODUCTS = 6
-"""Products of square matrices, or what costs as much, to make a strategy integral, to find its
-covariance and its inverse."""
+"""Number of products of square matrices, or operations of equal cost, for the integers, the
+covariance and the inverse of a strategy."""
 PRODUCT_RATE = 3e10
-"""Multiply-adds of them in a second, on one core."""
+"""Multiply-adds of these products per second on one core."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run will take; times are estimates for one core.
+    """The resources of a run; times are estimates for one core.
 
     Attributes:
-        memory_bytes: peak of the process without the private table.
-        strategy_bytes: of that, what the matrices of strategies take.
-        seconds: measuring and answering, without reading the table and writing the answers.
-        noise_draws: integer noise values.
-        largest_set: queries of the largest attribute set.
+        memory_bytes: Peak memory of the process without the private table.
+        strategy_bytes: The part of it for the matrices of strategies.
+        seconds: Time to measure and answer, without reading the table and writing the answers.
+        noise_draws: Number of integer noise values.
+        largest_set: Number of queries of the largest attribute set.
     """
 
     memory_bytes: int
@@ -101,21 +101,21 @@ def forecast(mechanism: Mechanism) -> Forecast:
 
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Privacy losses for which a plan tells the expected error."""
+"""Values of ε for which a plan shows the expected error."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """A mechanism chosen for a workload, without data, and what it promises at a privacy cost.
+    """A mechanism for a workload, chosen without data, and its errors at a budget.
 
-    Every error is at the target's cost β and scales with 1/√β. It is in rows of what is published,
-    of which each may be counted several times (:attr:`~adaptive_qs.privacy.unit.Unit.copies`).
+    Every error is at the cost β of the target and scales with 1/√β. Errors are in published rows,
+    each of which can be counted several times (:attr:`~adaptive_qs.privacy.unit.Unit.copies`).
 
     Attributes:
-        workload: what is to be answered.
-        target: the privacy cost.
-        choice: the mechanism, under the name that was chosen.
-        seconds: how long planning took.
+        workload: The queries.
+        target: The budget.
+        choice: The mechanism, and the name under which it was chosen.
+        seconds: The time of planning, in seconds.
     """
 
     workload: QueryWorkload
@@ -132,42 +132,42 @@ class BatchPlan:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What is measured."""
+        """The mechanism."""
         return self.choice.mechanism
 
     @cached_property
     def queries(self) -> int:
-        """Number of queries."""
+        """The number of queries."""
         return self.workload.num_queries
 
     @cached_property
     def rmse(self) -> float:
-        """√(Σ weight · variance / queries), rows (He et al., section 8.2 and appendix E)."""
+        """The RMSE √(Σ weight · variance / queries) (rows; He et al., section 8.2, appendix E)."""
         return self._rmse(self.mechanism.total_error, self.target.cost)
 
     @cached_property
     def lower_bound_rmse(self) -> float:
-        """No mechanism of the same kind has a smaller one, whatever its strategies (rows)."""
+        """A lower bound of the RMSE of any mechanism of the same kind (rows)."""
         return self._rmse(self.mechanism.lower_bound, self.target.cost)
 
     @property
     def gap(self) -> float:
-        """Relative gap between the squares of the two."""
+        """The relative gap between the squares of RMSE and lower bound."""
         return (self.rmse / self.lower_bound_rmse) ** 2 - 1
 
     @cached_property
     def max_variance(self) -> tuple[float, bool]:
-        """Largest variance of any answer (rows²), and whether it is exact or an upper bound."""
+        """The largest variance of an answer (rows²), and whether it is exact or a bound."""
         value, exact = self.mechanism.largest_variance()
         return value / self.target.cost / self.target.unit.copies**2, exact
 
     @cached_property
     def forecast(self) -> Forecast:
-        """Memory and time that `answer` will take, and the size of the answers."""
+        """The memory and time of `answer`."""
         return forecast(self.mechanism)
 
     def by_epsilon(self) -> list[tuple[float, float, float]]:
-        """(ε, β, expected RMSE) for a range of ε at the target's δ and for the target itself."""
+        """Return (ε, β, expected RMSE) for several ε at the δ of the target, and for the target."""
         targets = [self.target.at(epsilon) for epsilon in EPSILONS]
         if all(not math.isclose(t.epsilon, self.target.epsilon, rel_tol=1e-6) for t in targets):
             targets = sorted([*targets, self.target], key=lambda t: t.epsilon)
@@ -181,25 +181,21 @@ class BatchPlan:
 def answers_limits(
     domain: Domain, max_memory: int | str | None = None, workers: int | None = None
 ) -> Limits:
-    """The limits of a batch by a ceiling such as "3GB" and the threads that solve."""
+    """Return the limits of a batch for a memory such as "3GB" and a number of threads."""
     return Limits.of(domain, max_memory, plan_workers(workers), CODE_BYTES, MAX_ROWS)
 
 
 def check_forecast(forecast: Forecast, limits: Limits) -> None:
-    """Refuse a plan that does not fit beside the rows.
-
-    Raises:
-        ResourceExceeded: it does not.
-    """
+    """Raise ResourceExceeded if a plan does not fit into the memory that the rows leave."""
     left = limits.max_memory_bytes * (1 - ROWS_SHARE)
     if forecast.memory_bytes <= left:
         return
-    mend = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
+    remedy = f"ask for less than {forecast.largest_set:,} queries about one set of attributes"
     if 2 * forecast.strategy_bytes > forecast.memory_bytes:
-        mend = "use --mechanism residualplanner, or declare coarser bins"
+        remedy = "use --mechanism residualplanner, or declare coarser bins"
     raise ResourceExceeded(
-        f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB beside the table and "
-        f"three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {mend}"
+        f"answering needs about {forecast.memory_bytes / 2**20:,.0f} MB in addition to the table, "
+        f"and three quarters of --max-memory are {left / 2**20:,.0f} MB: raise it, or {remedy}"
     )
 
 
@@ -211,13 +207,13 @@ class Batch:
     """Queries on a domain with a budget; see :class:`~adaptive_qs.run.job.Work`.
 
     Attributes:
-        workload: what to answer, on any domain.
-        domain: the attributes.
-        target: the budget, or what learning leaves of it.
-        limits: ceilings of memory and threads.
-        mechanism: a name of ``adaptive_qs.strategy.MECHANISMS``.
-        gap: solvers stop where the squared error is proven to be this close to the least.
-        progress: called with the phase "plan", steps done and steps in all.
+        workload: The queries, on any domain.
+        domain: The attributes.
+        target: The budget, or what learning leaves of it.
+        limits: Limits of memory and threads.
+        mechanism: A name of ``adaptive_qs.strategy.MECHANISMS``.
+        gap: Relative excess of the squared error over its lower bound at which solvers stop.
+        progress: Called with the phase "plan", the steps done and the total of steps.
     """
 
     workload: QuerySource
@@ -229,30 +225,30 @@ class Batch:
     progress: PhaseProgress | None = None
 
     def plan(self) -> BatchPlan:
-        """Choose what to measure.
+        """Choose the mechanism.
 
         Raises:
-            InputError: the workload or the mechanism does not fit the domain.
-            ResourceExceeded: a subworkload is too large for the mechanism's solver.
+            InputError: If the workload or the mechanism does not fit the domain.
+            ResourceExceeded: If a part of the workload is too large for the solver.
         """
         settings = SolverSettings(gap=self.gap, max_bytes=self.limits.solver_bytes)
         queries = resolve_queries(self.workload, self.domain)
         begun = time.perf_counter()
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress("plan", done, total)
 
-        choice = choose_mechanism(queries, self.mechanism, settings, self.limits.workers, tell)
+        choice = choose_mechanism(queries, self.mechanism, settings, self.limits.workers, report)
         return BatchPlan(queries, self.target, choice, time.perf_counter() - begun)
 
     @cached_property
     def measurable(self) -> BatchPlan:
-        """The plan with the integer strategies that are measured, and their errors.
+        """The plan with integer strategies, which are measured, and their errors.
 
         Raises:
-            InputError: as for :meth:`plan`, or the budget is too small for the measurements.
-            ResourceExceeded: as for :meth:`plan`.
+            InputError: As for :meth:`plan`, or if the budget is too small for the measurements.
+            ResourceExceeded: As for :meth:`plan`, or if the plan exceeds the memory.
         """
         planned, units = self.plan(), self.target.units
         check_forecast(planned.forecast, self.limits)
@@ -262,17 +258,17 @@ class Batch:
         return replace(planned, choice=choice)
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about the budget of the whole run."""
+        """Return warnings about the budget of the whole run."""
         std = target.within(target.budget).cost ** -0.5 / target.unit.copies
         counted = "a count that gets all of it"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:
-        """Nothing more: every answer has its error beside it."""
+        """Return nothing, since every answer has its own error."""
         return ()
 
     def request_fields(self) -> dict[str, str]:
-        """What is measured and how."""
+        """Return the fields of the request: what is measured and how."""
         planned = self.measurable
         return {
             "command": "answer",

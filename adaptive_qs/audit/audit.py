@@ -18,9 +18,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from adaptive_qs.answering.answers import answer_batches
 from adaptive_qs.answering.api import answer
-from adaptive_qs.answering.measure import answer_sets
+from adaptive_qs.answering.measure import answer_batches, answer_sets
 from adaptive_qs.answering.plan import Batch as Work
 from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.arguments import DEFAULT_SHARE, check_choice

@@ -282,7 +282,7 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
     faults = []
     if Cost.of(events) != total_cost(statement.facts):
         faults.append("its charges do not add up to its facts")
-    if statement.taken(events) > 1:
+    if statement.spent_share(events) > 1:
         faults.append("its mu is not that of its charges")
     try:
         _Sampling.model_validate(sampling)

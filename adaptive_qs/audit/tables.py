@@ -26,10 +26,9 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import CellType, ColumnBase
 from adaptive_qs.table.columns.category import CategoricalColumn
-from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.text import FALSE_WORDS, TRUE_WORDS
+from adaptive_qs.table.text import COMMA, FALSE_WORDS, TRUE_WORDS
 from adaptive_qs.table.write import write_table
 
 Codes = NDArray[np.int64]

@@ -285,8 +285,8 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     replacing = replacing or resumes(out, options)
     check_table(out, replacing)
 
-    from adaptive_qs.answering.answers import interval_factor
     from adaptive_qs.answering.api import answers_job, measure_answers
+    from adaptive_qs.answering.measure import interval_factor
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
 

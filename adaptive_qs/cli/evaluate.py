@@ -44,6 +44,7 @@ from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
+    from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.sql import Query
 
 
@@ -64,6 +65,13 @@ def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | No
     if report is not None:
         closing.append(("report", str(report)))
     emit_rows("Done.", [*closing, *taken_rows(seconds)])
+
+
+def _html_path(name: str, path: Path) -> Path:
+    """Return the path of a page; refuse one of another kind of file."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--{name} is {path}: a page is HTML, so give a name that ends in .html")
+    return path
 
 
 MODELS, ATTACK = "Models", "Membership attack"
@@ -101,8 +109,8 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
         "Release bundle of SYNTHETIC, for its privacy promise and for what was measured.", "FILE",
         ATTACK, "the statement next to SYNTHETIC")] = None  # fmt: skip
     report: Annotated[Path | None, Option(
-        "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT
-    )] = None  # fmt: skip
+        "Also write one self-contained HTML page, for the owner only.", "FILE", OUTPUT,
+        check=_html_path)] = None  # fmt: skip
 
 
 def evaluate(
@@ -129,46 +137,16 @@ def evaluate(
     if both or related_tables.describes_both(true, options.schema):
         related_tables.evaluate(true, synthetic, options)
         return
-    schema, control, release, report = (
-        options.schema, options.control, options.release, options.report,
-    )  # fmt: skip
     private, synthetic = _tables(true, synthetic, options.sql, options.database)
-    if schema is None:
-        raise InputError("No schema is set. Use --schema FILE.")
-    spec = workload_spec(options.workload, options.ways)
-    check_read_once([private, synthetic, control])
-    if report is not None:
-        inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, release]
-        check_distinct([report], [*inputs, options.workload])
-        check_file(report, options.force)
-    _check_control(control, private, synthetic)
+    _check_files(private, synthetic, options)
 
-    from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.evaluation.tables import OWNER_ONLY
-    from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.machine import PhaseClock
 
-    threads = plan_workers(options.workers)
-    released = _released(private, synthetic, release)
-    described = Schema.load(schema, options.max_memory)
-    with progress_bars() as bars, ExitStack() as opened:
+    report = options.report
+    with progress_bars() as bars:
         clock = PhaseClock(bars)
-        clock.start("read")
-        first, second = (opened.enter_context(readable(each)) for each in (private, synthetic))
-        result = compare(
-            first,
-            second,
-            described,
-            spec,
-            rules=options.rule or (),
-            control=None if control is None else opened.enter_context(readable(control)),
-            release=release,
-            workers=threads,
-            progress=clock,
-            **{name: getattr(options, name) for name in SAME_NAMES},
-        )
-        if released is not None:
-            result = replace(result, notes=(*result.notes, released))
+        result = _compare(private, synthetic, options, clock)
         clock.start("verdict")
         _ = result.verdict.overall
         if report is not None:
@@ -189,10 +167,60 @@ def evaluate(
     show(result, seconds, report)
 
 
+def _check_files(private: Path | Query, synthetic: Path, options: Options) -> None:
+    """Refuse files that cannot be read or written as requested, before anything is read."""
+    schema, control, report = options.schema, options.control, options.report
+    if schema is None:
+        raise InputError("no --schema was given: name the schema of both tables")
+    workload_spec(options.workload, options.ways)
+    check_read_once([private, synthetic, control])
+    if report is not None:
+        inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, options.release]
+        check_distinct([report], [*inputs, options.workload])
+        check_file(report, options.force)
+    for name, other in (("TRUE", private), ("SYNTHETIC", synthetic)):
+        with suppress(OSError):  # a missing file is named when it is read
+            if control is not None and isinstance(other, Path) and control.samefile(other):
+                raise InputError(
+                    f"--control must hold other rows than {name}. Use rows that were held out."
+                )
+
+
+def _compare(
+    private: Path | Query, synthetic: Path, options: Options, clock: PhaseClock
+) -> Evaluation:
+    """Compare the tables, and name a true table that was released."""
+    from adaptive_qs.evaluation.evaluation import evaluate as compare
+    from adaptive_qs.machine import plan_workers
+    from adaptive_qs.table.schema import Schema
+
+    threads = plan_workers(options.workers)
+    released = _describe_released(private, synthetic, options.release)
+    assert options.schema is not None
+    schema = Schema.load(options.schema, options.max_memory)
+    clock.start("read")
+    with ExitStack() as opened:
+        first, second = (opened.enter_context(readable(each)) for each in (private, synthetic))
+        control = options.control and opened.enter_context(readable(options.control))
+        result = compare(
+            first,
+            second,
+            schema,
+            workload_spec(options.workload, options.ways),
+            rules=options.rule or (),
+            control=control,
+            release=options.release,
+            workers=threads,
+            progress=clock,
+            **{name: getattr(options, name) for name in SAME_NAMES},
+        )
+    return result if released is None else replace(result, notes=(*result.notes, released))
+
+
 def _tables(
     true: Path | None, synthetic: Path | None, sql: str | None, database: Path | None
 ) -> tuple[Path | Query, Path]:
-    """The private table and the synthetic one, which is the only argument beside a query."""
+    """Return the private and the synthetic table; with a query, the only argument is the latter."""
     if sql is not None and synthetic is None:
         true, synthetic = None, true
     private = locate_table(true, sql, database, "TRUE")
@@ -202,21 +230,11 @@ def _tables(
     return private, synthetic
 
 
-def _check_control(control: Path | None, true: Path | Query, synthetic: Path) -> None:
-    """Refuse a control table that is one of the others, before anything is read."""
-    for name, other in (("TRUE", true), ("SYNTHETIC", synthetic)):
-        with suppress(OSError):  # a file that is missing is named where it is read
-            if control is not None and isinstance(other, Path) and control.samefile(other):
-                raise InputError(
-                    f"--control must hold other rows than {name}. Use rows that were held out."
-                )
-
-
-def _released(true: Path | Query, synthetic: Path, release: Path | None) -> str | None:
-    """That a privacy statement lies beside the true table, which is for released ones.
+def _describe_released(true: Path | Query, synthetic: Path, release: Path | None) -> str | None:
+    """Return a limitation if a privacy statement lies next to the true table.
 
     Raises:
-        InputError: and none is known of the synthetic one, so that they seem to be swapped.
+        InputError: none is known of the synthetic table, so that the two seem to be swapped.
     """
     from adaptive_qs.release.bundle import manifest_path
 
@@ -224,10 +242,10 @@ def _released(true: Path | Query, synthetic: Path, release: Path | None) -> str 
         return None
     if release is None and not exists(manifest_path(synthetic)):
         raise InputError(
-            f"{true}: is a released table, {statement.name} lies beside it, and nothing says "
-            f"so of {synthetic}: swap them, the private table comes first"
+            f"{true}: is a released table, {statement.name} lies next to it, and none to "
+            f"{synthetic}: swap them, the private table comes first"
         )
     return (
-        f"the table that was given as the true one is a released one: {statement.name} lies beside "
-        "it, so that errors are those between two releases"
+        f"the table that was given as the true one is a released one: {statement.name} lies next "
+        "to it, so that errors are those between two releases"
     )

@@ -261,10 +261,10 @@ def protects(unit: Unit) -> Row:
 
 def rho_words(cost: Cost, left: bool = False) -> str:
     """Format a cost in zCDP; round down if it is what is ``left`` to spend."""
-    from adaptive_qs.ledger.book import digits_below
+    from adaptive_qs.ledger.entries import round_down
     from adaptive_qs.privacy.events import zcdp_name
 
-    rho = digits_below(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
+    rho = round_down(float(cost.rho)) if left else f"{float(cost.rho):.6g}"
     return f"rho {rho} ({zcdp_name(float(cost.delta))})"
 
 

@@ -233,11 +233,14 @@ def create(*, options: CreateOptions) -> None:
     Set it with --anchor in every run.
     """
     path, anchor, person = options.path, options.anchor, options.person
-    from adaptive_qs.ledger.book import LedgerBook, Total
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.entries import Total
     from adaptive_qs.privacy.budget import check_budget_warnings
     from adaptive_qs.privacy.unit import Unit
 
-    total = Total.of(options.epsilon, options.delta, options.rho, options.discovery_delta)
+    total = Total.from_parameters(
+        options.epsilon, options.delta, options.rho, options.discovery_delta
+    )
     unit = Unit.of(person, None if person is None else 1, options.neighbours)
     if options.related:
         if person is None:
@@ -328,13 +331,13 @@ class ExportOptions(ForceOptions, AnchoredOptions):
 
 def export(*, options: ExportOptions) -> None:
     """Write all entries as JSON for auditors, without the key and the noisy answers."""
-    from adaptive_qs.ledger.book import exported
+    from adaptive_qs.ledger.book import export_json
     from adaptive_qs.table.files import atomic_writer
 
     if (out := options.out) is not None:
         check_distinct([out], companions(options))
         check_file(out, options.force)
-    text = exported(options.open_book(reading=True))
+    text = export_json(options.open_book(reading=True))
     if out is None:
         io.emit(text)
         return

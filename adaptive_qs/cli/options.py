@@ -289,19 +289,20 @@ def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
 
 def check_release(path: Path, force: bool) -> None:
     """Refuse a path at which no release bundle can or may be written."""
+    from adaptive_qs.table.archive import check_archive_name
+
     check_file(path, force)
-    if path.suffix.lower() != ".zip":
-        raise InputError(f"{path}: a release is a zip archive. Use a name that ends in .zip.")
+    check_archive_name(path)
 
 
 def companions(options: Any) -> list[Path]:
     """Return the files of the ledger that the options name, and its anchor."""
     if options.ledger is None:
         return []
-    from adaptive_qs.ledger.files import own_files
+    from adaptive_qs.ledger.files import list_own_files
 
     anchor = getattr(options, "anchor", None)
-    return own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
+    return list_own_files(Path(options.ledger)) + ([] if anchor is None else [Path(anchor)])
 
 
 def resumes(path: Path, options: RunOptions) -> bool:

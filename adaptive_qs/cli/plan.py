@@ -369,7 +369,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 def _plan_related(schema: Path, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of both tables, and what one more child costs."""
     from adaptive_qs.loop.forecast import total_std
-    from adaptive_qs.privacy.budget import refusable
+    from adaptive_qs.privacy.budget import describe_refusals
     from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob
     from adaptive_qs.table.related import MOST_CHILDREN, RelatedSchema
 
@@ -399,7 +399,7 @@ def _plan_related(schema: Path, workload: Any, options: Options) -> None:
             "marginals": len(work.workload.cliques), "rmse": error, "tables": tables,
             "scoring": scoring,
         }  # fmt: skip
-        for warning in refusable(work.list_warnings(part.target, rows)):
+        for warning in describe_refusals(work.list_warnings(part.target, rows)):
             io.warn(warning)
         some = counted(len(work.workload.cliques), "marginal")
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"

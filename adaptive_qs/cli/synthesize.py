@@ -139,7 +139,7 @@ class Outcome:
             width = len(self.release.schema.columns)
             size = f"{counted(self.rows, 'row')}, {counted(width, 'column')}"
             rows.append(("table", f"{io.shown_output(self.out)} ({size})"))
-        share = manifest.taken(self.release.events)
+        share = manifest.spent_share(self.release.events)
         spent = "fully" if share > 1 - 1e-5 else f"{share:.2%}"
         rows += [
             ("release", str(self.bundle or "not saved (use --release FILE)")),

@@ -1,8 +1,8 @@
-"""How strongly columns depend on each other, in both tables, and what became of it."""
+"""Associations of columns in both tables, and which of them are lost or new."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,22 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.checks import (
-    COLUMNS,
-    FEW_NAMED,
-    Check,
-    Comparison,
-    Drawn,
-    Facts,
-    Finding,
-    Grade,
-    Table,
-    Word,
-    format_names,
-    leading,
-    named,
-    number,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.evaluation.scale import DEVIATIONS
 from adaptive_qs.evaluation.tables import Margins, PairCounts, PairSums
 from adaptive_qs.pages.charts import Cell, HeatMap, diverging_cell, sequential_cell
@@ -35,17 +21,17 @@ Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 CLEAR_V, KEPT_V, LOST_PART = 0.2, 0.1, 0.5
-"""Cramér's V of a strong association, difference of V that keeps it, part of V below which it is
-lost."""
+"""Least Cramér's V of a strong association, difference of V up to which it is kept, and part of V
+below which it is lost."""
 LEAST_EFFECT = 0.1
-"""Cohen's w of a weak association: what he calls a small effect."""
+"""Least Cohen's w of a weak association: a small effect (Cohen 1988)."""
 LEAST_OFF, LEAST_OFF_PART = 10, 0.005
-"""Rows, and part of the rows, off the most frequent value of both columns on which an association
-must rest, however large its V."""
+"""Number and part of the rows off the most frequent value of both columns on which an association
+must rest."""
 MOST_LOST, WEAK_LOST = 0.25, 0.1
 """Parts of the strong, and of the weak associations, that can be lost."""
 
-# How strongly attributes depend on each other, in both tables.
+# Association matrices.
 #
 # Cramér's V is bias-corrected (Bergsma 2013, "A bias-correction for Cramér's V and Tschuprow's T",
 # J. Korean Stat. Soc. 42): N rows of independent attributes with r and c values have
@@ -92,11 +78,13 @@ def associate(counts: PairCounts) -> Association:
 
 
 def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
-    """Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 where an attribute has one value.
+    """Return Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 if an attribute has one value.
 
     Args:
+        pair: sums over the cells of the two attributes.
         rows: N.
-        r, c: values of the two attributes that occur.
+        r: number of values of the first attribute that occur.
+        c: number of values of the second.
     """
     if min(r, c) < 2:
         return 0.0
@@ -108,7 +96,7 @@ def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
 # How far chance takes the Cramér's V of two columns.
 
 LEAST_ROWS = 4
-"""With fewer the variance of χ² is not defined."""
+"""Number of rows below which the variance of χ² is not defined."""
 
 
 class Chance:
@@ -134,14 +122,14 @@ class Chance:
         self._variance = np.maximum(chi_square_variance(occupied), 0.0) / rows**2
 
     def deviation(self, v: Matrix | None = None) -> Matrix:
-        """Standard deviations of V² = φ²/k, k as Bergsma corrects it.
+        """Return the standard deviations of V² = φ²/k, with k as Bergsma corrects it.
 
-        The variance is that of independent columns and that which the strength of the association
-        has: what was found by the delta method, and as for a correlation 4 φ²/N at least. A few
-        rows in a cell that hardly should be occupied make it many times as large.
+        The variance is that of independent columns plus that of the strength of the association:
+        by the delta method, and as for a correlation at least 4 φ²/N. A few rows in a cell that
+        should be empty make it many times as large.
 
         Args:
-            v: Cramér's V of every pair; None where columns are independent.
+            v: Cramér's V of every pair; None for independent columns.
         """
         defined = self._least > 0
         least = np.where(defined, self._least, 1.0)
@@ -151,7 +139,7 @@ class Chance:
         return np.where(defined, deviation, np.inf)
 
     def present(self, v: Matrix, other: Chance) -> Mask:
-        """Pairs that are associated, and so strongly that another table could not lose it unseen.
+        """Return the pairs whose association another table could not lose unseen.
 
         Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen
         1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7), is not small.
@@ -167,7 +155,7 @@ class Chance:
 
 
 def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
-    """Variance of χ² over all permutations of one column against another, exactly.
+    """Return the exact variance of χ² over all permutations of one column against another.
 
     Dawson 1954, "A simplified expression for the variance of the χ²-function on a contingency
     table", Biometrika 41. With few rows in a cell it is far from 2 (r − 1)(c − 1).
@@ -176,7 +164,7 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
         margins: counts of the values of every column, all above 0, of one sum N.
 
     Returns:
-        Of each two columns, of shape (columns, columns); infinite where N is below ``LEAST_ROWS``.
+        Variances, shape (columns, columns); infinite if N is below ``LEAST_ROWS``.
     """
     rows = int(margins[0].sum())
     if rows < LEAST_ROWS:
@@ -189,12 +177,12 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
     return np.asarray(both + rows**2 / (rows - 1) * np.outer(rare, rare))
 
 
-# What became of the associations of the true table, as far as chance does not explain it.
+# Which associations of the true table are lost, and which are new.
 
 MOST_CHANGES = 10
-"""Changes that are named."""
+"""Maximum number of changes that are listed."""
 LEAST_CHANGE = 0.01
-"""Associations that differ by less are not named."""
+"""Least difference of V that is listed."""
 
 
 @dataclass(frozen=True)
@@ -205,31 +193,26 @@ class AssociationChange:
     true: float
     synthetic: float
 
-    @property
-    def difference(self) -> float:
-        """Synthetic less true."""
-        return self.synthetic - self.true
-
 
 Changes = tuple[AssociationChange, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class AssociationChanges:
-    """What became of the associations of two attributes; the strongest first.
+    """How the associations of two attributes changed; the strongest first.
 
     Attributes:
-        clear: their number in the true table; each is kept, weaker, stronger or lost.
-        kept, weaker, stronger: how many hardly changed, are weaker but not lost, are stronger.
-        lost: those of which little is left.
-        made_up: clear ones that only the synthetic table has.
-        weak: their number in the true table.
+        clear: number of strong ones in the true table; each is kept, weaker, stronger or lost.
+        kept, weaker, stronger: their numbers.
+        lost: strong ones of which little is left.
+        made_up: strong ones that only the synthetic table has.
+        weak: number of weak ones in the true table.
         weak_lost, weak_made_up: the same of weak ones.
         unconnected: attributes that are associated with others in the true table only.
-        difference: of V, synthetic minus true, of shape (columns, columns); 0 where too few rows
-            make V in the table in which it is larger.
+        difference: of V, synthetic minus true, of shape (columns, columns); 0 if too few rows make
+            V in the table in which it is larger.
         largest: the pairs with the largest differences.
-        blind: whether a table has so few rows that chance may explain even a clear association,
+        blind: whether a table has so few rows that chance may explain even a strong association,
             in most pairs.
     """
 
@@ -251,12 +234,12 @@ class AssociationChanges:
 def association_changes(
     association: Association, both: tuple[Margins, Margins]
 ) -> AssociationChanges:
-    """What became of the associations, by Cramér's V.
+    """Compare the associations of both tables, by Cramér's V.
 
-    An association is clear, weak, lost or made up only where chance does not explain it: V² must
-    exceed 0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on
-    some rows, too: those off the most frequent value of both columns. Weak ones must be strong
-    enough that their loss could be seen.
+    An association is strong, weak, lost or new only if chance does not explain it: V² must exceed
+    0, or that of the other table, by ``DEVIATIONS`` standard deviations. It must rest on some rows
+    off the most frequent value of both columns. A weak one must be strong enough that its loss
+    could be seen.
     """
     names, (true, made) = association.names, association.cramers_v
     ours, theirs = map(Chance, both, association.influence)
@@ -306,46 +289,52 @@ def association_changes(
 
 # The check of associations.
 
-LISTED = 200
-"""Maximum number of associations in a list of the page."""
-
 
 class AssociationsCheck(Check):
-    """What became of the associations: strong ones, all those of a column, weak ones."""
+    """How the associations changed: strong ones, all those of a column, weak ones."""
 
     name, title, about = "association", "How columns depend on each other", "associations"
     uses = ("pairs of columns",)
     rules = (
         Word("losses", "poor", lambda a: len(a.lost) > MOST_LOST * a.clear),
-        Word("some lost", "fair",
-             lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak),
-        Word("some new", "fair",
-             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak)),
+        Word(
+            "some lost",
+            "fair",
+            lambda a: a.lost or a.unconnected or len(a.weak_lost) > WEAK_LOST * a.weak,
+        ),
+        Word(
+            "some new",
+            "fair",
+            lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
+        ),
         Word("too few rows", "plain", lambda a: a.blind),
         Word("kept", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> Association:
+        """Return the association matrices."""
         return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
+        """Name the associations that are lost or new."""
         found = association_changes(facts, evaluation.pair.margins)
         caps: dict[str, Grade] = {}
         if found.blind:
             caps |= {"pairs of columns": "plain", "single rows": "plain"}
-        requested = [set(error.attributes) for error in evaluation.workload.per_clique]
+        workload = [set(error.attributes) for error in evaluation.workload.per_clique]
         changed = (set(change.names) for change in (*found.lost, *found.made_up))
-        if any(names <= each for names in changed for each in requested):
+        if any(names <= each for names in changed for each in workload):
             caps["the workload"] = "fair"
-        kept = f"{found.kept} of {found.clear}"
         tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
         tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
         return Finding(
             *self.word_for(found), dependence_sentence(found), figures=_figures(facts, found),
-            advice=_advice(found, evaluation), caps=caps, tiles=((kept, tile),),
+            advice=_advise(found, evaluation), caps=caps,
+            tiles=((f"{found.kept} of {found.clear}", tile),),
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:
+        """Return the matrices, with mean and maximum of their differences."""
         true, made = facts.cramers_v
         mean, largest = mean_and_largest(made - true)
         differences = {"mean_difference": mean, "max_difference": largest}
@@ -354,12 +343,12 @@ class AssociationsCheck(Check):
 
 
 def dependence_sentence(found: AssociationChanges) -> str:
-    """Return what became of the associations: strong ones, unconnected columns, weak ones."""
+    """Describe the changes: strong associations, unconnected columns, weak associations."""
     text = "No two columns of the true table depend strongly on each other."
     if found.blind:
         text = "A table has so few rows that most associations, or their loss, would not be seen."
     if found.clear:
-        lost = named([combination(change.names) for change in found.lost], "lost")
+        lost = checks.named([combination(change.names) for change in found.lost], "lost")
         text = (
             f"{f'{text} ' if found.blind else ''}Strong associations between two columns: "
             f"{found.kept:,} of {found.clear:,} kept, {found.weaker:,} weaker, "
@@ -367,18 +356,16 @@ def dependence_sentence(found: AssociationChanges) -> str:
         )
     if found.unconnected:
         verb = "is" if len(found.unconnected) == 1 else "are"
-        text += (
-            f" {format_names(found.unconnected, 'cut-off')} {verb} independent of all other columns"
-        )
-        text += " in the synthetic table."
+        text += f" {checks.format_names(found.unconnected, 'cut-off')} {verb} independent of all "
+        text += "other columns in the synthetic table."
     if found.weak_lost:
-        names = named(_sized(found.weak_lost), "weak-lost", FEW_NAMED)
+        names = checks.named(_with_sizes(found.weak_lost), "weak-lost", checks.FEW_NAMED)
         text += f" Weak associations: {len(found.weak_lost):,} of {found.weak:,} lost: {names}."
-    names = named([combination(change.names) for change in found.made_up], "made-up")
+    names = checks.named([combination(change.names) for change in found.made_up], "made-up")
     new, reason = [names] if names else [], ""
     if amount := len(found.weak_made_up):
-        (largest,) = _sized(found.weak_made_up[:1])
-        phrase = leading(counted(amount, "weak association"), "weak-made-up")
+        (largest,) = _with_sizes(found.weak_made_up[:1])
+        phrase = checks.leading(counted(amount, "weak association"), "weak-made-up")
         new.append(f"{phrase}, {'the largest ' if amount > 1 else ''}{largest}")
         reason = " Such associations arise if two columns were not measured together."
     if new:
@@ -386,7 +373,7 @@ def dependence_sentence(found: AssociationChanges) -> str:
     return text
 
 
-def _sized(changes: Sequence[AssociationChange]) -> list[str]:
+def _with_sizes(changes: Sequence[AssociationChange]) -> list[str]:
     """Return the columns with Cramér's V in both tables."""
     return [
         f"{combination(c.names)} (V {decimals(c.true)}, now {decimals(c.synthetic)})"
@@ -394,17 +381,25 @@ def _sized(changes: Sequence[AssociationChange]) -> list[str]:
     ]
 
 
-def _advice(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
+def _advise(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
     lost = [change.names for change in (*found.lost, *found.weak_lost)] + [*evaluation.scale.gone]
     if found.unconnected:
-        names = format_names(found.unconnected, "cut-off")
+        names = checks.format_names(found.unconnected, "cut-off")
         return (f"To improve {names}, use coarser codes, fewer columns or a smaller workload.",)
     if lost:
         return (f"To improve {combination(lost[0])}, use coarser codes or a smaller workload.",)
     return ()
 
 
-def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Table | Drawn, ...]:
+# Figures of the check.
+
+LISTED, MOST_COLUMNS = 200, 24
+"""Maximum number of associations in a list of the page, and of columns of a heat map."""
+LEAST_TOP = 0.2
+"""Least difference of V that the darkest colour stands for, so that noise is pale."""
+
+
+def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figure, ...]:
     if len(facts.names) < 2:
         return ()
     true, made = facts.cramers_v
@@ -421,34 +416,26 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[Facts | Tab
     if found.unconnected:
         caption = "Columns that only the true table associates with others"
         names = [((name,),) for name in found.unconnected]
-        tables.append(Table(caption, (COLUMNS,), names, "cut-off", 0))
-    maps = Drawn("Association of every pair", partial(association_maps, facts, found))
-    return (Facts(lines), *tables, maps)
+        tables.append(checks.Table(caption, (checks.COLUMNS,), names, "cut-off", 0))
+    maps = checks.Drawn("Association of every pair", partial(association_maps, facts, found))
+    return checks.Facts(lines), *tables, maps
 
 
-def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> Table:
+def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> checks.Table:
     if len(changes) > LISTED:
         caption += f", the strongest {LISTED} of {len(changes):,}"
-    rows = [(c.names, c.true, c.synthetic, c.difference) for c in changes[:LISTED]]
+    rows = [(c.names, c.true, c.synthetic, c.synthetic - c.true) for c in changes[:LISTED]]
     columns = (
-        COLUMNS, number("true", decimals), number("synthetic", decimals),
-        number("change", partial(signed, digits=3)),
+        checks.COLUMNS, checks.number("true", decimals), checks.number("synthetic", decimals),
+        checks.number("change", partial(signed, digits=3)),
     )  # fmt: skip
-    return Table(caption, columns, rows, anchor, printed)
-
-
-# Heat maps of pairs of columns.
-
-MOST_COLUMNS = 24
-"""Rows and columns of a heat map."""
-LEAST_TOP = 0.2
-"""The darkest colour of a map of differences stands for at least this, so that noise is pale."""
+    return checks.Table(caption, columns, rows, anchor, printed)
 
 
 def association_maps(
     facts: Association, found: AssociationChanges
 ) -> list[tuple[str, str, HeatMap]]:
-    """Return maps of Cramér's V: its difference, and both tables."""
+    """Return heat maps of Cramér's V: its difference, and both tables."""
     (true, made), names = facts.cramers_v, facts.names
     chosen = most_different(found.difference)
     off = ~np.eye(len(true), dtype=bool)
@@ -456,12 +443,19 @@ def association_maps(
     change = "Cramér's V, synthetic minus true: orange is stronger, blue weaker"
     if len(chosen) < len(names):
         change += f". Showing {len(chosen)} of {len(names)} columns: those that changed most"
-    maps = [heat_map(change, made - true, names, chosen, top, signed=True)]
-    maps += [
-        heat_map(f"Cramér's V, {table} table", matrix, names, chosen, 1.0)
-        for table, matrix in (("true", true), ("synthetic", made))
+
+    def draw(caption: str, matrix: Matrix, cell: Callable[[float, float], Cell], top: float) -> Any:
+        rows = [
+            tuple(Cell("") if i == j else cell(float(matrix[i, j]), top) for j in chosen)
+            for i in chosen
+        ]
+        return "", "", HeatMap(caption, tuple(names[i] for i in chosen), tuple(rows))
+
+    return [
+        draw(change, made - true, diverging_cell, top),
+        draw("Cramér's V, true table", true, sequential_cell, 1.0),
+        draw("Cramér's V, synthetic table", made, sequential_cell, 1.0),
     ]
-    return [("", "", each) for each in maps]
 
 
 def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
@@ -470,20 +464,3 @@ def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
     np.fill_diagonal(absolute, 0)
     worst = absolute.max(axis=1) if len(absolute) else absolute
     return sorted(np.argsort(-worst, kind="stable")[:most].tolist())
-
-
-def heat_map(
-    caption: str,
-    matrix: Matrix,
-    names: Sequence[str],
-    chosen: Sequence[int],
-    top: float,
-    signed: bool = False,
-) -> HeatMap:
-    """Return a map of some rows and columns of a matrix, without its diagonal."""
-    cell = diverging_cell if signed else sequential_cell
-    rows = [
-        tuple(Cell("") if i == j else cell(float(matrix[i, j]), top) for j in chosen)
-        for i in chosen
-    ]
-    return HeatMap(caption, tuple(names[i] for i in chosen), tuple(rows))

@@ -1,4 +1,4 @@
-"""A membership-inference attack on the released table, compared with the bound of its promise."""
+"""Membership-inference attacks on the released table, compared with the bound of its promise."""
 
 from __future__ import annotations
 
@@ -12,17 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.checks import (
-    Check,
-    Column,
-    Comparison,
-    Facts,
-    Finding,
-    Table,
-    Word,
-    number,
-)
-from adaptive_qs.evaluation.promise import Promise, why_no_promise
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
+from adaptive_qs.evaluation.promise import Promise, advantage_bound, why_no_promise
 from adaptive_qs.evaluation.tables import (
     Overlap,
     TablePair,
@@ -33,23 +25,22 @@ from adaptive_qs.evaluation.tables import (
 )
 from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.pages.words import decimals, significant
-from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.table.coded import CodedTable
-
-# Advantage of an attack, with an interval that holds for all attacks together.
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+# Advantage of an attack, with an interval that holds for all attacks together.
+
 
 @dataclass(frozen=True)
 class AttackScore:
-    """One attack.
+    """The success of one attack.
 
     Attributes:
         attack: what it does, in a few words.
-        advantage: true positive rate minus false positive rate at a threshold chosen on other
-            rows.
+        advantage: true positive rate minus false positive rate at a threshold that other rows
+            chose.
         lower, upper: ends of the interval of the advantage.
         auc: area under the curve of the attack's score.
     """
@@ -63,14 +54,13 @@ class AttackScore:
 
 @dataclass(frozen=True)
 class Membership:
-    """The attacks on a released table against rows that were held out; owner only.
+    """The attacks on a released table; owner only.
 
     Attributes:
-        scores: of each attack; the strongest first.
-        members, non_members: rows of the true and of the control table that were attacked.
-        confidence: of every interval, all intervals together.
-        bound: no attack has a larger advantage in the mean over releases; None where no promise is
-            known.
+        scores: of each attack, the strongest first.
+        members, non_members: attacked rows of the true and of the control table.
+        confidence: of all intervals together.
+        bound: the largest advantage in the mean over releases; None if no promise is known.
         promise: that the bound follows from.
         limitations: what a reader has to know, such as a control table that overlaps.
     """
@@ -87,21 +77,20 @@ class Membership:
 def judge(
     attack: str, members: Array, non_members: Array, attacks: int, confidence: float
 ) -> AttackScore:
-    """The advantage of a score at a threshold that was chosen on other targets.
+    """Measure the advantage of a score at a threshold that other targets chose.
 
-    The first half of either kind chooses the threshold: where true positive rate minus false
-    positive rate is largest there; nobody is accused where no threshold does better than that.
-    The other half is then a random sample of rows to which a fixed rule is applied, so its counts
-    of accused rows are binomial (members are drawn without replacement, which makes theirs less
-    dispersed). Exact Clopper-Pearson intervals of both rates, each with error probability
-    (1 - confidence) / (2 attacks), hold for all rates of all attacks together with `confidence`
-    by Bonferroni; the difference of the ends brackets every advantage whenever they do.
+    The first half of either kind chooses the threshold. The other half is then a random sample of
+    rows to which a fixed rule is applied, so its counts of accused rows are binomial (members are
+    drawn without replacement, which makes theirs less dispersed). Exact Clopper-Pearson intervals
+    of both rates, each with error probability (1 - confidence) / (2 attacks), hold for all rates of
+    all attacks together with `confidence` by Bonferroni; the difference of the ends brackets every
+    advantage whenever they do.
 
     Args:
         attack: its name.
         members: scores of members, in random order; higher speaks for membership.
         non_members: scores of non-members, likewise.
-        attacks: how many are judged together.
+        attacks: number of attacks that are judged together.
         confidence: of all intervals together.
     """
     from scipy.stats import binomtest
@@ -124,7 +113,7 @@ def judge(
 
 
 def best_threshold(members: Array, non_members: Array) -> float:
-    """The score from which on rows are accused; infinite if no accusation is better than none."""
+    """Return the least score that is accused; infinite if no accusation is better than none."""
     from sklearn.metrics import roc_curve
 
     truth = np.repeat([1, 0], [len(members), len(non_members)])
@@ -133,11 +122,12 @@ def best_threshold(members: Array, non_members: Array) -> float:
 
 
 def resolution(targets: int, attacks: int, confidence: float) -> float:
-    """The least advantage that the interval tells from none, at rates around one half.
+    """Return the least advantage that the interval distinguishes from none, at rates near 1/2.
 
     Args:
         targets: of either kind; half of them are tested.
-        attacks, confidence: as for :func:`judge`.
+        attacks: as for :func:`judge`.
+        confidence: likewise.
     """
     from scipy.stats import binomtest
 
@@ -147,77 +137,10 @@ def resolution(targets: int, attacks: int, confidence: float) -> float:
     return float(interval.high - interval.low)
 
 
-# The advantage that a privacy promise leaves to any membership attack.
-#
-# Proof: docs/proofs.md, section 10.
-
-_LOG_EPSILONS = (-12.0, 6.0)
-"""Range of ln ε that is searched; every ε gives a valid bound."""
-
-
-def advantage_bound(promise: Promise) -> float | None:
-    """The largest expected advantage that the promise leaves; None if it names neither ρ nor ε.
-
-    Raises:
-        InputError: ρ, ε or δ is negative, not finite, or no probability.
-    """
-    bounds = [1.0]
-    if promise.rho is not None:
-        bounds.append(replacement_distance(promise.rho))
-    if promise.epsilon is not None:
-        epsilon, delta = promise.epsilon, promise.delta or 0.0
-        if not 0 <= epsilon < math.inf:
-            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
-        if not 0 <= delta <= 1:
-            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
-        group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
-        bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
-    return min(bounds) if len(bounds) > 1 else None
-
-
-def replacement_distance(rho: float) -> float:
-    """Bound of the total variation between releases of tables in which one row is replaced.
-
-    Args:
-        rho: zCDP for the addition or removal of one row.
-
-    Raises:
-        InputError: rho is negative or not finite.
-    """
-    if not 0 <= rho < math.inf:
-        raise InputError(f"rho is {rho!r}: give a finite number of 0 or more")
-    if rho == 0:
-        return 0.0
-    divergence = 4 * rho
-    return min(
-        1.0,
-        math.sqrt(divergence / 2),
-        math.sqrt(-math.expm1(-divergence)),
-        _least_on_curve(divergence),
-        2 * _least_on_curve(rho),
-    )
-
-
-def pair_distance(epsilon: float, delta: float) -> float:
-    """Bound of the total variation of two distributions that are (ε, δ)-close both ways."""
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0))))
-
-
-def _least_on_curve(rho: float) -> float:
-    """The best bound by an (ε, δ) that ρ-zCDP implies."""
-    from scipy.optimize import minimize_scalar
-
-    def distance(log_epsilon: float) -> float:
-        epsilon = math.exp(log_epsilon)
-        return pair_distance(epsilon, compute_delta(rho, epsilon))
-
-    return float(minimize_scalar(distance, bounds=_LOG_EPSILONS, method="bounded").fun)
-
-
 # What the attacker sees, and what is attacked.
 
 MAX_KEYS = 2**22
-"""More cells are numbered by those that are occupied."""
+"""Number of cells above which only the occupied ones are numbered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,26 +159,25 @@ class Stack:
     rows: tuple[int, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[CodedTable, Codes]]) -> Stack:
-        """The chosen rows of four tables."""
-        columns, sizes = zip(
-            *(
-                ranked(np.concatenate([table.columns[i][rows] for table, rows in parts]))
-                for i in range(len(parts[0][0].domain))
-            )
+    def from_parts(cls, parts: Sequence[tuple[CodedTable, Codes]]) -> Stack:
+        """Stack the given rows of four tables."""
+        stacked = (
+            ranked(np.concatenate([table.columns[i][rows] for table, rows in parts]))
+            for i in range(len(parts[0][0].domain))
         )
+        columns, sizes = zip(*stacked)
         return cls(columns, sizes, tuple(len(rows) for _, rows in parts))
 
-    def part(self, values: NDArray) -> list[NDArray]:
-        """Values of all rows as those of the synthetic rows, the reference and the targets."""
-        return np.split(values, np.cumsum(self.rows[:2]))
+    def split(self, values: NDArray, axis: int = 0) -> list[NDArray]:
+        """Split values of all rows into those of synthetic rows, reference rows and targets."""
+        return np.split(values, np.cumsum(self.rows[:2]), axis)
 
     def split_targets(self, scores: Array) -> tuple[Array, Array]:
-        """Scores of the targets as those of members and of non-members."""
+        """Split scores of the targets into those of members and of non-members."""
         return scores[: self.rows[2]], scores[self.rows[2] :]
 
     def keys(self, clique: Sequence[int]) -> Codes:
-        """A number for each row, equal where rows agree on these attributes; below 2^22 + rows."""
+        """Return a number for each row, equal where rows agree on these attributes."""
         keys, bound = row_numbers(
             [self.columns[i] for i in clique], [self.sizes[i] for i in clique]
         )
@@ -266,32 +188,31 @@ class Stack:
 # the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
 
 KEPT_PER_DIFFERENCE = 0.03
-"""Weight of a row that differs in one more attribute, so that the closest rows decide."""
+"""Weight of a row for each attribute in which it differs, so that the closest rows decide."""
 CLOSENESS_ROWS = 40_000
-"""Synthetic and reference rows each that targets are compared with."""
+"""Maximum number of synthetic and of reference rows that targets are compared with."""
 MAX_CELLS = 16 * CLOSENESS_ROWS
-"""Of those rows; of tables with more than 16 columns fewer rows are compared."""
+"""Maximum number of their cells: of tables with more than 16 columns fewer rows are compared."""
 _BLOCK = 250
 
 
 def rows_compared(attributes: int) -> int:
-    """Synthetic and reference rows each that targets are compared with at most."""
+    """Return how many synthetic and reference rows targets are compared with."""
     return max(1, min(CLOSENESS_ROWS, MAX_CELLS // attributes))
 
 
 def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | None = None) -> Array:
-    """Log ratio of two kernel densities at each target.
+    """Return the log ratio of two kernel densities at each target.
 
     The kernel is 0.03^d with the number d of attributes that differ, so that equal and almost
     equal rows decide. It says nothing on its own: a synthetic row close to a true one is no breach.
-    Time is bounded whatever the number of columns: see :func:`rows_compared`.
     """
     from scipy.special import logsumexp
 
     log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
     codes = np.stack(stack.columns).astype(np.min_scalar_type(max(stack.sizes)))
-    *known, targets = np.split(codes, np.cumsum(stack.rows[:2]), axis=1)
+    *known, targets = stack.split(codes, 1)
     tables = [np.ascontiguousarray(rows[:, :most]) for rows in known]
 
     def log_density(table: NDArray, start: int) -> Array:
@@ -307,7 +228,7 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
 
 @njit(nogil=True, cache=True)
 def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
-    """How many rows differ from each target in d attributes, shape (targets, attributes + 1)."""
+    """Count the rows that differ from each target in d attributes: (targets, attributes + 1)."""
     attributes, count = rows.shape
     found = np.zeros((targets.shape[1], attributes + 1), dtype=np.int64)
     differing = np.empty(count, dtype=np.uint16)
@@ -322,15 +243,14 @@ def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
     return found
 
 
-MAX_SETS = 500
-"""Sets of each size that are looked at; of more, an even sample."""
-MOST_WAYS = 3
+MAX_SETS, MOST_WAYS = 500, 3
+"""Maximum number of sets of each size, an even sample of more, and the largest size."""
 
 
 def marginal_scores(
     stack: Stack, seed: int, workers: int = 1, progress: StepProgress | None = None
 ) -> Array:
-    """Mean log-likelihood ratio of each target's cells in the 1-, 2- and 3-way marginals.
+    """Return the mean log-likelihood ratio of each target's cells in 1-, 2- and 3-way marginals.
 
     For a cell with s of S synthetic and r of R reference rows it is ln((s/S + a) / (r/R + a)),
     with a = 1 / min(S, R): one row of the smaller table, which keeps empty cells finite. Rows of
@@ -341,7 +261,7 @@ def marginal_scores(
     floor = 1 / min(stack.rows[:2])
 
     def ratio(attributes: Sequence[int]) -> Array:
-        *known, targets = stack.part(keys := stack.keys(attributes))
+        *known, targets = stack.split(keys := stack.keys(attributes))
         cells = int(keys.max()) + 1
         synthetic, reference = (
             np.bincount(rows, minlength=cells)[targets] / len(rows) + floor for rows in known
@@ -357,31 +277,27 @@ def marginal_scores(
 def attribute_sets(attributes: int, seed: int) -> list[tuple[int, ...]]:
     """Return all sets of one, two and three attributes, or ``MAX_SETS`` of each size."""
     rng = np.random.default_rng(seed)
-    ways = range(1, min(MOST_WAYS, attributes) + 1)
-    return [drawn for k in ways for drawn in draw_sets(attributes, k, rng)]
+    sets: list[tuple[int, ...]] = []
+    for ways in range(1, min(MOST_WAYS, attributes) + 1):
+        if math.comb(attributes, ways) <= MAX_SETS:
+            sets += combinations(range(attributes), ways)
+            continue
+        drawn: set[tuple[int, ...]] = set()
+        while len(drawn) < MAX_SETS:
+            some = sorted(set(rng.integers(attributes, size=ways).tolist()))
+            if len(some) == ways:
+                drawn.add(tuple(some))
+        sets += sorted(drawn)
+    return sets
 
 
-def draw_sets(attributes: int, ways: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """Return all sets of a number of attributes, or an even sample of ``MAX_SETS``."""
-    if math.comb(attributes, ways) <= MAX_SETS:
-        return list(combinations(range(attributes), ways))
-    drawn: set[tuple[int, ...]] = set()
-    while len(drawn) < MAX_SETS:
-        some = sorted(set(rng.integers(attributes, size=ways).tolist()))
-        if len(some) == ways:
-            drawn.add(tuple(some))
-    return sorted(drawn)
+# The membership game.
 
-
-# The membership game played on a released table.
-
-MAX_TARGETS = 10_000
-"""Members, and as many non-members, that are attacked at most."""
-MAX_KNOWN = 100_000
-"""Synthetic rows, and reference rows, that the attacker uses at most."""
+MAX_TARGETS, MAX_KNOWN = 10_000, 100_000
+"""Maximum number of members, and of non-members, that are attacked, and of synthetic rows, and of
+reference rows, that the attacker uses."""
 COARSE = 0.1
-"""A resolution worse than this is pointed out."""
-
+"""Resolution that is worth a note."""
 MARGINALS = "likelihood ratio of 1-, 2- and 3-way marginals"
 CLOSENESS = "density of close rows, synthetic against reference"
 ATTACKS = (MARGINALS, CLOSENESS)
@@ -398,22 +314,22 @@ def measure_membership(
     confidence: float = 0.95,
     overlap: Overlap | None = None,
 ) -> Membership:
-    """Attack a released table and set the advantage beside the bound of its promise; owner only.
+    """Attack a released table and compare the advantage with the bound of its promise; owner only.
 
     The attacker sees the synthetic table and half of the control rows, as a sample of the
-    population, and is to tell rows of the true table (members) from the other half of the control
-    rows (non-members), equally many. :func:`judge` says how attacks are judged, and
-    :func:`advantage_bound` what the promise implies.
+    population, and has to distinguish rows of the true table (members) from the other half of the
+    control rows (non-members), equally many.
 
     Args:
         true: the private rows that the synthetic table was made from.
         synthetic: the released rows.
         control: rows of the same population that were held out.
-        promise: of the release; None if it is not known, or if its noise came from a seed, which
-            voids it.
+        promise: of the release; None if it is not known or void.
         seed: of the draw of targets and reference rows.
+        workers: threads.
+        progress: called with steps done and in all.
         confidence: with which all intervals hold together.
-        overlap: of :func:`check_control`, where that has been computed with the same seed.
+        overlap: of :func:`check_control`, if that was called with the same seed.
 
     Raises:
         DataError: the domains differ, a table has too few rows, or the control rows were not held
@@ -426,11 +342,24 @@ def measure_membership(
     bound = None if promise is None else advantage_bound(promise)
     if overlap is None:
         overlap = check_control(true, control, seed)
+    stack = _draw_rows(true, synthetic, control, seed)
+    found = _attack(stack, seed, workers, progress)
+    judged = [
+        judge(name, *stack.split_targets(scores), len(ATTACKS), confidence)
+        for name, scores in zip(ATTACKS, found)
+    ]
+    scores = tuple(sorted(judged, key=lambda score: -score.advantage))
+    targets, least = stack.rows[2], resolution(stack.rows[2], len(ATTACKS), confidence)
+    notes = tuple(_limitations(overlap, least, bound, targets, stack))
+    return Membership(scores, targets, targets, confidence, bound, promise, notes)
+
+
+def _draw_rows(true: CodedTable, synthetic: CodedTable, control: CodedTable, seed: int) -> Stack:
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(control.num_rows)
     half = control.num_rows // 2
     targets = min(control.num_rows - half, true.num_rows, MAX_TARGETS)
-    stack = Stack.of(
+    return Stack.from_parts(
         [
             (synthetic, rng.permutation(synthetic.num_rows)[:MAX_KNOWN]),
             (control, shuffled[:half][:MAX_KNOWN]),
@@ -438,29 +367,21 @@ def measure_membership(
             (control, shuffled[half:][:targets]),
         ]
     )
+
+
+def _attack(
+    stack: Stack, seed: int, workers: int, progress: StepProgress | None
+) -> tuple[Array, Array]:
+    """Return the scores of both attacks, in the order of ``ATTACKS``."""
     marginals = len(attribute_sets(len(stack.columns), seed))
-    steps = marginals + 2 * math.ceil(2 * targets / _BLOCK)
+    steps = marginals + 2 * math.ceil(2 * stack.rows[2] / _BLOCK)
 
     def after(before: int) -> StepProgress | None:
         return None if progress is None else lambda done, _: progress(before + done, steps)
 
-    found = (
+    return (
         marginal_scores(stack, seed, workers, after(0)),
         closeness_scores(stack, workers, after(marginals)),
-    )
-    judged = [
-        judge(name, *stack.split_targets(scores), len(ATTACKS), confidence)
-        for name, scores in zip(ATTACKS, found)
-    ]
-    least = resolution(targets, len(ATTACKS), confidence)
-    return Membership(
-        scores=tuple(sorted(judged, key=lambda score: -score.advantage)),
-        members=targets,
-        non_members=targets,
-        confidence=confidence,
-        bound=bound,
-        promise=promise,
-        limitations=tuple(_limitations(overlap, least, bound, targets, stack)),
     )
 
 
@@ -479,7 +400,7 @@ def _limitations(
     elif overlap.complete:
         yield (
             "every control row is also a row of the true table, as may be where few combinations "
-            "of values exist: whether the control rows were held out cannot be told"
+            "of values exist: whether the control rows were held out cannot be decided"
         )
     if least > COARSE or (bound is not None and least > bound):
         yield (
@@ -507,7 +428,7 @@ class JudgedAttack(NamedTuple):
 
 
 class AttackCheck(Check):
-    """Whether attacks tell members from others better than the promise allows.
+    """Whether attacks distinguish members from others better than the promise allows.
 
     The intervals hold together, so the largest lower end decides: another attack can have a larger
     estimate and a less certain gain.
@@ -518,9 +439,10 @@ class AttackCheck(Check):
         Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound),
         Word("some gain", "fair", lambda found: found.lower > 0),
         Word("no gain", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> Membership | None:
+        """Attack the synthetic table, if there is a control table."""
         if comparison.control is None:
             return None
         (control, overlap), pair = comparison.control, comparison.pair
@@ -529,6 +451,7 @@ class AttackCheck(Check):
         return measure_membership(pair.true, pair.synthetic, *game, steps, overlap=overlap)
 
     def judge(self, facts: Membership | None, evaluation: Any) -> Finding:
+        """Compare the most certain gain with the bound."""
         promised = evaluation.comparison.promised
         if facts is None or not facts.scores:
             reason = why_no_promise(promised.statement)
@@ -552,28 +475,24 @@ class AttackCheck(Check):
                 text += f"; the promise allows at most {significant(facts.bound)} on average over"
                 text += " releases"
             gain = "It distinguishes members from others better than chance"
-            text += (
-                f". {'No attack can be distinguished from chance' if word == 'no gain' else gain}."
-            )
-        notes = facts.limitations
-        if promised.limitation:
-            notes = (*notes, promised.limitation)
+            none = "No attack can be distinguished from chance"
+            text += f". {none if word == 'no gain' else gain}."
+        notes = (*facts.limitations, *filter(None, [promised.limitation]))
         return Finding(grade, word, text, headline=alarm, figures=_figures(facts), notes=notes)
 
 
-def _figures(facts: Membership) -> tuple[Facts | Table, ...]:
+def _figures(facts: Membership) -> tuple[checks.Figure, ...]:
     bound = "not known: no promise was found"
     if facts.bound is not None:
         bound = f"{significant(facts.bound)}: no attack on releases with this promise has a larger "
         bound += "advantage on average"
     rows = f"{facts.members:,} of the true table, {facts.non_members:,} of the control table"
-    columns = (
-        Column("attack"), number("lower", decimals), number("upper", decimals),
-        number("area under the curve", decimals), number("advantage", decimals),
-    )  # fmt: skip
+    columns = (checks.Column("attack"), *(checks.number(head, decimals) for head in (
+        "lower", "upper", "area under the curve", "advantage")))  # fmt: skip
     caption = (
         "Advantage: true positive rate minus false positive rate, 0 is a guess and 1 always right, "
         f"with {facts.confidence:.0%} intervals that hold together"
     )
     lines = [(s.attack, s.lower, s.upper, s.auc, s.advantage) for s in facts.scores]
-    return (Facts((("rows", rows), ("bound", bound))), Table(caption, columns, lines, "attacks"))
+    facts_shown = checks.Facts((("rows", rows), ("bound", bound)))
+    return (facts_shown, checks.Table(caption, columns, lines, "attacks"))

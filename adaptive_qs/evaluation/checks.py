@@ -1,4 +1,4 @@
-"""Checks of a synthetic table: what one is, which there are, and the verdict on all of them.
+"""Checks of a synthetic table: what a check is, the registry of checks, and the verdict.
 
 A check measures both tables and judges what it measured. It is one class, named in ``CHECKS``. Its
 finding holds a sentence with a grade, and figures: facts, tables and charts. The renderers of
@@ -8,7 +8,7 @@ finding holds a sentence with a grade, and figures: facts, tables and charts. Th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Grade = Literal["good", "plain", "fair", "poor"]
 GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
-"""From the best to the worst; "plain" is no grade."""
+"""The grades from the best to the worst; "plain" means that there is no grade."""
 
 
 class Word(NamedTuple):
@@ -57,7 +57,7 @@ def number(head: str, form: Callable[[Any], str] = str) -> Column:
 
 
 COLUMNS = Column("columns", combination)
-"""Names of several columns."""
+"""A column of a table of figures that names several columns of the schema."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Table:
         caption: what the figures are.
         columns: their headings and forms.
         rows: values, the most important row first.
-        anchor: id of the table on the page; a table that sentences lead to is folded there.
-        printed: maximum number of rows on a terminal, 0 for a table of the page only.
+        anchor: id of the table on the page, if sentences link to it.
+        printed: maximum number of rows on a terminal. A table with 0 is folded on the page.
     """
 
     caption: str
@@ -86,14 +86,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and what is known of them."""
+    """Pairs of a name and a sentence."""
 
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Charts that only the page shows. They are made when it is rendered.
+    """Charts of the page, made when it is rendered.
 
     Attributes:
         caption: what they show.
@@ -112,19 +112,29 @@ Figure = Table | Facts | Drawn
 
 NAMED, FEW_NAMED = 3, 2
 """Maximum number of names in a list, and in one of several lists of a sentence."""
-_MARKED = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
+_LINK = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
 
 
 def leading(phrase: str, anchor: str) -> str:
-    """Return a phrase that leads to an id on the page."""
+    """Return a phrase that links to an id on the page."""
     return f"\ue000{phrase}\ue001{anchor}\ue002"
 
 
 def named(names: Sequence[str], anchor: str, most: int = NAMED) -> str:
-    """Return the first names, and how many more there are, which leads to the list of all."""
+    """Return the first names, and the number of the others as a link to the list of all."""
     if len(names) <= most:
         return listed(names, most)
     return f"{', '.join(names[:most])} and {leading(f'{len(names) - most:,} more', anchor)}"
+
+
+def format_names(names: Sequence[str], anchor: str) -> str:
+    """Return quoted names of columns for a sentence."""
+    return named([quoted(name) for name in names], anchor)
+
+
+def plain(text: str) -> str:
+    """Return a text with plain spaces."""
+    return text.replace("\u00a0", " ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +144,13 @@ class Finding:
     Attributes:
         grade: how good it is.
         word: the grade in a word.
-        said: the finding in a sentence, with marked phrases; "" if nothing needs to be said.
+        said: the finding in a sentence, with links; "" if nothing needs to be said.
         short: the same for a terminal; "" if ``said`` is short enough.
         headline: the verdict, if this finding decides it whatever else was found.
         figures: for the part of the check.
         notes: limits of what was measured.
         advice: what to do now.
-        caps: by use of the table, the grade that it has at best.
+        caps: by use of the table, the best grade that this finding allows.
         tiles: numbers for the top of the page, each with its meaning.
     """
 
@@ -157,26 +167,21 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The sentence without marks."""
-        return _MARKED.sub(r"\1", self.said)
+        """The sentence without links."""
+        return _LINK.sub(r"\1", self.said)
 
     @property
     def plain(self) -> str:
-        """The sentence for a terminal: short, no marks, and plain spaces."""
-        return plain(_MARKED.sub(r"\1", self.short or self.said))
+        """The sentence for a terminal: short, without links, and with plain spaces."""
+        return plain(_LINK.sub(r"\1", self.short or self.said))
 
     @property
     def pieces(self) -> list[tuple[str, str]]:
-        """The sentence in parts, each with the id that it leads to, or ""."""
-        parts = [*_MARKED.split(self.said), "", ""]
+        """The sentence in parts, each with the id that it links to, or ""."""
+        parts = [*_LINK.split(self.said), "", ""]
         threes = zip(parts[::3], parts[1::3], parts[2::3])
-        pieces = chain.from_iterable(((a, ""), (phrase, to)) for a, phrase, to in threes)
+        pieces = chain.from_iterable(((text, ""), (phrase, to)) for text, phrase, to in threes)
         return [piece for piece in pieces if piece[0]]
-
-
-def plain(text: str) -> str:
-    """Return a text with plain spaces."""
-    return text.replace("\u00a0", " ")
 
 
 # Checks.
@@ -184,17 +189,17 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two tables, and what is requested of their comparison; owner only.
+    """Two tables, and the options of their comparison; owner only.
 
     Attributes:
         pair: the tables.
         schema: of both.
         marginals: of the sets of columns of the workload.
+        promised: the release behind the synthetic table (``Promised``).
+        settings: of models and attacks (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        settings: of models and attacks (``ModelSettings``).
         control: rows that were held out, and their overlap with the true table.
-        promised: what is known of the release behind the synthetic table (``Promised``).
         workers: threads.
         progress: called with a phase and its steps.
     """
@@ -211,7 +216,7 @@ class Comparison:
     progress: PhaseProgress | None = None
 
     def steps(self, phase: str) -> StepProgress | None:
-        """Return what counts the steps of a phase."""
+        """Return the function that counts the steps of a phase, if there is one."""
         return None if self.progress is None else partial(self.progress, phase)
 
     @property
@@ -231,15 +236,15 @@ class Comparison:
 
 
 class Check:
-    """One check. A subclass overrides ``measure`` and ``judge``, and what it has to say itself.
+    """One check. A subclass overrides ``measure`` and ``judge``.
 
     Attributes:
         name: of its facts, and of their field in JSON.
         title: heading of its figures.
-        about: what the headline calls it; "" for a check that does not count there.
+        about: its name in the headline; "" for a check that the headline does not count.
         uses: the uses of a synthetic table that its grade decides.
-        shown: when its sentence is among the few of a terminal: always, if it is not good ("bad"),
-            or if it is the worst of those that are bad ("worst").
+        shown: when its sentence is printed on a terminal: always, if it is not good ("bad"),
+            or if it is the worst of those that are not good ("worst").
         rules: the words of its grade, in the order in which they are tried.
     """
 
@@ -251,14 +256,14 @@ class Check:
     rules: ClassVar[tuple[Word, ...]] = ()
 
     def measure(self, comparison: Comparison) -> Any | None:
-        """Return the facts, or None if there are none, such as of a column that nobody named."""
+        """Return the facts, or None if there are none, such as without a target column."""
         raise NotImplementedError
 
     def judge(self, facts: Any, evaluation: Any) -> Finding | None:
         """Return what the facts mean.
 
         Args:
-            facts: what was measured; None if there are none.
+            facts: what ``measure`` returned.
             evaluation: the facts of all checks (:class:`~adaptive_qs.Evaluation`).
         """
         raise NotImplementedError
@@ -269,8 +274,7 @@ class Check:
 
     def word_for(self, found: Any) -> tuple[Grade, str]:
         """Return the grade and the word of the first rule that holds; "plain" and "" for none."""
-        holding = (rule for rule in self.rules if rule.holds(found))
-        return next(((rule.grade, rule.word) for rule in holding), ("plain", ""))
+        return next(((r.grade, r.word) for r in self.rules if r.holds(found)), ("plain", ""))
 
 
 _HERE = "adaptive_qs.evaluation"
@@ -308,7 +312,7 @@ _HEADLINES: dict[Grade, str] = {
     "poor": "At least one check failed.",
 }
 SERVES: dict[Grade, str] = {"good": "yes", "fair": "with care", "poor": "no", "plain": "not known"}
-"""What a table is suitable for, for programs."""
+"""Whether a table is suitable for a use, in JSON."""
 _SUITABLE: dict[Grade, str] = {
     "good": "Suitable for", "fair": "Use with care for", "poor": "Not suitable for",
     "plain": "Not evaluated:",
@@ -331,13 +335,12 @@ def overall_finding(
 
     Args:
         parts: what each finding is about, and the finding.
-        alarms: findings that decide the verdict by themselves, the first of them first.
-        truth: what the synthetic rows are compared with.
+        alarms: findings of which the first decides the verdict, whatever the others are.
+        truth: the table that the synthetic rows are compared with.
     """
     if alarms:
         return Finding("poor", alarms[0].word, alarms[0].headline)
-    grades = [finding.grade for _, finding in parts] or [GRADES[1]]
-    grade = max(grades, key=GRADES.index)
+    grade = max((found.grade for _, found in parts), key=GRADES.index, default=GRADES[1])
     text = _HEADLINES[grade].format(truth)
     for about, wrong in (("Failed", "poor"), ("Problems", "fair"), ("Not judged", "plain")):
         if words := [f"{what} ({f.word})" for what, f in parts if f.grade == wrong]:
@@ -359,25 +362,22 @@ class Verdict:
     findings: Mapping[str, Finding]
     checks: Sequence[Check]
 
+    def _found(self) -> Iterable[tuple[Check, Finding]]:
+        return [(c, self.findings[c.name]) for c in self.checks if c.name in self.findings]
+
     @cached_property
     def overall(self) -> Finding:
         """The worst of the findings."""
-        alarms = [finding for finding in self.findings.values() if finding.headline]
         parts = [
-            (check.about, finding)
-            for check, finding in self._found()
-            if check.about
-            and finding.said
-            and not (check.name == "queries" and finding.grade == "plain")
+            (check.about, found)
+            for check, found in self._found()
+            if check.about and found.said and (check.name, found.grade) != ("queries", "plain")
         ]
-        return overall_finding(parts, alarms)
-
-    def _found(self) -> Iterator[tuple[Check, Finding]]:
-        return ((c, self.findings[c.name]) for c in self.checks if c.name in self.findings)
+        return overall_finding(parts, [f for f in self.findings.values() if f.headline])
 
     @cached_property
     def uses(self) -> dict[str, Grade]:
-        """What the table is suitable for: the worst grade of the checks that decide a use."""
+        """The grade of each use: the worst of the checks that decide it, and of all caps."""
         grades: dict[str, list[Grade]] = {use: [] for c in self.checks for use in c.uses}
         for check, finding in self._found():
             for use in check.uses:
@@ -407,7 +407,7 @@ class Verdict:
 
     @property
     def sentences(self) -> list[Finding]:
-        """The overall finding, what the table is suitable for, all others, and what to do."""
+        """The overall finding, the uses of the table, all other findings, and what to do."""
         found = [finding for _, finding in self._found() if finding.said]
         return [self.overall, self._use, *found, self._next]
 
@@ -415,17 +415,13 @@ class Verdict:
     def brief(self) -> list[str]:
         """A few sentences for a terminal."""
         first, bad = [], []
-        second = {"workload"} if "queries" in self.findings else set()
         for check, finding in self._found():
-            always = check.shown == "always" and check.name not in second
+            always = check.shown == "always" and not (
+                check.name == "workload" and "queries" in self.findings
+            )
             if finding.said and (always or (check.shown == "bad" and finding.grade != "good")):
                 first.append(finding)
             elif finding.said and finding.grade in ("fair", "poor"):
                 bad.append(finding)
         worst = sorted(bad, key=lambda finding: -GRADES.index(finding.grade))[:1]
         return [finding.plain for finding in (self.overall, self._use, *first, *worst)]
-
-
-def format_names(names: Sequence[str], anchor: str) -> str:
-    """Return quoted names of columns for a sentence."""
-    return named([quoted(name) for name in names], anchor)

@@ -1,4 +1,4 @@
-"""Single columns: shares of their codes, prefixes and ranges, and values in their units."""
+"""Single columns: shares of their codes, and values in their units."""
 
 from __future__ import annotations
 
@@ -11,19 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.evaluation.checks import (
-    FEW_NAMED,
-    Check,
-    Column,
-    Comparison,
-    Drawn,
-    Finding,
-    Grade,
-    Table,
-    Word,
-    named,
-    number,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.evaluation.scale import (
     DOUBTFUL,
     STEP_ERROR,
@@ -42,7 +31,7 @@ from adaptive_qs.table.schema import Schema
 Numbers = NDArray[np.float64]
 
 LOST_COLUMN = 0.05
-"""Total variation of a single column beyond that of a fresh sample."""
+"""Total variation of a single column, beyond that of a fresh sample, from which it is off."""
 BLIND = 0.5
 """Total variation that chance can explain in every column, from which nothing can be judged."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
@@ -84,255 +73,24 @@ class ColumnPair:
         """Whether the variation exceeds that of a fresh sample clearly."""
         return self.variation - self.fresh >= max(LOST_COLUMN, self.doubt)
 
-    @property
-    def is_blind(self) -> bool:
-        """Whether chance can explain any variation."""
-        return self.fresh + self.doubt >= BLIND
-
 
 def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
-    """Every column, the worst first."""
+    """Compare every column, the worst first."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     found = []
-    for place, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
+    for number, (name, true, made) in enumerate(zip(pair.domain.names, *pair.margins), 1):
         shares = true / rows[0], made / rows[1]
         variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
         fresh = fresh_sample_l1(true, rows[1]) / 2
         doubt = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
-        found.append(ColumnPair(place, name, true.size, variation, fresh, doubt, shares))
+        found.append(ColumnPair(number, name, true.size, variation, fresh, doubt, shares))
     return tuple(sorted(found, key=lambda column: (-column.variation, column.number)))
 
 
-# One column in both tables.
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MEDIAN = QUANTILES.index(0.5)
-FREQUENT = 10
-"""Values that are taken for the frequent ones of a column."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The values of one column of one table, in its unit; dates and times are seconds since 1970.
-
-    Attributes:
-        rows: that have a value.
-        mean, std: of them.
-        quantiles: at ``QUANTILES``, each a value that occurs.
-        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
-            true table.
-    """
-
-    rows: int
-    mean: float
-    std: float
-    quantiles: tuple[float, ...]
-    frequent: float
-
-    @property
-    def median(self) -> float:
-        """The value in the middle."""
-        return self.quantiles[MEDIAN]
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnValues:
-    """The values of a column of numbers, dates or times in both tables; owner only.
-
-    Attributes:
-        column: as it is declared.
-        true, synthetic: what the tables hold.
-        scale: what a moved mean is measured by, in the column's unit: it has moved from 1 on.
-        far: times that, from which on it is far off.
-        chance: how far chance may take the mean of a fresh sample (``DOUBTFUL`` deviations).
-        around: true values between which as many deviations leave its median.
-        coarse: whether codes stand for several values.
-        heaped: share of one half of the true rows on the ``FREQUENT`` most frequent values of the
-            other half: in a small table the most frequent values are so by chance.
-    """
-
-    column: ColumnBase
-    true: Summary
-    synthetic: Summary
-    scale: float
-    far: float
-    chance: float
-    around: tuple[float, float]
-    coarse: bool
-    heaped: float
-
-    @property
-    def errors(self) -> tuple[float, float]:
-        """How far mean and median are off; 0 where chance may be the reason."""
-        mean = abs(self.synthetic.mean - self.true.mean)
-        median = abs(self.synthetic.median - self.true.median)
-        inside = self.around[0] <= self.synthetic.median <= self.around[1]
-        return mean if mean > self.chance else 0.0, 0.0 if inside else median
-
-    @property
-    def off(self) -> float:
-        """How far the mean or the median is off, whichever is further, in units of ``scale``."""
-        off = max(self.errors)
-        return off / self.scale if self.scale else math.inf if off else 0.0
-
-    @property
-    def frequent_lost(self) -> bool:
-        """Whether most rows on the frequent values of a column in bins lie elsewhere now."""
-        return (
-            self.coarse
-            and self.heaped >= HEAPED
-            and self.synthetic.frequent < LOST_PART * self.heaped
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; quantiles by their percentages."""
-
-        def plain(table: Summary) -> dict[str, Any]:
-            quantiles = {f"p{100 * q:g}": value for q, value in zip(QUANTILES, table.quantiles)}
-            shown = {"rows": table.rows, "mean": table.mean, "std": table.std}
-            return {**shown, "quantiles": quantiles, "frequent": table.frequent}
-
-        unit = "seconds since 1970" if self.column.kind == "moments" else "number"
-        tables = {"true": plain(self.true), "synthetic": plain(self.synthetic)}
-        return {"attribute": self.column.name, "unit": unit, "off": self.off, **tables}
-
-
-def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
-    """Every column whose values both tables tell, those that are furthest off first."""
-    found = []
-    for column in schema.columns:
-        true, made = (pair.find_amounts(column, table) for table in (0, 1))
-        if true is None or made is None:
-            continue
-        true, made = (np.sort(values[~np.isnan(values)]) for values in (true, made))
-        if len(true) > 1 and len(made):  # one row says nothing of what chance may do
-            found.append(_compared(column, true, made))
-    return tuple(sorted(found, key=lambda c: (-c.off, not c.frequent_lost)))
-
-
-def _compared(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
-    """Both in ascending order.
-
-    A sample's median lies between the quantiles at 1/2 ± z/2 · √(1/n + 1/m) of the other's.
-    """
-    half = np.random.default_rng(0).permutation(len(true)) < len(true) // 2
-    heaped = float(np.isin(true[~half], _frequent(true[half])).mean())
-    frequent = _frequent(true)
-    summaries = [_summary(table, frequent) for table in (true, made)]
-    spread = math.sqrt(1 / len(true) + 1 / len(made))
-    mean, std = abs(summaries[0].mean), summaries[0].std
-    relative = bool(column.numeric and true[0] >= 0 and mean > 0)
-    scales = [MOVED_MEAN * mean] * relative + [MOVED_SHIFT * std] * (std > 0)
-    fars = [FAR_MEAN * mean] * relative + [FAR_SHIFT * std] * (std > 0)
-    scale = min(scales, default=0.0)
-    reach = DOUBTFUL * spread / 2
-    around = tuple(_quantile(true, share) for share in (0.5 - reach, 0.5 + reach))
-    return ColumnValues(
-        column,
-        summaries[0],
-        summaries[1],
-        scale,
-        min(fars, default=0.0) / scale if scale else 1.0,
-        DOUBTFUL * std * spread,
-        (around[0], around[1]),
-        not exactly_coded(column),
-        heaped,
-    )
-
-
-def _frequent(rows: Numbers) -> Numbers:
-    """The values that most rows have."""
-    values, times = np.unique(rows, return_counts=True)
-    return np.asarray(values[np.argsort(-times, kind="stable")[:FREQUENT]])
-
-
-def _summary(ascending: Numbers, frequent: Numbers) -> Summary:
-    return Summary(
-        len(ascending),
-        float(ascending.mean()),
-        float(ascending.std()),
-        tuple(_quantile(ascending, share) for share in QUANTILES),
-        float(np.isin(ascending, frequent).mean()),
-    )
-
-
-def _quantile(ascending: Numbers, share: float) -> float:
-    """The smallest value that at least this share of the rows does not exceed."""
-    place = math.ceil(share * len(ascending)) - 1
-    return float(ascending[min(max(place, 0), len(ascending) - 1)])
-
-
-# The checks of single columns.
-
-COLUMNS_SHOWN, ORDERED_SHOWN = 24, 200
-"""Maximum number of charts, and of rows of a table of the page."""
-
-
-class ValuesCheck(Check):
-    """Whether means, medians and frequent values of numbers and dates are kept."""
-
-    name, title, about = "values", "Values in their units", "values"
-    uses, shown = ("single columns", "pairs of columns"), "bad"
-    rules = (
-        Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found)),
-        Word("moved", "fair", lambda found: any(c.off > 1 for c in found)),
-        Word("frequent values lost", "fair", lambda found: any(c.frequent_lost for c in found)),
-        Word("kept", "good"),
-    )  # fmt: skip
-
-    def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
-        return column_values(comparison.pair, comparison.schema)
-
-    def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:
-        if not facts:
-            return None
-        moved, lost = [c for c in facts if c.off > 1], [c for c in facts if c.frequent_lost]
-        amount = counted(len(facts), "column")
-        text = f"The {amount} of numbers or dates kept means and medians."
-        if moved:
-            names = named([_moved(c) for c in moved], "values", FEW_NAMED)
-            text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
-            text += f"{names}."
-        if lost:
-            where = [
-                f"{quoted(c.column.name)} ({share(c.true.frequent, 2)} of the true rows have one "
-                f"of the {FREQUENT} most frequent values, {share(c.synthetic.frequent, 2)} of the "
-                "synthetic ones)"
-                for c in lost
-            ]
-            text += f" Frequent values are lost: {named(where, 'values', FEW_NAMED)}."
-        return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
-
-
-def _moved(found: ColumnValues) -> str:
-    """Return mean or median of both tables, whichever is further off beyond chance."""
-    mean, median = found.errors
-    what = "mean" if mean and mean >= median else "median"
-    true, made = (found.column.amount_text(getattr(table, what))
-                  for table in (found.true, found.synthetic))  # fmt: skip
-    return f"{quoted(found.column.name)} ({what} {true}, now {made})"
-
-
-def _values_table(facts: Sequence[ColumnValues]) -> Table:
-    rows = []
-    for found in facts[: ORDERED_SHOWN // 2]:
-        words = found.column.amount_text
-        note = "frequent values lost" if found.frequent_lost else ""
-        note = ("far off" if found.off > found.far else "moved") if found.off > 1 else note
-        for name, table in (("true", found.true), ("synthetic", found.synthetic)):
-            quantiles = (words(value, whole=True) for value in table.quantiles)
-            first = (found.column.name, note) if table is found.true else ("", "")
-            rows.append((first[0], name, words(table.mean), *quantiles, table.frequent, first[1]))
-    heads = ("mean", *(f"{100 * q:g} %" for q in QUANTILES))
-    columns = (
-        Column("column"), Column("table"), *map(number, heads),
-        number("frequent", partial(share, digits=2)), Column(""),
-    )  # fmt: skip
-    caption = (
-        "Means and quantiles of the cells, the column that is furthest off first. Frequent: rows "
-        f"with one of the {FREQUENT} most frequent values of the true table"
-    )
-    return Table(caption, columns, rows, "values-table", 20)
+def is_blind(columns: Sequence[ColumnPair]) -> bool:
+    """Return whether a table has so few rows that chance can explain any difference of columns."""
+    several = [c for c in columns if c.codes > 1]
+    return bool(several) and all(c.fresh + c.doubt >= BLIND for c in several)
 
 
 class ColumnsCheck(Check):
@@ -342,14 +100,16 @@ class ColumnsCheck(Check):
     uses = ("single columns", "pairs of columns")
     rules = (
         Word("some off", "poor", lambda columns: any(c.is_off for c in columns)),
-        Word("too few rows", "plain", lambda columns: is_blind(columns)),
+        Word("too few rows", "plain", is_blind),
         Word("kept", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> tuple[ColumnPair, ...]:
+        """Compare the shares of the codes."""
         return column_pairs(comparison.pair)
 
     def judge(self, facts: Sequence[ColumnPair], evaluation: Any) -> Finding:
+        """Name the columns that are off."""
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
@@ -361,7 +121,7 @@ class ColumnsCheck(Check):
             ]
             text = (
                 f"Single columns with at least {share(LOST_COLUMN, 1)} of the rows more in "
-                f"another cell than a fresh sample: {named(names, 'all-columns')}."
+                f"another cell than a fresh sample: {checks.named(names, 'all-columns')}."
             )
             if (largest := facts[0]) not in off:
                 text += (
@@ -370,32 +130,34 @@ class ColumnsCheck(Check):
                     "a fresh sample."
                 )
         caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
+        figures = self._figures(facts, evaluation.comparison.schema)
+        return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
+
+    def _figures(self, facts: Sequence[ColumnPair], schema: Schema) -> tuple[checks.Figure, ...]:
         rows = [(c.name, c.number, c.codes, c.variation, c.fresh) for c in facts]
         caption = "Total variation of each column, the worst first: the share of the rows that "
         caption += "would have to move to another value"
         columns = (
-            Column("column", partial(short, longest=1000)), number("no."), number("codes", count),
-            number("total variation", share), number("fresh sample", share),
+            checks.Column("column", partial(short, longest=1000)), checks.number("no."),
+            checks.number("codes", count), checks.number("total variation", share),
+            checks.number("fresh sample", share),
         )  # fmt: skip
         title = "Shares of the rows, the worst column first"
         if len(facts) > COLUMNS_SHOWN:
             title += f". Showing {COLUMNS_SHOWN} of {len(facts)} columns"
-        charts = Drawn(title, partial(column_charts, facts, evaluation.comparison.schema), BARS)
-        figures = (charts, Table(caption, columns, rows, "all-columns", 5))
-        return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
+        charts = checks.Drawn(title, partial(column_charts, facts, schema), BARS)
+        return charts, checks.Table(caption, columns, rows, "all-columns", 5)
 
     def as_json(self, facts: Any) -> Mapping[str, Any]:
+        """Return nothing: the marginals of single columns are elsewhere."""
         return {}
 
 
+COLUMNS_SHOWN, ORDERED_SHOWN = 24, 200
+"""Maximum number of charts, and of rows of a table of the page."""
 BARS = (("a", "true, bars"), ("b", "synthetic, bars"), ("fill", "true, histogram"),
         ("edge", "synthetic, histogram"))  # fmt: skip
-
-
-def is_blind(columns: Sequence[ColumnPair]) -> bool:
-    """Whether a table has so few rows that chance can explain any difference of columns."""
-    several = [c for c in columns if c.codes > 1]
-    return bool(several) and all(c.is_blind for c in several)
+"""Marks of the charts, and their meanings."""
 
 
 def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[str, str, BarChart]]:
@@ -419,3 +181,229 @@ def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
 
     weights = np.maximum(true, made).tolist()
     return chart_of_column(schema.column(column.name), weights, bar)
+
+
+# The values of a column in both tables.
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Shares of the rows at which quantiles of values are taken."""
+FREQUENT = 10
+"""Number of the most frequent values of a column that are counted."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The values of one column of one table, in its unit; dates and times are seconds since 1970.
+
+    Attributes:
+        rows: number of rows that have a value.
+        mean, std: of the values.
+        quantiles: at ``QUANTILES``, each a value that occurs.
+        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
+            true table.
+    """
+
+    rows: int
+    mean: float
+    std: float
+    quantiles: tuple[float, ...]
+    frequent: float
+
+    @classmethod
+    def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Summary:
+        """Summarise values in ascending order."""
+        return cls(
+            len(ascending),
+            float(ascending.mean()),
+            float(ascending.std()),
+            tuple(_quantile(ascending, share) for share in QUANTILES),
+            float(np.isin(ascending, frequent).mean()),
+        )
+
+    @property
+    def median(self) -> float:
+        """The value in the middle."""
+        return self.quantiles[QUANTILES.index(0.5)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures, quantiles by their percentages."""
+        quantiles = {f"p{100 * q:g}": value for q, value in zip(QUANTILES, self.quantiles)}
+        shown = {"rows": self.rows, "mean": self.mean, "std": self.std}
+        return {**shown, "quantiles": quantiles, "frequent": self.frequent}
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues:
+    """The values of a column of numbers, dates or times in both tables; owner only.
+
+    Attributes:
+        column: as it is declared.
+        true, synthetic: summaries of the tables.
+        scale: difference, in the column's unit, from which on a mean has moved.
+        far: times that, from which on it is far off.
+        chance: how far chance may take the mean of a fresh sample (``DOUBTFUL`` deviations).
+        around: true values between which as many deviations leave its median.
+        coarse: whether codes stand for several values.
+        heaped: share of one half of the true rows on the ``FREQUENT`` most frequent values of the
+            other half: in a small table the most frequent values are so by chance.
+    """
+
+    column: ColumnBase
+    true: Summary
+    synthetic: Summary
+    scale: float
+    far: float
+    chance: float
+    around: tuple[float, float]
+    coarse: bool
+    heaped: float
+
+    @property
+    def errors(self) -> tuple[float, float]:
+        """How far mean and median are off; 0 if chance may be the reason."""
+        mean = abs(self.synthetic.mean - self.true.mean)
+        median = abs(self.synthetic.median - self.true.median)
+        inside = self.around[0] <= self.synthetic.median <= self.around[1]
+        return mean if mean > self.chance else 0.0, 0.0 if inside else median
+
+    @property
+    def off(self) -> float:
+        """How far the mean or the median is off, whichever is further, in units of ``scale``."""
+        off = max(self.errors)
+        return off / self.scale if self.scale else math.inf if off else 0.0
+
+    @property
+    def frequent_lost(self) -> bool:
+        """Whether most rows on the frequent values of a column in bins lie elsewhere now."""
+        lost = self.synthetic.frequent < LOST_PART * self.heaped
+        return self.coarse and self.heaped >= HEAPED and lost
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        unit = "seconds since 1970" if self.column.kind == "moments" else "number"
+        tables = {"true": self.true.as_json(), "synthetic": self.synthetic.as_json()}
+        return {"attribute": self.column.name, "unit": unit, "off": self.off, **tables}
+
+
+def column_values(pair: TablePair, schema: Schema) -> tuple[ColumnValues, ...]:
+    """Compare every column whose values are known in both tables, the furthest off first."""
+    found = []
+    for column in schema.columns:
+        true, made = (pair.find_amounts(column, table) for table in (0, 1))
+        if true is None or made is None:
+            continue
+        true, made = (np.sort(values[~np.isnan(values)]) for values in (true, made))
+        if len(true) > 1 and len(made):  # one row says nothing of what chance may do
+            found.append(_compare(column, true, made))
+    return tuple(sorted(found, key=lambda c: (-c.off, not c.frequent_lost)))
+
+
+def _compare(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
+    """Compare values in ascending order.
+
+    A sample's median lies between the quantiles at 1/2 ± z/2 · √(1/n + 1/m) of the other's.
+    """
+    half = np.random.default_rng(0).permutation(len(true)) < len(true) // 2
+    heaped = float(np.isin(true[~half], _find_frequent(true[half])).mean())
+    frequent = _find_frequent(true)
+    first, second = (Summary.from_sorted(table, frequent) for table in (true, made))
+    deviation = math.sqrt(1 / len(true) + 1 / len(made))
+    mean, std = abs(first.mean), first.std
+    parts = [(MOVED_SHIFT * std, FAR_SHIFT * std)] * (std > 0)
+    if column.numeric and true[0] >= 0 and mean > 0:
+        parts.append((MOVED_MEAN * mean, FAR_MEAN * mean))
+    scale, far = (min(limits) for limits in zip(*parts)) if parts else (0.0, 0.0)
+    reach = DOUBTFUL * deviation / 2
+    return ColumnValues(
+        column,
+        first,
+        second,
+        scale,
+        far / scale if scale else 1.0,
+        DOUBTFUL * std * deviation,
+        (_quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)),
+        not exactly_coded(column),
+        heaped,
+    )
+
+
+def _find_frequent(rows: Numbers) -> Numbers:
+    """Return the most frequent values."""
+    values, times = np.unique(rows, return_counts=True)
+    return np.asarray(values[np.argsort(-times, kind="stable")[:FREQUENT]])
+
+
+def _quantile(ascending: Numbers, share: float) -> float:
+    """Return the smallest value that at least this share of the rows does not exceed."""
+    position = math.ceil(share * len(ascending)) - 1
+    return float(ascending[min(max(position, 0), len(ascending) - 1)])
+
+
+class ValuesCheck(Check):
+    """Whether means, medians and frequent values of numbers and dates are kept."""
+
+    name, title, about = "values", "Values in their units", "values"
+    uses, shown = ("single columns", "pairs of columns"), "bad"
+    rules = (
+        Word("far off", "poor", lambda found: any(c.off > max(1, c.far) for c in found)),
+        Word("moved", "fair", lambda found: any(c.off > 1 for c in found)),
+        Word("frequent values lost", "fair", lambda found: any(c.frequent_lost for c in found)),
+        Word("kept", "good"),
+    )
+
+    def measure(self, comparison: Comparison) -> tuple[ColumnValues, ...]:
+        """Compare the values of the cells."""
+        return column_values(comparison.pair, comparison.schema)
+
+    def judge(self, facts: Sequence[ColumnValues], evaluation: Any) -> Finding | None:
+        """Name the columns whose values moved."""
+        if not facts:
+            return None
+        moved, lost = [c for c in facts if c.off > 1], [c for c in facts if c.frequent_lost]
+        amount = counted(len(facts), "column")
+        text = f"The {amount} of numbers or dates kept means and medians."
+        if moved:
+            names = checks.named([_describe_moved(c) for c in moved], "values", checks.FEW_NAMED)
+            text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
+            text += f"{names}."
+        if lost:
+            where = [
+                f"{quoted(c.column.name)} ({share(c.true.frequent, 2)} of the true rows have one "
+                f"of the {FREQUENT} most frequent values, {share(c.synthetic.frequent, 2)} of the "
+                "synthetic ones)"
+                for c in lost
+            ]
+            names = checks.named(where, "values", checks.FEW_NAMED)
+            text += f" Frequent values are lost: {names}."
+        return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
+
+
+def _describe_moved(found: ColumnValues) -> str:
+    """Return mean or median of both tables, whichever is further off beyond chance."""
+    mean, median = found.errors
+    what = "mean" if mean and mean >= median else "median"
+    true, made = (found.column.amount_text(getattr(table, what))
+                  for table in (found.true, found.synthetic))  # fmt: skip
+    return f"{quoted(found.column.name)} ({what} {true}, now {made})"
+
+
+def _values_table(facts: Sequence[ColumnValues]) -> checks.Table:
+    rows = []
+    for found in facts[: ORDERED_SHOWN // 2]:
+        words = found.column.amount_text
+        note = "frequent values lost" if found.frequent_lost else ""
+        note = ("far off" if found.off > found.far else "moved") if found.off > 1 else note
+        for name, table in (("true", found.true), ("synthetic", found.synthetic)):
+            quantiles = (words(value, whole=True) for value in table.quantiles)
+            first = (found.column.name, note) if table is found.true else ("", "")
+            rows.append((first[0], name, words(table.mean), *quantiles, table.frequent, first[1]))
+    heads = ("mean", *(f"{100 * q:g} %" for q in QUANTILES))
+    columns = (
+        checks.Column("column"), checks.Column("table"), *map(checks.number, heads),
+        checks.number("frequent", partial(share, digits=2)), checks.Column(""),
+    )  # fmt: skip
+    caption = (
+        "Means and quantiles of the cells, the column that is furthest off first. Frequent: rows "
+        f"with one of the {FREQUENT} most frequent values of the true table"
+    )
+    return checks.Table(caption, columns, rows, "values-table", 20)

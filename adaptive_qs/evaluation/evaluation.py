@@ -1,4 +1,4 @@
-"""Comparing a synthetic table with the true one; findings as text, as JSON and as one HTML page."""
+"""Compare a synthetic table with the true one; show findings as text, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -12,23 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.checks import (
-    SERVES,
-    Check,
-    Comparison,
-    Drawn,
-    Facts,
-    Figure,
-    Finding,
-    Table,
-    Verdict,
-    all_checks,
-    plain,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import find_promise, why_no_promise
-from adaptive_qs.evaluation.queries import ComparedSource, check_queries, resolve_compared
+from adaptive_qs.evaluation.promise import Promised, find_promise, why_no_promise
+from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, check_control, read_compared
@@ -37,15 +26,9 @@ from adaptive_qs.pages.charts import BarChart, HeatMap
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.page import budget_parts
 from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
-
-FEW_ROWS = 1_000
-"""Tables of fewer rows differ much by chance."""
-UNEQUAL = 2.0
-"""Ratio of the numbers of rows from which differences of association are hard to compare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +39,7 @@ class Evaluation:
     (None if they were not requested).
 
     Attributes:
-        comparison: the tables, and what was requested.
+        comparison: the tables, and the options of their comparison.
         facts: of each check, by its name.
         notes: what makes the measures uncertain.
     """
@@ -84,7 +67,7 @@ class Evaluation:
     @cached_property
     def checks(self) -> list[Check]:
         """All checks, in their order."""
-        return all_checks()
+        return checks.all_checks()
 
     @cached_property
     def scale(self) -> WorkloadScale:
@@ -109,26 +92,26 @@ class Evaluation:
 
     @property
     def limitations(self) -> tuple[str, ...]:
-        """What was left out of the measures, and what makes them uncertain."""
+        """What was not measured, and what makes the measures uncertain."""
         found = (note for finding in self.findings.values() for note in finding.notes)
         return (*found, *self.notes)
 
     def as_json(self) -> dict[str, Any]:
         """Return everything but the rows; numbers that are not finite are None."""
-        distance, asked = self.workload, self.queries
-        measured = distance if asked is None else asked.whole
+        distance, queries = self.workload, self.queries
+        measured = distance if queries is None else queries.whole
         cells = sum(clique.cells for clique in distance.per_clique)
         content: dict[str, Any] = {
             "notice": OWNER_ONLY,
             "verdict": self.verdict.brief,
-            "uses": {use: SERVES[grade] for use, grade in self.verdict.uses.items()},
+            "uses": {use: checks.SERVES[grade] for use, grade in self.verdict.uses.items()},
             "rows_compared": dict(zip(("true", "synthetic"), self.comparison.rows)),
             "workload_error": {
                 "mean_l1": distance.mean_l1,
                 "max_l1": distance.max_l1,
                 "rmse": measured.rmse,
-                "rmse_of": "cells" if asked is None else "queries",
-                "queries": cells if asked is None else asked.whole.queries,
+                "rmse_of": "cells" if queries is None else "queries",
+                "queries": cells if queries is None else queries.whole.queries,
             },
         }
         for check in self.checks:
@@ -168,108 +151,98 @@ def evaluate(
 ) -> Evaluation:
     """Compare a synthetic table with the true one; the result is for the owner only.
 
-    It is computed from private rows without noise. It spends no budget because it must not be
-    published.
-
     Args:
-        true: the private table: a pandas, polars or pyarrow table, the path of a CSV or Parquet
-            file, or a :class:`CodedTable`.
+        true: the private table: a data frame, the path of a file, or a :class:`CodedTable`.
         synthetic: the synthetic table, likewise.
-        schema: of both: a :class:`Schema`, the path of a schema file or release, or parsed JSON;
-            by default that of ``release``. Coded tables need none.
-        workload: what matters: a number of ways, several numbers, a workload file or its parsed
-            content, a :class:`Workload` or a :class:`QueryWorkload`; by default all 2-way
-            marginals.
+        schema: a :class:`Schema`, a path or parsed JSON; by default that of ``release``.
+        workload: a number of ways, a workload, its file or its content; by default 2 ways.
         rules: that the owner knows to hold, such as "start <= end".
-        weigh: what counts alike, a name of ``adaptive_qs.privacy.unit.WEIGH``; by default as in
-            the release behind the table, if its statement is known, and rows otherwise. With
-            "persons" the true table has one row of each person, selected at random.
+        weigh: what has equal weights, rows or persons; by default as in the release, or rows.
         target: the column that models learn to predict; no models are trained without one.
         repeats: splits that models are trained and tested on.
-        control: rows of the same population that the synthetic table was not made from, given as
-            the tables are, for the membership attacks; models are tested on them.
-        release: the release behind the synthetic table, or its path: its promise is the bound of
-            the attacks, and the table is compared with what was measured. By default the statement
-            next to the file of a synthetic table.
+        control: other rows of the same population, for membership attacks and to test models.
+        release: the release of the synthetic table; by default the statement next to its file.
         seed: of splits, models and attacks; it protects nothing.
         workers: threads, by default one for every core; results do not depend on it.
         max_memory: ceiling of the process's memory while a release is read.
-        progress: called with a phase ("read", "evaluate", "queries", "pairs", "models", "attack",
-            "verdict"), steps done and steps in all.
+        progress: called with a phase, steps done and steps in all.
 
     Raises:
-        InputError: a parameter, the schema, the workload, a rule, a table or the target is wrong,
-            or the release was made with another schema.
+        InputError: an argument is wrong, or the release was made with another schema.
         DataError: the control rows were not held out, or are too few.
         ResourceExceeded: queries on a set of attributes take too much memory.
     """
     threads = plan_workers(workers)
     settings = ModelSettings(target=target, seed=seed, repeats=repeats)
-    if not (release is None or isinstance(release, str | Path | Bundle)):
-        raise InputError("release is no release: give a path, or release_ of a synthesizer")
-    if schema is None:
-        schema = release.schema if isinstance(release, Bundle) else release
-    described = resolve_schema(schema, true, max_memory)
+    described = _resolve_schema(schema, release, true, max_memory)
     marginals, queries = resolve_compared(workload, described.domain())
-    if queries is not None:
-        check_queries(queries)
-    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
-    declared = declared_rules(described)
-    declared += [parse_rule(rule, described) if isinstance(rule, str) else rule for rule in several]
-    file = synthetic if isinstance(synthetic, str | Path) else None
-    promised = find_promise(release, file, described, max_memory)
-    if weigh is None:
-        weigh = DEFAULT_WEIGH if promised.statement is None else promised.statement.protects.weigh
-    check_weigh(weigh, described.person)
-    if weigh != DEFAULT_WEIGH:
-        true, control = (
-            None if table is None else _one_row_each(table, described, max_memory)
-            for table in (true, control)
-        )
+    declared = _resolve_rules(rules, described)
+    promised = find_promise(release, synthetic, described, max_memory)
+    one_each = _has_equal_persons(weigh, promised, described)
+    if one_each:
+        true, control = (_one_row_each(t, described, max_memory) for t in (true, control))
     pair = TablePair.of(true, synthetic, described, progress)
     held_out = None
     if control is not None:
         rows = read_compared(control, described, "control", progress)
         held_out = rows, check_control(pair.true, rows, settings.seed)
-    comparison = Comparison(
-        pair, described, marginals, promised, settings, queries, declared, held_out, threads,
-        progress,
-    )  # fmt: skip
-    notes = tuple(table_notes(pair))
-    if weigh != DEFAULT_WEIGH:
-        notes += ("persons have equal weights: one true row of each person was compared, selected "
-                  "at random",)  # fmt: skip
-    facts = {check.name: check.measure(comparison) for check in all_checks()}
-    return Evaluation(comparison, facts, notes)
+    options = marginals, promised, settings, queries, declared, held_out, threads, progress
+    comparison = Comparison(pair, described, *options)
+    facts = {check.name: check.measure(comparison) for check in checks.all_checks()}
+    return Evaluation(comparison, facts, (*table_notes(pair), *_PERSONS_NOTE[:one_each]))
+
+
+_PERSONS_NOTE = (
+    "persons have equal weights: one true row of each person was compared, selected at random",
+)
+
+
+def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str | None) -> Schema:
+    if not (release is None or isinstance(release, str | Path | Bundle)):
+        raise InputError("release is no release: give a path, or release_ of a synthesizer")
+    if schema is None:
+        schema = release.schema if isinstance(release, Bundle) else release
+    return resolve_schema(schema, true, max_memory)
+
+
+def _resolve_rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
+    """Return the rules that the schema declares, and those of the caller."""
+    several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
+    parsed = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
+    return [*declared_rules(schema), *parsed]
+
+
+def _has_equal_persons(weigh: str | None, promised: Promised, schema: Schema) -> bool:
+    """Return whether persons, not rows, have equal weights."""
+    if weigh is None:
+        weigh = DEFAULT_WEIGH if promised.statement is None else promised.statement.protects.weigh
+    check_weigh(weigh, schema.person)
+    return weigh != DEFAULT_WEIGH
 
 
 def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> Any:
-    """Return one row of each person: a sample of rows with weight 1/k each.
-
-    Raises:
-        InputError: the table lacks the person column.
-        ResourceExceeded: there are more persons than fit the memory.
-    """
+    """Return one random row of each person."""
+    if table is None:
+        return None
     from adaptive_qs.table.persons import ContributionBound  # few tables are of persons
 
-    return ContributionBound.from_source(
-        table, schema, 1, int(memory_bytes(max_memory) * ROWS_SHARE)
-    )
+    most_bytes = int(memory_bytes(max_memory) * ROWS_SHARE)
+    return ContributionBound.from_source(table, schema, 1, most_bytes)
+
+
+FEW_ROWS, UNEQUAL = 1_000, 2.0
+"""Rows below which chance makes large differences, and the ratio of the numbers of rows above which
+differences of association are hard to compare."""
 
 
 def table_notes(pair: TablePair) -> Iterator[str]:
     """Yield what makes the measures of two tables uncertain."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     for table, margins in zip(("true", "synthetic"), pair.margins):
-        constant = [
-            name for name, margin in zip(pair.domain.names, margins)
-            if np.count_nonzero(margin) == 1
-        ]  # fmt: skip
-        if constant:
-            yield (
-                f"one value only in the {table} table, so associated with nothing: "
-                + ", ".join(constant)
-            )
+        named = zip(pair.domain.names, margins)
+        if constant := [name for name, margin in named if np.count_nonzero(margin) == 1]:
+            names = ", ".join(constant)
+            yield f"one value only in the {table} table, so associated with nothing: {names}"
     if min(rows) < FEW_ROWS:
         yield f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
     if max(rows) > UNEQUAL * min(rows):
@@ -281,46 +254,30 @@ def table_notes(pair: TablePair) -> Iterator[str]:
 
 # Text for a terminal.
 
-
-class TextTable(NamedTuple):
-    """A table of a terminal: its headings and its cells."""
-
-    heads: list[str]
-    rows: list[list[str]]
-
-
-class TextPart(NamedTuple):
-    """A part of the output for a terminal: a title, names and values, and tables."""
-
-    title: str
-    rows: list[tuple[str, str]]
-    tables: list[TextTable]
+TextTable = tuple[list[str], list[list[str]]]
+"""A table of a terminal: its headings and its cells."""
+TextPart = tuple[str, list[tuple[str, str]], list[TextTable]]
+"""A part of the output for a terminal: a title, names and values, and tables."""
 
 
 def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
-    """Yield the figures of findings for a terminal.
-
-    Args:
-        findings: each with the title of its check.
-    """
+    """Yield the figures of findings for a terminal, each with the title of its check."""
     for title, finding in findings:
-        rows = [
-            (name, plain(text)) for f in finding.figures if isinstance(f, Facts)
-            for name, text in f.rows
-        ]  # fmt: skip
+        facts = [row for f in finding.figures if isinstance(f, Facts) for row in f.rows]
         printed = [f for f in finding.figures if isinstance(f, Table) and f.printed and f.rows]
-        if rows or printed:
-            yield TextPart(title, rows, [_text_table(table) for table in printed])
+        if facts or printed:
+            rows = [(name, plain(text)) for name, text in facts]
+            yield title, rows, [_text_table(table) for table in printed]
 
 
 def _text_table(table: Table) -> TextTable:
+    """Return a table without columns that have neither a heading nor a value."""
     shown = [
         k for k, column in enumerate(table.columns)
         if column.head or any(row[k] for row in table.rows)
     ]  # fmt: skip
-    heads = [table.columns[k].head for k in shown]
-    rows = [[plain(cells[k]) for k in shown] for cells in table.texts(table.printed)]
-    return TextTable(heads, rows)
+    cells = [[plain(texts[k]) for k in shown] for texts in table.texts(table.printed)]
+    return [table.columns[k].head for k in shown], cells
 
 
 def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
@@ -332,7 +289,7 @@ def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
 # The page.
 
 PAGE_ROWS, LONG_TABLE = 25, 200
-"""Rows of a table that the page shows, and those that it has folded away."""
+"""Rows of a table that the page shows, and maximum number with the folded ones."""
 
 
 class Section(NamedTuple):
@@ -340,7 +297,7 @@ class Section(NamedTuple):
 
     anchor: str
     title: str
-    figures: Sequence[Figure]
+    figures: Sequence[checks.Figure]
     notes: Sequence[str] = ()
 
 
@@ -349,8 +306,8 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
 
     Args:
         evaluation: of the tables.
-        names: of the true and of the synthetic table, as they are shown.
-        whole: name of the page about both tables, if this is one of two related ones.
+        names: of the true and of the synthetic table.
+        whole: name of the page about a set of tables that these belong to.
     """
     true, made = evaluation.comparison.rows
     columns = counted(len(evaluation.pair.domain), "column")
@@ -386,7 +343,7 @@ def render_page(
         sentences: of the verdict.
         tiles: numbers for the top, with their meanings.
         sections: the figures.
-        release: behind the table, or its statement, if known.
+        release: of the table, or its statement, if known.
         notes: what makes all measures uncertain.
         links: names of other pages, and what they are.
     """
@@ -403,25 +360,19 @@ def render_page(
         notes=notes,
         links=links,
         statement=statement,
-        budget=budget_parts(statement) if statement else None,
         rounds=bundle.rounds if bundle else None,
         unconnected=bundle.manifest.unconnected if bundle else (),
         columns=len(bundle.workload.domain) if bundle else 0,
         no_promise=why_no_promise(statement),
         versions=versions(),
         notice=OWNER_ONLY,
-        kind=figure_kind,
+        kind=lambda figure: KINDS[type(figure)],
         page_rows=PAGE_ROWS,
         long_table=LONG_TABLE,
     )
 
 
 KINDS: Mapping[type, str] = {
-    Facts: "facts", Table: "table", Drawn: "drawn", BarChart: "bars", HeatMap: "map",
+    Facts: "facts", Table: "table", checks.Drawn: "drawn", BarChart: "bars", HeatMap: "map",
 }  # fmt: skip
-"""Names of what the template draws."""
-
-
-def figure_kind(figure: Any) -> str:
-    """Return the name of the macro that draws a figure; "" for a plain cell."""
-    return KINDS.get(type(figure), "")
+"""Names of the macros of the template that draw figures."""

@@ -1,4 +1,4 @@
-"""Rules that a table keeps and would not keep by chance: orders, equations, implications, keys."""
+"""Rules that a table keeps, and that independent columns would break."""
 
 from __future__ import annotations
 
@@ -28,45 +28,40 @@ from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
 from adaptive_qs.table.schema import Schema
 
-# Rules that hold in every true row, and would not if the columns were independent.
-
-MOST_FOUND = 20
-"""Rules that are reported, the least likely to hold by chance first."""
-MOST_TRIED = 3 * MOST_FOUND
-"""Dependencies and comparisons, each, that are looked at closely."""
-LEAST_BROKEN = 0.01
-"""Part of the rows that would break a rule worth telling if the columns were independent."""
-LEAST_CROSSED = 0.1
-"""The same of a comparison of two columns on different scales, which are otherwise rather numbers
-of different things: alike and unrelated ones would break it in half of the rows."""
+MOST_FOUND, MOST_TRIED = 20, 60
+"""Maximum number of rules that are reported, the least likely to hold by chance first, and of
+candidates of each kind that are checked in all rows."""
+LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
+"""Least part of the rows that would break a rule if the columns were independent, and the same of a
+comparison of columns on different scales, which can be numbers of different things."""
 LEAST_CHANCES = 25.0
-"""True rows that would break it. With so many expected, none breaks it with probability about
-e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
+"""Least number of true rows that would break it. If so many are expected, none breaks it with
+probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
 GLANCE = 2_000
-"""Rows that rule most comparisons out."""
+"""Number of rows that are compared first, to exclude most comparisons."""
 
 
 def found_rules(
     counts: PairCounts, schema: Schema, declared: Collection[str] = ()
 ) -> tuple[tuple[Rule, RuleCheck], ...]:
-    """Dependencies between two columns, and comparisons of two columns on the same scale.
+    """Find dependencies between two columns, and comparisons of columns on the same scale.
 
     Args:
         counts: of all pairs of columns.
         schema: of both tables.
-        declared: texts of rules that need not be found, nor another comparison of the same two
+        declared: texts of rules. They are not found, nor is another comparison of the same two
             columns: that nobody left on the first day says nothing against "start <= end".
     """
     joint = counts.joint
     rules: list[Rule] = [*_dependencies(counts), *_orders(joint, schema)]
-    rules = [rule for rule in rules if not _settling(rule) & set(declared)]
+    rules = [rule for rule in rules if not _equivalent_texts(rule) & set(declared)]
     found = zip(rules, check_rules(joint, rules, "found"))
     telling = [each for each in found if each[1].expected_if_independent >= LEAST_BROKEN]
     return tuple(sorted(telling, key=lambda c: -c[1].expected_if_independent)[:MOST_FOUND])
 
 
-def _settling(rule: Rule) -> set[str]:
-    """Texts of rules of which a declared one leaves nothing to be found."""
+def _equivalent_texts(rule: Rule) -> set[str]:
+    """Return the texts of declared rules that make a rule superfluous."""
     if isinstance(rule, Determination):
         return {rule.text}
     sides = [written(name) for name in rule.names]
@@ -74,23 +69,22 @@ def _settling(rule: Rule) -> set[str]:
     return {f"{a} {sign} {b}" for a, b in (sides, sides[::-1]) for sign in signs}
 
 
-LOOKED_AT = 100_000
-"""Rows in which rules are looked for that a schema could declare."""
-MOST_NUMBERS = 40
-"""Columns of numbers or dates among which equations are looked for."""
+MOST_ROWS, MOST_NUMBERS = 100_000, 40
+"""Maximum number of rows in which rules for a schema are found, and of columns in equations and
+implications."""
 
 
 def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
-    """Rules that a table keeps and that would not hold by chance, for its owner to review.
+    """Return rules that the first rows of a table keep, for its owner to review.
 
-    They are as private as the table. Each can be declared beside those before it.
+    They are as private as the table. A schema can declare them all.
 
     Args:
-        table: as :func:`~adaptive_qs.table.encode.read_table` takes it; its first rows count.
-        schema: of it.
+        table: as :func:`~adaptive_qs.table.encode.read_table` accepts it.
+        schema: of the table.
     """
-    wanted = [column.name for column in schema.columns if column.measured]
-    coded, amounts = read_with_amounts(table, schema, wanted, most_rows=LOOKED_AT)
+    measured = [column.name for column in schema.columns if column.measured]
+    coded, amounts = read_with_amounts(table, schema, measured, most_rows=MOST_ROWS)
     pair = TablePair(coded, coded, (amounts, amounts))
     joint = JointCodes(pair)
     found = [*_equations(pair, schema)]
@@ -113,7 +107,7 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
 
 
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
-    """Sums and products of two columns that a third one is in all rows that have all of them."""
+    """Yield equations of a column and the sum, difference or product of two others."""
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
     values: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
@@ -139,24 +133,24 @@ _SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
 
 
 def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
-    """Whether all rows keep it, and enough would not if one of the columns said nothing."""
+    """Return whether all rows keep it, and enough would not if a column had no effect."""
     for rows in (slice(GLANCE // 10), slice(None)):
         found = act(left[rows], right[rows])
         known = ~np.isnan(found) & ~np.isnan(total[rows])
         off = np.abs(total[rows] - found) > near + NEAR * np.abs(found)
         if not known.any() or (off & known).any():
             return False
-    told = [np.count_nonzero(known & (side != total)) for side in (left, right)]
+    differing = [np.count_nonzero(known & (side != total)) for side in (left, right)]
     varied = [np.count_nonzero(known & (side != side[known][0])) for side in (left, right)]
-    return bool(min(*told, *varied) >= LEAST_CHANCES)
+    return bool(min(*differing, *varied) >= LEAST_CHANCES)
 
 
 def _dependencies(counts: PairCounts) -> list[Determination]:
-    """Pairs with as many occupied cells as the determining column has values.
+    """Return pairs with as many occupied cells as the determining column has values.
 
     The first row of every determining value cannot break the rule; of the others, the part
-    1 − Σ p_c² would, if the columns were independent. A column in which nearly every value is
-    unique thus determines nothing that is worth telling.
+    1 − Σ p_c² would, if the columns were independent. So a column in which nearly every value is
+    unique determines nothing.
     """
     rows, names = counts.joint.true_rows, counts.joint.pair.domain.names
     values = [np.count_nonzero(margin) for margin in counts.margins[0]]
@@ -172,7 +166,7 @@ def _dependencies(counts: PairCounts) -> list[Determination]:
 
 
 def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
-    """Comparisons that hold, of each two columns the strictest one."""
+    """Return the strictest comparison of each two columns that holds."""
     if joint.true_rows < LEAST_CHANCES:
         return []
     kinds: dict[Hashable, list[ColumnBase]] = defaultdict(list)
@@ -186,20 +180,22 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
     }
     found: list[tuple[float, Predicate]] = []
     for pair in (pair for members in kinds.values() for pair in combinations(members, 2)):
-        if _signs(*(glances[column.name] for column in pair)):
-            found += _strictest(joint, schema, *pair)
+        if _signs(*(glances[column.name] for column in pair)) and (
+            rule := _strictest(joint, schema, *pair)
+        ):
+            found.append(rule)
     return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
 
 
 def _values(pair: TablePair, column: ColumnBase, rows: slice) -> Values:
-    """The values of some rows of the true table."""
+    """Return the values of some rows of the true table."""
     amounts = pair.find_amounts(column, 0)
     codes = pair.true.columns[pair.domain.names.index(column.name)]
     return read_values(column, codes[rows], None if amounts is None else amounts[rows])
 
 
 def _signs(x: Values, y: Values) -> list[str]:
-    """Comparisons that no row breaks, the strictest one first."""
+    """Return the comparisons that no row breaks, the strictest one first."""
     known = x.known & y.known
     above, below = (x.low > y.high) & known, (x.high < y.low) & known
     if above.any() and below.any():
@@ -212,22 +208,22 @@ def _signs(x: Values, y: Values) -> list[str]:
 
 def _strictest(
     joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
-) -> Iterator[tuple[float, Predicate]]:
-    """The strictest comparison that holds in all rows and that is worth telling."""
+) -> tuple[float, Predicate] | None:
+    """Return the strictest comparison that holds in all rows, and its part as `_telling` does."""
     whole = slice(None)
-    for sign in _signs(*(_values(joint.pair, column, whole) for column in (left, right))):
-        text = f"{written(left.name)} {sign} {written(right.name)}"
-        least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
-        if found := _telling(joint, schema, text, least):
-            yield found
-            return
+    least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
+    signs = _signs(*(_values(joint.pair, column, whole) for column in (left, right)))
+    texts = (f"{written(left.name)} {sign} {written(right.name)}" for sign in signs)
+    return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 
 
 def _telling(
     joint: JointCodes, schema: Schema, text: str, least: float = LEAST_BROKEN
 ) -> tuple[float, Predicate] | None:
-    """A rule, and the part of the rows that would break it if the columns were independent: where
-    that is ``least`` or more and no row does."""
+    """Return a rule, and the part of the rows that would break it if columns were independent.
+
+    None if a row breaks it, or if that part is below ``least``.
+    """
     rule = parse_rule(text, schema)
     assert isinstance(rule, Predicate)
     (found,) = check_rules(joint, [rule], "found")
@@ -239,7 +235,7 @@ def _telling(
 
 
 def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
-    """Texts of rules that of two columns one has a value."""
+    """Return rules that at least one of two columns has a value."""
     gaps = _gaps(joint, schema)
     pairs = [p for p in combinations(gaps, 2) if not (gaps[p[0]] & gaps[p[1]]).any()]
     texts = (f"at least one of {written(a)}, {written(b)}" for a, b in pairs[:MOST_TRIED])
@@ -247,7 +243,7 @@ def _at_least_one(joint: JointCodes, schema: Schema) -> list[str]:
 
 
 def _empty_together(joint: JointCodes, schema: Schema) -> list[str]:
-    """Return texts of rules that several columns are missing in the same rows, as a circle."""
+    """Return rules that several columns are missing in the same rows, as a circle."""
     groups: dict[bytes, list[str]] = {}
     for name, gap in _gaps(joint, schema).items():
         groups.setdefault(gap.tobytes(), []).append(written(name))
@@ -267,25 +263,25 @@ def _gaps(joint: JointCodes, schema: Schema) -> dict[str, NDArray[np.bool_]]:
     }
 
 
-# Implications: what values of a column, or numbers below or above a limit, say of another one.
+# Implications of values of a column, or of numbers below or above a limit, for another column.
 
 MOST_VALUES = 100
-"""Codes of a column of which implications are looked for."""
+"""Maximum number of values of a column in implications."""
 
 
 def _implications(
     joint: JointCodes, schema: Schema, settled: Collection[frozenset[str]]
 ) -> list[str]:
-    """Texts of implications between two columns that all rows keep, the most telling ones first.
+    """Return implications between two columns that all rows keep, the most telling ones first.
 
     Args:
         joint: with the true table.
-        schema: of it.
-        settled: pairs of columns of which a stricter rule is known.
+        schema: of the table.
+        settled: pairs of columns with a stricter rule.
     """
     least = max(LEAST_CHANCES, LEAST_BROKEN * joint.true_rows)
     few = [c for c in schema.columns if 1 < c.num_values <= MOST_VALUES][:MOST_NUMBERS]
-    told: list[tuple[float, str]] = []
+    candidates: list[tuple[float, str]] = []
     for pair in combinations(few, 2):
         if frozenset(column.name for column in pair) in settled:
             continue
@@ -293,14 +289,14 @@ def _implications(
         ways = [_describe_values(schema, left, right, table)
                 for left, right, table in ((*pair, counts), (*pair[::-1], counts.T))]  # fmt: skip
         kept = [[each for each in way if each[0] >= least] for way in ways]
-        told += max(kept, key=lambda way: sum(chances for chances, _ in way))
-    texts = [text for _, text in sorted(told, key=lambda each: -each[0])[:MOST_TRIED]]
+        candidates += max(kept, key=lambda way: sum(chances for chances, _ in way))
+    texts = [text for _, text in sorted(candidates, key=lambda each: -each[0])[:MOST_TRIED]]
     found = [found for text in texts if (found := _telling(joint, schema, text))]
     return [rule.text for _, rule in sorted(found, key=lambda entry: -entry[0])]
 
 
 def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArray[np.int64]:
-    """True rows by the codes of two columns, without those that lack one of the values."""
+    """Count the true rows that have both values, by the codes of two columns."""
     x, y = (pair.true.columns[pair.domain.names.index(c.name)] for c in (left, right))
     known = (x < left.num_values) & (y < right.num_values)
     cells = x[known].astype(np.int64) * right.num_values + y[known]
@@ -311,10 +307,10 @@ def _known_counts(pair: TablePair, left: ColumnBase, right: ColumnBase) -> NDArr
 def _describe_values(
     schema: Schema, left: ColumnBase, right: ColumnBase, counts: NDArray[np.int64]
 ) -> Iterator[tuple[float, str]]:
-    """What values of the left column say of the labels of the right one.
+    """Yield rules on the right column for values of the left one.
 
     Yields:
-        Rows that would break a rule if the columns were independent, and its text.
+        Number of rows that would break a rule if the columns were independent, and its text.
     """
     if right.kind in ("numbers", "moments") or left.kind == "moments" or not counts.sum():
         return
@@ -337,10 +333,10 @@ def _describe_values(
 def _groups(
     schema: Schema, column: ColumnBase, counts: NDArray[np.int64]
 ) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Conditions on a column, and the counts of the other one where they hold.
+    """Yield conditions on a column, and the counts of the other one in rows that meet them.
 
-    Of numbers these are the limits below or above which one more label of the other column does not
-    occur or, at last, only one is left.
+    For numbers these are the limits below or above which one more label of the other column does
+    not occur or, at last, only one is left.
     """
     name, starts = written(column.name), column.ends(np.arange(column.num_values))[0]
     if column.kind != "numbers" or (np.diff(starts) <= 0).any():

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.associations import associate
-from adaptive_qs.evaluation.checks import (
-    Check,
-    Column,
-    Comparison,
-    Finding,
-    Table,
-    Word,
-    named,
-    number,
-)
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
 from adaptive_qs.evaluation.tables import TablePair
@@ -27,26 +21,40 @@ from adaptive_qs.pages.words import count, counted, quoted, short, significant
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
+Numbers = NDArray[np.float64]
+
 LEAST_GROUP = 10
-"""True rows of a group whose mean is compared."""
+"""Number of true rows from which the mean of a group is compared."""
 LEAST_EXPLAINED = 0.01
 """Part of the variance that groups must explain: a small effect after Cohen 1988."""
 MOST_TRIED, MOST_SHOWN, MOST_FOR_ONE = 60, 5, 2
-"""Pairs of columns that are looked at, pairs that are given, and of them with one column of
+"""Maximum number of pairs of columns that are compared and shown, and shown of one column of
 values."""
 MOST_NAMED = 20
-"""Groups of each that are shown, those with the most true rows first."""
+"""Maximum number of groups that are shown."""
 
 
 @dataclass(frozen=True)
 class GroupMean:
-    """One group: its label, rows with a value and their mean in both tables (None without any), and
-    whether that is far off beyond chance."""
+    """One group in both tables.
+
+    Attributes:
+        label: the value of the column that makes the groups.
+        rows: that have a value.
+        means: of the values; None without such a row.
+        far: whether the mean is far off beyond chance.
+    """
 
     label: str
     rows: tuple[int, int]
     means: tuple[float, float | None]
     far: bool = False
+
+    @property
+    def distance(self) -> float:
+        """How far the mean is off, in standard errors up to a factor."""
+        true, made = self.means
+        return math.inf if made is None else abs(made - true) * math.sqrt(self.rows[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +71,9 @@ class GroupMeans:
         fresh: the same expected of a fresh sample.
         doubt: how much larger than expected chance may make the squared error.
         spread: the same if all groups had the mean of all true rows.
-        groups: the largest.
-        number: how many there are in all.
-        far: how many of them have a mean that is far off beyond chance, as for whole columns.
+        groups: some of them: those that are far off first, then the largest.
+        number: of all groups.
+        far: number of groups with a mean that is far off beyond chance.
     """
 
     column: ColumnBase
@@ -81,34 +89,35 @@ class GroupMeans:
 
     @property
     def off(self) -> float:
-        """How far the error is on the way from that of a fresh sample (0) to equal means (1); 0
-        where chance may be the reason."""
+        """The part of the way from a fresh sample (0) to equal means (1); 0 if it may be chance."""
         if self.error**2 <= self.fresh**2 + self.doubt:
             return 0.0
         room = self.spread - self.fresh
         return (self.error - self.fresh) / room if room > 0 else 1.0
 
+    @property
+    def differs(self) -> bool:
+        """Whether the means are not close."""
+        return self.off > CLOSE or bool(self.far)
+
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
+        names = ("true", "synthetic")
         figures = {name: getattr(self, name) for name in ("explained", "error", "fresh", "spread")}
         groups = [
-            {
-                "value": group.label,
-                "rows": dict(zip(("true", "synthetic"), group.rows)),
-                "mean": dict(zip(("true", "synthetic"), group.means)),
-                "far": group.far,
-            }
+            {"value": group.label, "rows": dict(zip(names, group.rows)),
+             "mean": dict(zip(names, group.means)), "far": group.far}
             for group in self.groups
-        ]
+        ]  # fmt: skip
         return {"attribute": self.column.name, "by": self.by, "off": self.off, **figures,
                 "number": self.number, "far": self.far, "groups": groups}  # fmt: skip
 
 
 def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
-    """The pairs of a column of values and one of groups that depend on each other most.
+    """Compare the pairs of a column of values and one of groups that depend on each other most.
 
     Groups are the codes of columns without amounts of their own. Of the pairs with the largest
-    Cramér's V those are given whose groups explain most of the variance.
+    Cramér's V those are returned whose groups explain most of the variance.
     """
     pair, schema = comparison.pair, comparison.schema
     amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
@@ -116,32 +125,20 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
     true_v = associate(comparison.pairs).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
-    compared = (_means(pair, schema, *places) for places in pairs[:MOST_TRIED])
-    found = sorted((m for m in compared if m is not None), key=lambda m: -m.explained)
-    return tuple(_varied(found))
+    compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
+    found, times = [], Counter[str]()
+    for means in sorted(filter(None, compared), key=lambda m: -m.explained):
+        times[means.column.name] += 1
+        if times[means.column.name] <= MOST_FOR_ONE:
+            found.append(means)
+    return tuple(found[:MOST_SHOWN])
 
 
-def _varied(found: list[GroupMeans]) -> Iterator[GroupMeans]:
-    """The first of them, but not too many of one column."""
-    times: dict[str, int] = {}
-    given = 0
-    for means in found:
-        name = means.column.name
-        if given < MOST_SHOWN and times.get(name, 0) < MOST_FOR_ONE:
-            times[name] = times.get(name, 0) + 1
-            given += 1
-            yield means
-
-
-def _means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMeans | None:
-    """The means of one column by another; None where the groups explain too little.
-
-    The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
-    variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
-    """
-    column, by = schema.columns[values], schema.columns[groups]
-    sums = np.zeros((2, 3, by.size))  # of 1, x and x², for both tables
-    middle = None
+def _sum_by_group(
+    pair: TablePair, column: ColumnBase, groups: int, size: int
+) -> tuple[Numbers, float] | None:
+    """Return sums of 1, x and x² by group, shape (2 tables, 3, size), and what was taken off x."""
+    sums, middle = np.zeros((2, 3, size)), None
     for table, coded in enumerate((pair.true, pair.synthetic)):
         amounts = pair.find_amounts(column, table)
         assert amounts is not None
@@ -152,13 +149,27 @@ def _means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMe
         if middle is None:
             middle = float(amounts.mean())  # dates are large, their differences are not
         for power in range(3):
-            sums[table, power] = np.bincount(codes, (amounts - middle) ** power, by.size)
+            sums[table, power] = np.bincount(codes, (amounts - middle) ** power, size)
     assert middle is not None
+    return sums, middle
+
+
+def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMeans | None:
+    """Compare the means of one column by another; None if the groups explain too little.
+
+    The squared error of the mean of a group of n and m rows is σ² (1/n + 1/m) on average, and its
+    variance twice the square of that. Explained is ω² (Hays 1963), the part η² less its bias.
+    """
+    column, by = schema.columns[values], schema.columns[groups]
+    found = _sum_by_group(pair, column, groups, by.size)
+    if found is None:
+        return None
+    sums, middle = found
     rows = sums[:, 0]
     chosen = np.flatnonzero(rows[0] > LEAST_GROUP - 1)
-    (n, m), s, q = rows[:, chosen], sums[:, 1, chosen], sums[0, 2, chosen]
     if len(chosen) < 2:
         return None
+    (n, m), s, q = rows[:, chosen], sums[:, 1, chosen], sums[0, 2, chosen]
     true = s[0] / n
     within = np.maximum(q - n * true**2, 0.0)
     weight, overall = n / n.sum(), float(s[0].sum() / n.sum())
@@ -177,27 +188,19 @@ def _means(pair: TablePair, schema: Schema, values: int, groups: int) -> GroupMe
         limit = np.minimum(limit, FAR_MEAN * (true + middle))
     far = (m == 0) | (np.abs(made - true) > np.maximum(chance, limit))
     labels = by.labels_of_codes()
-    shown = sorted(range(len(chosen)), key=lambda k: -n[k])[:MOST_NAMED]
-    return GroupMeans(
-        column,
-        by.name,
-        explained,
-        math.sqrt(float((weight * (made - true) ** 2).sum())),
-        math.sqrt(float(expected.sum())),
-        DOUBTFUL * math.sqrt(2 * float((expected**2).sum())),
-        math.sqrt(float((weight * (true - overall) ** 2).sum())),
-        tuple(
-            GroupMean(
-                labels[chosen[k]],
-                (int(n[k]), int(m[k])),
-                (float(true[k]) + middle, float(made[k]) + middle if m[k] else None),
-                bool(far[k]),
-            )
-            for k in shown
-        ),
-        len(chosen),
-        int(far.sum()),
+    shown = sorted(range(len(chosen)), key=lambda k: (not far[k], -n[k]))[:MOST_NAMED]
+    named = tuple(
+        GroupMean(labels[chosen[k]], (int(n[k]), int(m[k])),
+                  (float(true[k]) + middle, float(made[k]) + middle if m[k] else None),
+                  bool(far[k]))
+        for k in shown
+    )  # fmt: skip
+    error, spread = (
+        math.sqrt(float((weight * (means - true) ** 2).sum())) for means in (made, overall)
     )
+    fresh, doubt = float(expected.sum()), DOUBTFUL * math.sqrt(2 * float((expected**2).sum()))
+    figures = (explained, error, math.sqrt(fresh), doubt, spread)
+    return GroupMeans(column, by.name, *figures, named, len(chosen), int(far.sum()))
 
 
 class GroupMeansCheck(Check):
@@ -206,25 +209,31 @@ class GroupMeansCheck(Check):
     name, title, about = "group_means", "Means by groups", "group means"
     uses, shown = ("group means",), "bad"
     rules = (
-        Word("far", "poor", lambda found: mean_off(found) > USABLE),
-        Word("usable", "fair", lambda found: any(m.off > CLOSE or m.far for m in found)),
+        Word(
+            "far", "poor", lambda found: sum(min(m.off, 1.0) for m in found) > USABLE * len(found)
+        ),
+        Word("usable", "fair", lambda found: any(m.differs for m in found)),
         Word("close", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> tuple[GroupMeans, ...]:
+        """Compare the means."""
         return group_means(comparison)
 
     def judge(self, facts: Sequence[GroupMeans], evaluation: Any) -> Finding | None:
+        """Name the means that differ, and the group that is furthest off."""
         if not facts:
             return None
-        off = sorted((m for m in facts if m.off > CLOSE or m.far), key=lambda m: -m.off)
-        names = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in off or facts]
+        off = sorted((m for m in facts if m.differs), key=lambda m: -m.off)
+        pairs = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in off or facts]
+        names = checks.named(pairs, "group-means")
         text = f"{len(off):,} of {counted(len(facts), 'group mean')} "
-        text += f"{'differs' if len(off) == 1 else 'differ'}: {named(names, 'group-means')}."
+        text += f"{'differs' if len(off) == 1 else 'differ'}: {names}."
         if not off:
             text = f"No mean by groups differs, of {counted(len(facts), 'pair')} of columns that "
-            text += f"depend on each other most: {named(names, 'group-means')}."
-        elif furthest := _furthest(off[0].groups):
+            text += f"depend on each other most: {names}."
+        else:
+            furthest = max(off[0].groups, key=lambda group: group.distance)
             words, (true, made) = off[0].column.amount_text, furthest.means
             now = "there is no such row" if made is None else f"it is {words(made)}"
             text += f" The mean of {quoted(off[0].column.name)} for {quoted(furthest.label)} is "
@@ -233,36 +242,21 @@ class GroupMeansCheck(Check):
         return Finding(*self.word_for(facts), text, figures=tables)
 
 
-def mean_off(found: Sequence[GroupMeans]) -> float:
-    """Return how far all means are off on average, each at most as far as equal means."""
-    return sum(min(m.off, 1.0) for m in found) / len(found)
-
-
-def _furthest(groups: Sequence[GroupMean]) -> GroupMean | None:
-    """Return the group whose mean is furthest off, in standard errors."""
-
-    def distance(group: GroupMean) -> float:
-        true, made = group.means
-        return math.inf if made is None else abs(made - true) * math.sqrt(group.rows[0])
-
-    return max(groups, key=distance, default=None)
-
-
-def _means_table(means: GroupMeans, anchor: str) -> Table:
+def _means_table(means: GroupMeans, anchor: str) -> checks.Table:
     words = means.column.amount_text
     rows = [
         (g.label, g.rows[0], *("no row" if m is None else words(m) for m in g.means),
          "differs" if g.far else "")
         for g in means.groups
     ]  # fmt: skip
-    caption = (
-        f"Mean {short(means.column.name)} by {short(means.by)}: error {significant(means.error)}, "
-        f"fresh sample {significant(means.fresh)}, equal means {significant(means.spread)}"
-    )
+    names = f"{short(means.column.name)} by {short(means.by)}"
+    caption = f"Mean {names}: error {significant(means.error)}, fresh sample "
+    caption += f"{significant(means.fresh)}, equal means {significant(means.spread)}"
     if means.number > len(rows):
-        caption += f". Showing the {len(rows)} largest of {means.number:,} groups"
+        caption += f". Showing {len(rows)} of {means.number:,} groups: those that differ, then the "
+        caption += "largest"
     columns = (
-        Column(f"mean {short(means.column.name)} by {short(means.by)}"),
-        number("true rows", count), number("true"), number("synthetic"), Column(""),
+        checks.Column(f"mean {names}"), checks.number("true rows", count), checks.number("true"),
+        checks.number("synthetic"), checks.Column(""),
     )  # fmt: skip
-    return Table(caption, columns, rows, anchor)
+    return checks.Table(caption, columns, rows, anchor)

@@ -12,19 +12,8 @@ import numpy as np
 
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import DataError
-from adaptive_qs.evaluation.checks import (
-    COLUMNS,
-    FEW_NAMED,
-    Check,
-    Comparison,
-    Drawn,
-    Facts,
-    Finding,
-    Table,
-    Word,
-    named,
-    number,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.scale import (
     CLOSENESS,
     DEVIATIONS,
@@ -63,13 +52,10 @@ def marginal_distances(
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> Distances:
-    """The distances of these marginals; each is counted once, however often it is named.
+    """Return the distances of marginals, counting each once; exactly 0 for equal tables.
 
-    Time is linear in the rows, and each thread holds one marginal of at most
-    ``MAX_DENSE_CELLS`` cells. Equal tables have distance 0 exactly.
-
-    Args:
-        cliques: the marginals.
+    Time is linear in the rows, and each thread holds one marginal of at most ``MAX_DENSE_CELLS``
+    cells.
     """
     distinct = tuple(dict.fromkeys(cliques))
 
@@ -88,7 +74,7 @@ def marginal_distances(
 
 @njit(cache=True, nogil=True)
 def _difference(cells, true_rows, scratch):  # type: ignore[no-untyped-def]
-    """Σ|d| and Σd², with d = a/N_a − b/N_b computed as whole multiples of 1/(N_a·N_b).
+    """Return Σ|d| and Σd², with d = a/N_a − b/N_b computed as whole multiples of 1/(N_a·N_b).
 
     The scratch array is 0 before and after; only occupied cells are touched.
     """
@@ -137,7 +123,7 @@ class WorkloadDistance:
     def rmse(self) -> float:
         """√(Σ weight · squared error / queries) over every cell of every marginal, in shares.
 
-        It is the error that ``plan`` forecasts for marginal queries, divided by the rows.
+        ``plan`` forecasts it for marginal queries, in rows.
         """
         queries = sum(clique.cells for clique in self.per_clique)
         squares = (clique.weight * clique.cells * clique.rmse**2 for clique in self.per_clique)
@@ -151,14 +137,7 @@ def workload_error(
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> WorkloadDistance:
-    """Errors of the normalised marginals of a synthetic table, clique by clique.
-
-    Args:
-        true: the private rows.
-        synthetic: rows over the same domain.
-        workload: the marginals to compare.
-        workers: threads; each holds one marginal at a time.
-        progress: called with the marginals done and in all.
+    """Return the errors of the normalised marginals of a synthetic table, clique by clique.
 
     Raises:
         DataError: the tables and the workload have different domains, or a table has no rows.
@@ -173,7 +152,7 @@ def workload_error(
 
 
 def workload_distance(workload: Workload, found: Distances) -> WorkloadDistance:
-    """The errors of a workload, whose distances have been found already."""
+    """Return the errors of a workload from its distances."""
     domain, errors = workload.domain, []
     for clique, weight in workload.weights.items():
         (l1, squares), cells = found[clique], domain.size(clique)
@@ -208,10 +187,9 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
         chance = chance_l1(n, m, sparse, DEVIATIONS)  # there are many marginals
         return Scale(fresh_sample_l1(counts, m), independent, sparse, chance)
 
-    steps_of = comparison.steps("verdict")
-    scales = [*in_batches(lambda batch: [*map(scale, batch)], chosen, workers, steps_of)]
-    known = {error.attributes: scale for error, scale in zip(chosen, scales)}
-    return scale_over(cliques, known, (n, m))
+    progress = comparison.steps("verdict")
+    scales = in_batches(lambda batch: [*map(scale, batch)], chosen, workers, progress)
+    return scale_over(cliques, {e.attributes: s for e, s in zip(chosen, scales)}, (n, m))
 
 
 # The check of marginals.
@@ -219,18 +197,19 @@ def workload_scale(comparison: Comparison, cliques: Sequence[CliqueError]) -> Wo
 MARGINALS_SHOWN = 200
 """Maximum number of marginals on the page."""
 MARGINAL_COLUMNS = (
-    COLUMNS, number("cells", count), number("L1 error", significant),
-    number("fresh sample", significant), number("independent columns", significant),
-)  # fmt: skip
+    checks.COLUMNS,
+    checks.number("cells", count),
+    *(checks.number(h, significant) for h in ("L1 error", "fresh sample", "independent columns")),
+)
 """Columns of a table of marginals."""
 
 
 def marginal_rows(errors: Iterable[CliqueError], scale: WorkloadScale) -> list[tuple[Any, ...]]:
     """Return the rows of a table of marginals; errors to compare with are None if not known."""
-    beside = ((error, scale.per_clique.get(error.attributes)) for error in errors)
+    compared = ((error, scale.per_clique.get(error.attributes)) for error in errors)
     return [
         (e.attributes, e.cells, e.l1, *((s.fresh, s.independent) if s else (None, None)))
-        for e, s in beside
+        for e, s in compared
     ]
 
 
@@ -242,17 +221,18 @@ class MarginalsCheck(Check):
     rules = (
         Word("no scale", "plain", lambda error: not error.known),
         *CLOSENESS,
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> WorkloadDistance:
+        """Compare the marginals."""
         steps, cliques = comparison.steps("evaluate"), comparison.marginals.cliques
         found = marginal_distances(comparison.joint, cliques, comparison.workers, steps)
         return workload_distance(comparison.marginals, found)
 
     def judge(self, facts: WorkloadDistance, evaluation: Any) -> Finding:
+        """Place the mean error between a fresh sample and independent columns."""
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
-        long, text = marginals_sentence(facts, scale, evaluation)
         advice: tuple[str, ...] = ()
         if grade == "poor":
             advice = ("Coarser columns, a smaller workload or more budget would improve most.",)
@@ -265,27 +245,26 @@ class MarginalsCheck(Check):
         elif scale.per_clique:
             tiles.append((f"about {significant(scale.fresh)}", "error of a fresh sample"))
         return Finding(
-            grade, word, long, text, figures=self._figures(facts, scale, evaluation),
-            advice=advice, tiles=tuple(tiles),
+            grade, word, *marginals_sentence(facts, scale, evaluation),
+            figures=self._figures(facts, scale), advice=advice, tiles=tuple(tiles),
         )  # fmt: skip
 
-    def _figures(
-        self, facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any
-    ) -> tuple[Facts | Table | Drawn, ...]:
-        rmse = f"{significant(facts.rmse)} of the rows, over all cells"
-        known = (("mean", f"{facts.mean_l1:.4f}"), ("largest", f"{facts.max_l1:.4f}"))
+    def _figures(self, facts: WorkloadDistance, scale: WorkloadScale) -> tuple[checks.Figure, ...]:
+        lines = (
+            ("mean", f"{facts.mean_l1:.4f}"),
+            ("largest", f"{facts.max_l1:.4f}"),
+            ("RMSE", f"{significant(facts.rmse)} of the rows, over all cells"),
+        )
         worst = sorted(facts.per_clique, key=lambda c: (-c.l1, c.attributes))[:MARGINALS_SHOWN]
         rows = [(*row, c.rmse) for row, c in zip(marginal_rows(worst, scale), worst)]
         caption = "Marginals, the worst first: L1 error, 0 is equal and 2 has nothing in common"
         if len(worst) < len(facts.per_clique):
             caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
-        columns = (*MARGINAL_COLUMNS, number("RMSE of a cell", share))
-        return (
-            Facts((*known, ("RMSE", rmse))),
-            Table(caption, columns, rows, "errors"),
-        )
+        columns = (*MARGINAL_COLUMNS, checks.number("RMSE of a cell", share))
+        return checks.Facts(lines), checks.Table(caption, columns, rows, "errors")
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
+        """Return the errors."""
         return {"per_clique": facts.per_clique}
 
 
@@ -311,25 +290,27 @@ def marginals_sentence(
         rest += "the scale."
     other = counted(evaluation.pair.synthetic.num_rows, "row")
     rest += f" For comparison: a fresh sample ({other} of the same population) would differ by "
-    rest += f"about {significant(scale.fresh)}"
-    if scale.vacuous:
-        rest += (
-            ". With so few rows chance alone can take a sample as far off as any table can be, so "
-            "no grade is given. More rows would say more."
-        )
-    elif not scale.known:
-        rest += (
-            f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {FEW} "
-            "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
-            "a time, coarser bins or more rows would say more."
-        )
-    else:
-        if scale.joint:
-            rest += f", a table with independent columns by {significant(scale.independent)}"
-        rest += str(scale.place)
+    rest += f"about {significant(scale.fresh)}{describe_place(scale)}"
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
         are = "marginal is" if len(names) == 1 else "marginals are"
         rest += f" {len(names):,} {are} as far off as independent columns: "
-        rest += f"{named(names, 'errors', FEW_NAMED)}."
+        rest += f"{checks.named(names, 'errors', checks.FEW_NAMED)}."
     return measured + rest, f"{start}.{rest}"
+
+
+def describe_place(scale: WorkloadScale) -> str:
+    """Return the end of a sentence: the error of independent columns, and where the table is."""
+    if scale.vacuous:
+        return (
+            ". With so few rows chance alone can take a sample as far off as any table can be, so "
+            "no grade is given. More rows would say more."
+        )
+    if not scale.known:
+        return (
+            f". {share(scale.sparse, 2)} of the true rows lie in cells with fewer than {FEW} "
+            "of them: chance decides most of such an error, so no grade is given. Fewer columns at "
+            "a time, coarser bins or more rows would say more."
+        )
+    independent = f", a table with independent columns by {significant(scale.independent)}"
+    return f"{independent if scale.joint else ''}{scale.place}"

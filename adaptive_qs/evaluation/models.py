@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,16 +14,9 @@ from numpy.typing import NDArray
 from adaptive_qs.arguments import as_integer, shown
 from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.checks import (
-    Check,
-    Comparison,
-    Facts,
-    Finding,
-    Table,
-    Word,
-    number,
-)
-from adaptive_qs.evaluation.tables import Overlap, TablePair, in_batches
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
+from adaptive_qs.evaluation.tables import TablePair, in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
@@ -34,10 +27,8 @@ if TYPE_CHECKING:  # slow to import: only runs with models need it
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-MAX_REPEATS = 100
-"""More change no figure that is shown."""
-SEEDS = 2**32
-"""scikit-learn takes seeds below this."""
+SEEDS, MAX_REPEATS = 2**32, 100
+"""Number of seeds of scikit-learn, and maximum number of splits."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +63,6 @@ class ModelSettings:
         object.__setattr__(self, name, found)
 
 
-LEAST_GAIN_KEPT = 0.01
-"""If models of true rows gain no more over chance, there is nothing to keep."""
-
-
 @dataclass(frozen=True)
 class Spread:
     """Mean and standard deviation of a score over repeats (0 for a single one)."""
@@ -94,18 +81,22 @@ class Spread:
         return decimals(self.mean) + f" ± {decimals(self.std)}" * (self.repeats > 1)
 
 
+CHANCE, LEAST_GAIN_KEPT = 0.5, 0.01
+"""Area under the curve of a guess, and gain of models of true rows from which there is something to
+keep."""
+
+
 @dataclass(frozen=True)
 class Utility:
-    """What boosted trees learn, by the area under the curve on true rows; owner only.
+    """The areas under the curve that boosted trees reach on true rows; owner only.
 
     Attributes:
         target: the predicted column.
         classes: number of its classes.
-        train_rows: rows that each model was trained on: true and synthetic.
-        test_rows: true rows that all were tested on.
-        real, synthetic: areas of models trained on true and on synthetic rows.
-        chance: area of a guess that knows only the frequencies of the classes.
-        limitations: what a reader has to know, such as classes that were left out.
+        train_rows: number of true and of synthetic rows that models were trained on.
+        test_rows: number of true rows that all were tested on.
+        real, synthetic: areas of models trained on true and on synthetic rows; a guess has 0.5.
+        limitations: what a reader has to know, such as classes that do not count.
     """
 
     target: str
@@ -114,22 +105,21 @@ class Utility:
     test_rows: int
     real: Spread
     synthetic: Spread
-    chance: Spread
     limitations: tuple[str, ...]
 
     @property
     def kept(self) -> float | None:
         """The part of the gain over chance that synthetic rows keep; None without gain."""
-        gain = self.real.mean - self.chance.mean
-        return (self.synthetic.mean - self.chance.mean) / gain if gain > LEAST_GAIN_KEPT else None
+        gain = self.real.mean - CHANCE
+        return (self.synthetic.mean - CHANCE) / gain if gain > LEAST_GAIN_KEPT else None
 
 
 # The protocol.
 
 LEAST_ROWS = 5
-"""Rows of a table that models are trained on."""
+"""Minimum number of rows of a table that models are trained on."""
 TEST_SHARE = 0.3
-"""Share of the true rows that are tested on, if no rows were held out."""
+"""Share of the true rows that models are tested on, if no rows were held out."""
 
 
 def measure_utility(
@@ -139,7 +129,6 @@ def measure_utility(
     workers: int = 1,
     progress: StepProgress | None = None,
     held_out: CodedTable | None = None,
-    overlap: Overlap | None = None,
 ) -> Utility:
     """Train models on either table and test them on true rows; owner only.
 
@@ -155,7 +144,6 @@ def measure_utility(
         workers: threads.
         progress: called with the models trained and in all.
         held_out: true rows that the synthetic table was not made from, to test on.
-        overlap: of the held-out rows with the true ones.
 
     Raises:
         DataError: the domains differ, a table has too few rows, or the target cannot be predicted.
@@ -165,32 +153,26 @@ def measure_utility(
     if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = find_target(true, str(settings.target))
-    attributes = [true.domain.attributes[i] for i in target.others(true)]
     splits = _draw_splits(true, synthetic, held_out, target, settings)
-    seeded = list(zip(splits, range(settings.seed, settings.seed + settings.repeats)))
-    tasks: list[Callable[[], Any]] = [
-        partial(_train_and_test, attributes, target.classes, split, seed) for split, seed in seeded
+    attributes = [true.domain.attributes[i] for i in target.others(true)]
+    tasks = [
+        partial(_train_and_test, attributes, target.classes, split, settings.seed + k)
+        for k, split in enumerate(splits)
     ]
-    outcomes = run_tasks(tasks, workers, progress)
-    real, made = map(Spread.from_values, zip(*outcomes))
-    chance = Spread.from_values([_guess(split, target.classes, seed) for split, seed in seeded])
+    real, made = map(Spread.from_values, zip(*run_tasks(tasks, workers, progress)))
+    trained, tested = len(splits[0].real.labels), len(splits[0].test.labels)
     notes: list[str] = []
     if held_out is None:
         notes.append(
             "the test rows were also used to make the synthetic table, so scores can be too high; "
             "a control table avoids this"
         )
-    notes += [*target.limitations, *_notes(splits, target.classes, settings)]
-    if overlap is not None and (overlap.found or overlap.complete):
-        notes.append(
-            "control rows that were tested on are rows of the true table, too: models trained on "
-            "that can look better than they are"
-        )
-    return Utility(
-        true.domain.names[target.attribute], target.classes,
-        (len(splits[0].real.labels), len(splits[0].synthetic.labels)), len(splits[0].test.labels),
-        real, made, chance, tuple(notes),
-    )  # fmt: skip
+    notes += target.limitations
+    notes.append("models see codes of the schema: values inside a bin are not distinguished")
+    if trained == settings.max_rows:
+        notes.append(f"models were trained on {trained:,} rows at most, to save time")
+    name, rows = true.domain.names[target.attribute], (trained, trained)
+    return Utility(name, target.classes, rows, tested, real, made, tuple(notes))
 
 
 class Sample(NamedTuple):
@@ -258,44 +240,15 @@ def _train_and_test(
     attributes: Sequence[Attribute], classes: int, split: Split, seed: int
 ) -> list[float]:
     """Return the areas of a model of true rows, and of one of synthetic rows."""
-    from sklearn.dummy import DummyClassifier
+    areas = []
+    for train in (split.real, split.synthetic):
+        probabilities = np.zeros((len(split.test.labels), classes))
+        if len(np.unique(train.labels)) > 1:
+            model = gradient_boosting(attributes, seed).fit(train.features, train.labels)
+            probabilities[:, model.classes_] = model.predict_proba(split.test.features)
+        areas.append(auroc(probabilities, split.test.labels))
+    return areas
 
-    return [
-        _compute_area(
-            DummyClassifier() if len(np.unique(sample.labels)) == 1
-            else gradient_boosting(attributes, seed),
-            sample, split.test, classes,
-        )
-        for sample in (split.real, split.synthetic)
-    ]  # fmt: skip
-
-
-def _guess(split: Split, classes: int, seed: int) -> float:
-    """Return the area of a guess drawn from the frequencies of the classes."""
-    from sklearn.dummy import DummyClassifier
-
-    guess = DummyClassifier(strategy="stratified", random_state=seed)
-    return _compute_area(guess, split.real, split.test, classes)
-
-
-def _compute_area(model: Any, train: Sample, test: Sample, classes: int) -> float:
-    model.fit(train.features, train.labels)
-    return auroc(class_probabilities(model, test.features, classes), test.labels)
-
-
-def _notes(splits: list[Split], classes: int, settings: ModelSettings) -> Iterator[str]:
-    """Yield sentences about the rows and classes that the models saw."""
-    yield "models see codes of the schema: values inside a bin are not distinguished"
-    trained = len(splits[0].real.labels)
-    if trained == settings.max_rows:
-        yield f"models were trained on {trained:,} rows at most, to save time"
-    fewest = [min(len(np.unique(part.labels)) for part in parts) for parts in zip(*splits)]
-    for least, name in zip(fewest, ("true training", "synthetic training", "test")):
-        if least < classes:
-            yield f"in some repeats {classes - least} of {classes} classes are not in {name} rows"
-
-
-# Boosted trees, and their scores.
 
 MAX_CATEGORIES = 255
 """Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
@@ -349,13 +302,6 @@ def run_tasks(
         return list(in_batches(alone, tasks, workers, progress, 1))
 
 
-def class_probabilities(model: Any, features: Array, classes: int) -> Array:
-    """Return shape (rows, classes); a class that the model has not seen has probability 0."""
-    probabilities = np.zeros((len(features), classes))
-    probabilities[:, model.classes_] = model.predict_proba(features)
-    return probabilities
-
-
 def auroc(probabilities: Array, labels: Codes) -> float:
     """Return the mean over the classes that occur, each against the rest; 0.5 for a single one.
 
@@ -366,19 +312,18 @@ def auroc(probabilities: Array, labels: Codes) -> float:
 
     present = np.unique(labels)
     if len(present) < 2:
-        return 0.5
+        return CHANCE
     return float(np.mean([roc_auc_score(labels == c, probabilities[:, c]) for c in present]))
 
 
 # The column that models predict.
 
-MAX_CLASSES = 20
-MAX_ORDERED_CLASSES = 10
-"""Ordered targets with more codes are grouped."""
+MAX_CLASSES, MAX_ORDERED_CLASSES = 20, 10
+"""Maximum number of classes, and of codes of an ordered target that is not grouped."""
 GROUPS = 4
-"""Maximum number of classes that they are grouped into."""
+"""Maximum number of classes that an ordered target is grouped into."""
 MIN_CLASS_ROWS = 10
-"""True rows that a class needs to be kept: some to train on and some to test on."""
+"""Number of true rows from which a class is kept: some to train on and some to test on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,9 +332,9 @@ class Target:
 
     Attributes:
         attribute: its position in the domain.
-        class_of: shape (codes of the attribute,): the class of each code, -1 if it is left out.
+        class_of: shape (codes of the attribute,): the class of each code, -1 if it does not count.
         classes: number of classes.
-        limitations: what was grouped or left out.
+        limitations: what was grouped, and what does not count.
     """
 
     attribute: int
@@ -398,7 +343,7 @@ class Target:
     limitations: tuple[str, ...]
 
     def labels(self, table: CodedTable) -> Codes:
-        """Return the class of every row, -1 for rows that are left out."""
+        """Return the class of every row, -1 for rows that do not count."""
         labels: Codes = self.class_of[table.columns[self.attribute]]
         return labels
 
@@ -410,7 +355,7 @@ class Target:
 def find_target(true: CodedTable, name: str) -> Target:
     """Return the column of this name as a target.
 
-    Codes in fewer than 10 true rows are left out. An ordered column with more than 10 codes in
+    Codes in fewer than 10 true rows do not count. An ordered column with more than 10 codes in
     use is grouped into up to 4 classes of about equally many true rows.
 
     Raises:
@@ -432,10 +377,11 @@ def find_target(true: CodedTable, name: str) -> Target:
     if used < 2:
         raise refuse("has one value only: name another column")
     if attribute.ordered and used > MAX_ORDERED_CLASSES:
-        class_of = _quantile_classes(counts)
+        class_of = _cut_at_quantiles(counts)
+        groups = counted(int(class_of.max()) + 1, "class", "classes")
         notes.append(
-            f"the target {name!r} is ordered and has many values: it was grouped into "
-            f"{int(class_of.max()) + 1} classes at quantiles of the true table"
+            f"the target {name!r} is ordered and has many values: it was grouped into {groups} at "
+            "quantiles of the true table"
         )
         counts = np.bincount(class_of, weights=counts).astype(np.int64)
     kept = counts >= MIN_CLASS_ROWS
@@ -447,15 +393,16 @@ def find_target(true: CodedTable, name: str) -> Target:
         many = f"is unordered with more than {MAX_CLASSES} classes"
         raise refuse(f"{many}: name another column, or join its rare values in the schema")
     if rare := int((counts > 0).sum()) - classes:
+        values = counted(rare, "value")
         notes.append(
-            f"{rare} values of the target {name!r} in fewer than {MIN_CLASS_ROWS} true rows were "
-            "left out"
+            f"models do not use {values} of the target {name!r} with fewer than {MIN_CLASS_ROWS} "
+            "true rows"
         )
     numbers = np.where(kept, np.cumsum(kept) - 1, -1)
     return Target(position, numbers[class_of], classes, tuple(notes))
 
 
-def _quantile_classes(counts: Codes) -> Codes:
+def _cut_at_quantiles(counts: Codes) -> Codes:
     """Return a class for each code, cut where the cumulative count passes each quantile."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
@@ -481,16 +428,19 @@ class ModelsCheck(Check):
         Word("large loss", "poor", lambda loss: loss > LARGE_LOSS),
         Word("some loss", "fair", lambda loss: loss > SMALL_LOSS),
         Word("small loss", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> Utility | None:
+        """Train models, if a target was named."""
         if comparison.settings.target is None:
             return None
         pair, steps = comparison.pair, comparison.steps("models")
-        game = (comparison.settings, comparison.workers, steps, *(comparison.control or ()))
-        return measure_utility(pair.true, pair.synthetic, *game)
+        held_out = None if comparison.control is None else comparison.control[0]
+        tables, game = (pair.true, pair.synthetic), (comparison.settings, comparison.workers)
+        return measure_utility(*tables, *game, steps, held_out)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
+        """Compare the gains of both models."""
         if facts is None:
             text = "No model was trained, so its loss is not known."
             advice = ("Name a target column to train models.",)
@@ -503,26 +453,25 @@ class ModelsCheck(Check):
             text += ". There was nothing to learn from the true rows."
         else:
             text += f" ({share(max(kept, 0.0), 2)} of its gain over chance)."
-        return Finding(
-            *self.word_for(None if kept is None else 1 - kept), text,
-            figures=_figures(facts, evaluation.comparison.control is not None),
-            notes=facts.limitations,
-        )  # fmt: skip
+        found = self.word_for(None if kept is None else 1 - kept)
+        figures = _figures(facts, evaluation.comparison.control is not None)
+        return Finding(*found, text, figures=figures, notes=facts.limitations)
 
 
-def _figures(facts: Utility, held_out: bool) -> tuple[Facts | Table, ...]:
+def _figures(facts: Utility, held_out: bool) -> tuple[checks.Figure, ...]:
     real, synthetic = facts.train_rows
     tested = "rows of the control table" if held_out else "other true rows"
     lines = (
         ("target", f"{short(facts.target)} ({counted(facts.classes, 'class', 'classes')})"),
         ("trained on", f"{real:,} true or {synthetic:,} synthetic rows, tested on "
          f"{facts.test_rows:,} {tested}"),
+        ("score", "AUROC of gradient boosting, 0.5 by chance"),
     )  # fmt: skip
-    row = (facts.real, facts.synthetic, facts.chance.mean, facts.kept)
     columns = (
-        number("trained on true"), number("on synthetic"),
-        number("chance", decimals), number("kept", partial(share, digits=2)),
+        checks.number("trained on true"), checks.number("on synthetic"),
+        checks.number("kept", partial(share, digits=2)),
     )  # fmt: skip
-    caption = "AUROC of gradient boosting on true rows: mean ± standard deviation over repeats. "
-    caption += "Kept: part of the gain over chance"
-    return (Facts(lines), Table(caption, columns, [row], "scores"))
+    caption = "AUROC on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
+    caption += "over chance"
+    row = (facts.real, facts.synthetic, facts.kept)
+    return checks.Facts(lines), checks.Table(caption, columns, [row], "scores")

@@ -1,7 +1,8 @@
-"""What the release of a synthetic table promised, and whether the table contradicts it."""
+"""The promise of the release behind a synthetic table, and whether the table contradicts it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os.path import exists  # Path.exists raises where a name is too long
@@ -12,20 +13,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.evaluation.checks import (
-    Check,
-    Column,
-    Comparison,
-    Finding,
-    Grade,
-    Table,
-    Word,
-    format_names,
-    named,
-    number,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.pages.words import significant
+from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement
@@ -34,8 +26,7 @@ from adaptive_qs.table.schema import Schema
 
 @dataclass(frozen=True)
 class Promise:
-    """What a release promised: zCDP, the epsilon implied at delta, and where that was read, such
-    as the name of a manifest."""
+    """The promise of a release: rho of zCDP, or epsilon at delta, and the name of its source."""
 
     rho: float | None
     epsilon: float | None
@@ -48,10 +39,10 @@ class Promised:
     """What is known of the release behind a table.
 
     Attributes:
-        release: the bundle, or the statement that lay beside the table; None where there is none.
-        promise: that it makes; None where it is not known, or nothing is promised.
+        release: the bundle, or the statement next to the table; None if there is neither.
+        promise: of the release; None if it is not known, or nothing is promised.
         limitation: why there is no promise, for the reader.
-        sampling: how the table was drawn, as the statement next to it says; empty without one.
+        sampling: how the table was drawn, as the statement next to it says.
     """
 
     release: Bundle | Statement | None = None
@@ -72,20 +63,19 @@ class Promised:
 
 def find_promise(
     release: str | Path | Bundle | None,
-    synthetic: str | Path | None,
+    synthetic: Any,
     schema: Schema,
     max_memory: int | str | None = None,
 ) -> Promised:
     """Find the promise of a release, or else of the statement next to the synthetic table.
 
     The promise is that of the budget that was spent, which can be less than the whole. If part of δ
-    was spent on discovering values, only (ε, δ) is given. A release that was made with another
-    schema is not that of the table. If the schema was taken from the data, nothing is promised: the
-    promise does not cover what the schema reveals.
+    was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
+    nothing is promised: the promise does not cover what the schema reveals.
 
     Args:
         release: the release or its path, if one was named.
-        synthetic: path of the table; None if it is no file.
+        synthetic: the synthetic table; a statement is only next to a file.
         schema: of the table, as it is compared.
         max_memory: ceiling of the process's memory while the release is read.
 
@@ -93,48 +83,59 @@ def find_promise(
         InputError: the release cannot be read, or was made with another schema.
         ResourceExceeded: reading it would take more memory.
     """
-    sampling: Mapping[str, Any] = {}
-    known: Bundle | Statement
-    beside = None if synthetic is None else manifest_path(synthetic)
+    beside = manifest_path(synthetic) if isinstance(synthetic, str | Path) else None
     content = _read_statement(beside, max_memory)
-    if isinstance(content.get("sampling"), dict):
-        sampling = content["sampling"]
     if release is not None:
-        from adaptive_qs.release.release import Release  # slow to import
-
-        given = isinstance(release, Bundle)
-        known = release if isinstance(release, Bundle) else Release.load(release, max_memory)
-        source = "the release" if given else Path(str(release)).name
-        statement: Statement = known.manifest
-        if statement.schema_fingerprint != schema.fingerprint:
-            raise InputError(
-                f"{source if given else release}: was made with another schema: name the release "
-                "that the synthetic table comes from, and give it as --schema, too"
-            )
+        found, source = _load_release(release, schema, max_memory)
     elif beside is None or not exists(beside):
         return _unknown("no --release was given, and no statement is next to the synthetic table")
     else:
         source = beside.name
         try:
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
-            known = statement = Manifest.model_validate(fields)
-        except (AttributeError, ValidationError):
+            found = Manifest.model_validate(fields)
+        except ValidationError:
             return _unknown(f"{source} is damaged, or of another version")
-        if statement.schema_fingerprint != schema.fingerprint:
+        if found.schema_fingerprint != schema.fingerprint:
             return _unknown(
                 f"{source} is of a release with another schema, such as one in which values were "
                 "learnt: name the release as the schema"
             )
+    sampling = content.get("sampling")
+    promised = Promised(found, sampling=sampling if isinstance(sampling, dict) else {})
+    return _with_promise(promised, source)
+
+
+def _load_release(
+    release: str | Path | Bundle, schema: Schema, max_memory: int | str | None
+) -> tuple[Bundle | Statement, str]:
+    """Return the release and its name; refuse one that was made with another schema."""
+    from adaptive_qs.release.release import Release  # slow to import
+
+    given = isinstance(release, Bundle)
+    known = release if isinstance(release, Bundle) else Release.load(release, max_memory)
+    source = "the release" if given else Path(str(release)).name
+    if known.manifest.schema_fingerprint != schema.fingerprint:
+        raise InputError(
+            f"{source if given else release}: was made with another schema: name the release "
+            "that the synthetic table comes from, and give it as --schema, too"
+        )
+    return known, source
+
+
+def _with_promise(found: Promised, source: str) -> Promised:
+    statement = found.statement
+    assert statement is not None
+    promise, reason = None, None
     if statement.insecure:
         reason = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
-        return Promised(known, None, reason, sampling)
-    if statement.drafted:
+    elif statement.drafted:
         reason = f"no bound: {source} says that the schema was taken from the data, and the privacy"
         reason += " promise does not cover what it reveals"
-        return Promised(known, None, reason, sampling)
-    rho = None if statement.delta_spent else statement.rho_spent
-    promise = Promise(rho, statement.epsilon, statement.delta, source)
-    return Promised(known, promise, None, sampling)
+    else:
+        rho = None if statement.delta_spent else statement.rho_spent
+        promise = Promise(rho, statement.epsilon, statement.delta, source)
+    return Promised(found.release, promise, reason, found.sampling)
 
 
 def _read_statement(path: Path | None, max_memory: int | str | None) -> dict[str, Any]:
@@ -162,12 +163,75 @@ def why_no_promise(statement: Statement | None) -> str | None:
     return None
 
 
+# The advantage that a privacy promise leaves to any membership attack; docs/proofs.md, section 10.
+
+_LOG_EPSILONS = (-12.0, 6.0)
+"""Range of ln ε that is searched; every ε gives a valid bound."""
+
+
+def advantage_bound(promise: Promise) -> float | None:
+    """Return the largest expected advantage that the promise leaves; None without ρ and ε.
+
+    Raises:
+        InputError: ρ, ε or δ is negative, not finite, or no probability.
+    """
+    bounds = [1.0]
+    if promise.rho is not None:
+        bounds.append(replacement_distance(promise.rho))
+    if promise.epsilon is not None:
+        epsilon, delta = promise.epsilon, promise.delta or 0.0
+        if not 0 <= epsilon < math.inf:
+            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
+        if not 0 <= delta <= 1:
+            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
+        group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
+        bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
+    return min(bounds) if len(bounds) > 1 else None
+
+
+def replacement_distance(rho: float) -> float:
+    """Bound the total variation between releases of tables in which one row is replaced.
+
+    Args:
+        rho: zCDP for the addition or removal of one row.
+
+    Raises:
+        InputError: rho is negative or not finite.
+    """
+    if not 0 <= rho < math.inf:
+        raise InputError(f"rho is {rho!r}: give a finite number of 0 or more")
+    if rho == 0:
+        return 0.0
+    divergence = 4 * rho
+    return min(
+        1.0,
+        math.sqrt(divergence / 2),
+        math.sqrt(-math.expm1(-divergence)),
+        _least_on_curve(divergence),
+        2 * _least_on_curve(rho),
+    )
+
+
+def pair_distance(epsilon: float, delta: float) -> float:
+    """Bound the total variation of two distributions that are (ε, δ)-close both ways."""
+    return min(1.0, math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0))))
+
+
+def _least_on_curve(rho: float) -> float:
+    """Return the best bound by an (ε, δ) that ρ-zCDP implies."""
+    from scipy.optimize import minimize_scalar
+
+    def distance(log_epsilon: float) -> float:
+        epsilon = math.exp(log_epsilon)
+        return pair_distance(epsilon, compute_delta(rho, epsilon))
+
+    return float(minimize_scalar(distance, bounds=_LOG_EPSILONS, method="bounded").fun)
+
+
 # Whether the table contradicts its release.
 
 FAR_OFF = 0.05
 """Share of the rows by which a cell contradicts the release badly."""
-NAMED_CELLS = 2
-"""Maximum number of cells in the sentence."""
 
 
 class ReleaseCheck(Check):
@@ -181,23 +245,44 @@ class ReleaseCheck(Check):
         Word("contradicted", "poor", lambda part: part >= FAR_OFF),
         Word("contradicted", "fair", lambda part: part > 0),
         Word("agrees", "good"),
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> tuple[Contradiction, ...] | None:
-        return find_contradictions(comparison)
+        """Return the cells that differ from the release by more than chance allows.
+
+        If the release is known and could draw all rows, the table is compared with it. Otherwise,
+        the statement next to the table has the cells that were found when it was drawn.
+
+        Returns:
+            The cells; None if neither is known.
+        """
+        from adaptive_qs.release.release import Release  # slow to import
+
+        release, sampling = comparison.promised.release, comparison.promised.sampling
+        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "parents"}:
+            check = release.check()
+            pages = CheckedPages((), check, seed=0)
+            rows = np.column_stack(comparison.pair.synthetic.columns)
+            pages.gaps = {gap.clique: gap for gap in check.gaps(rows)}
+            return contradictions(pages, release.schema)
+        if release is None or not sampling:
+            return None
+        try:
+            cells = TypeAdapter(tuple[Contradiction, ...])
+            return cells.validate_python(sampling.get("contradictions") or ())
+        except ValidationError:
+            return None
 
     def judge(self, facts: tuple[Contradiction, ...] | None, evaluation: Any) -> Finding | None:
-        unconnected = evaluation.comparison.promised.unconnected
+        """Return how many rows the worst cell is off."""
         advice: tuple[str, ...] = ()
-        if unconnected:
-            names = format_names(unconnected, "unconnected")
+        if unconnected := evaluation.comparison.promised.unconnected:
+            names = checks.format_names(unconnected, "unconnected")
             advice = (f"No combination with {names} was measured: use coarser bins, fewer values "
                       "or more budget.",)  # fmt: skip
         if not facts:
             return Finding("good", "agrees", advice=advice)
-        rows = evaluation.pair.true.num_rows
-        part = max(abs(c.drawn - c.measured) for c in facts) / rows
-        cells = named([str(cell) for cell in facts], "contradictions", NAMED_CELLS)
+        cells = checks.named([str(cell) for cell in facts], "contradictions", 2)
         text = (
             f"The table contradicts its release by more than chance allows: {cells}. Do not use "
             "these counts."
@@ -206,48 +291,20 @@ class ReleaseCheck(Check):
         uses = {"single columns" if len(c.columns) == 1 else "pairs of columns" for c in facts}
         caps: dict[str, Grade] = dict.fromkeys((*uses, "the workload"), "fair")
         columns = (
-            Column("cell"), number("measured", significant), number("drawn", significant),
-            number("standard errors", significant),
-        )  # fmt: skip
+            checks.Column("cell"),
+            *(checks.number(h, significant) for h in ("measured", "drawn", "standard errors")),
+        )
         lines = [
             (" and ".join(f"{n} = {v}" for n, v in zip(c.columns, c.cell)), c.measured, c.drawn,
              c.standard_errors)
             for c in facts
         ]  # fmt: skip
         caption = "Cells in which the table is further from the release than chance allows, in rows"
-        figures = (Table(caption, columns, lines, "contradictions"),)
+        figures = (checks.Table(caption, columns, lines, "contradictions"),)
+        part = max(abs(c.drawn - c.measured) for c in facts) / evaluation.pair.true.num_rows
         found = self.word_for(part)
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)
 
     def as_json(self, facts: tuple[Contradiction, ...] | None) -> Mapping[str, Any]:
+        """Return the cells."""
         return {"contradictions": facts}
-
-
-def find_contradictions(comparison: Comparison) -> tuple[Contradiction, ...] | None:
-    """Return the cells in which the table is further from its release than chance allows.
-
-    If the release is known and all of its rows could be drawn, the table is compared with it.
-    Otherwise, the statement next to the table says what was found when it was drawn.
-
-    Returns:
-        The cells; None if neither is known.
-    """
-    from adaptive_qs.release.release import Release  # slow to import
-
-    promised = comparison.promised
-    release, sampling = promised.release, promised.sampling
-    if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "parents"}:
-        check = release.check()
-        pages = CheckedPages((), check, seed=0)
-        rows = np.column_stack(comparison.pair.synthetic.columns)
-        pages.gaps = {gap.clique: gap for gap in check.gaps(rows)}
-        return contradictions(pages, release.schema)
-    if promised.release is None or not sampling:
-        return None
-    try:
-        return _CONTRADICTIONS.validate_python(sampling.get("contradictions") or ())
-    except ValidationError:
-        return None
-
-
-_CONTRADICTIONS = TypeAdapter(tuple[Contradiction, ...])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import islice
@@ -14,18 +14,8 @@ from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.evaluation.checks import (
-    Check,
-    Column,
-    Comparison,
-    Facts,
-    Finding,
-    Table,
-    Word,
-    leading,
-    named,
-    number,
-)
+from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.scale import (
     CLOSENESS,
     DEVIATIONS,
@@ -44,19 +34,20 @@ from adaptive_qs.workload.file import WorkloadSpec, other_queries, resolve_workl
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload, Workload
 
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class PartError:
-    """Root mean squared errors √(Σ weight · squared error / queries) of some queries, in shares of
-    the rows; owner only.
+    """Root mean squared errors √(Σ weight · squared error / queries) of queries; owner only.
 
     Attributes:
         families: of the queries, such as ("prefix", "marginal").
         ways: attributes in each set.
-        sets: of attributes.
+        sets: number of sets of attributes.
         queries: their number, over all sets.
         weighted: whether some query counts more or less than once.
-        rmse: of the synthetic table. It is the error that ``plan`` forecasts, divided by the rows.
+        rmse: of the synthetic table, in shares of the rows.
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
         deviation: standard deviation of the squared error of a fresh sample, or more.
@@ -78,23 +69,25 @@ class PartError:
         return self.ways > 1
 
     def chance(self, deviations: float) -> float:
-        """How much further than ``fresh`` so many standard deviations take a fresh sample."""
+        """Return how much further than expected standard deviations take a fresh sample."""
         return math.sqrt(self.fresh**2 + deviations * self.deviation) - self.fresh
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the error is clearly that of independent columns."""
+        doubt = max(LEAST_ROOM * self.fresh, self.chance(DEVIATIONS))
+        return self.joint and like_independent(self.rmse, self.fresh, self.independent, doubt)
+
+    @property
     def title(self) -> str:
-        """Such as "prefix and marginal of 2 columns"."""
+        """The queries in words, such as "prefix and marginal of 2 columns"."""
         columns = "single columns" if self.ways == 1 else f"{self.ways} columns"
         return f"{' and '.join(self.families)} of {columns}"
 
 
 @dataclass(frozen=True)
 class QueryError:
-    """The same of all queries, from those of the parts; owner only.
-
-    Attributes:
-        parts: one for each part of the workload and number of attributes, in its order.
-    """
+    """The errors of all queries, one for each part of the workload; owner only."""
 
     parts: tuple[PartError, ...]
 
@@ -103,28 +96,29 @@ class QueryError:
         """All parts together: they may err together, so their deviations add up."""
         parts, queries = self.parts, sum(part.queries for part in self.parts)
 
-        def mean(values: Iterable[float]) -> float:
-            return math.fsum(p.queries * value for p, value in zip(parts, values)) / queries
-
-        def root(name: str) -> float:
-            return math.sqrt(mean(getattr(part, name) ** 2 for part in parts))
+        def mean(name: str, power: int = 1) -> float:
+            return math.fsum(p.queries * getattr(p, name) ** power for p in parts) / queries
 
         return PartError(
             ("all",), max(p.ways for p in parts), sum(p.sets for p in parts), queries,
-            any(p.weighted for p in parts), root("rmse"), root("fresh"), root("independent"),
-            mean(p.deviation for p in parts),
+            any(p.weighted for p in parts), math.sqrt(mean("rmse", 2)),
+            math.sqrt(mean("fresh", 2)), math.sqrt(mean("independent", 2)), mean("deviation"),
         )  # fmt: skip
+
+    @property
+    def gone(self) -> list[PartError]:
+        """Parts that are as far off as independent columns."""
+        return [part for part in self.parts if part.is_gone]
 
 
 # Sums of squared answers of queries of any family, without listing the answers.
 
-Array = NDArray[np.float64]
 MOST_GRAM, MOST_STEPS = 2_048, 2**28
 """Rows of a Gram matrix, and multiplications, beyond which the variance of squares is bounded."""
 
 
 def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
-    """Σ (Qd)² for a product of queries.
+    """Return Σ (Qd)² for a product of queries.
 
     Args:
         queries: one for each axis of the difference, or one for them all.
@@ -136,21 +130,20 @@ def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
 
 
 def _same_length(queries: Queries, table: Array) -> Array:
-    """Values along the first axis whose squares have the sum of those of the answers.
+    """Return values along the first axis whose squares have the sum of those of the answers.
 
     Ranges and arcs are n² and more. With the sums P_0 .. P_n of the first cells, the squares of
     P_b − P_a over all a < b add up to (n + 1) Σ (P − mean P)². The Gram matrix of arcs is
     circulant, so its square root is applied by Fourier transforms.
     """
-    trailing = (1,) * (table.ndim - 1)
     if isinstance(queries, Range):
         sums = np.concatenate([np.zeros((1, *table.shape[1:])), np.cumsum(table, axis=0)])
         ranges: Array = math.sqrt(len(sums)) * (sums - sums.mean(axis=0))
         return ranges
     if isinstance(queries, Circular):
         spectrum = np.sqrt(np.maximum(np.fft.rfft(queries.circulant()).real, 0.0))
-        transformed = np.fft.rfft(table, axis=0) * spectrum.reshape(-1, *trailing)
-        arcs: Array = np.fft.irfft(transformed, queries.size, axis=0)
+        transformed = np.fft.rfft(table, axis=0).T * spectrum
+        arcs: Array = np.fft.irfft(transformed.T, queries.size, axis=0)
         return arcs
     if isinstance(queries, FirstCells):
         return _same_length(queries.queries, table[: queries.queries.size])
@@ -158,7 +151,7 @@ def _same_length(queries: Queries, table: Array) -> Array:
 
 
 def count_queries(queries: Queries) -> int:
-    """Length of the first axis that :func:`_same_length` gives."""
+    """Return the length of the first axis that :func:`_same_length` returns."""
     if isinstance(queries, Range):
         return queries.size + 1
     if isinstance(queries, FirstCells):
@@ -167,8 +160,7 @@ def count_queries(queries: Queries) -> int:
 
 
 def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
-    """Σ_x p_x Σ_q Q[q, x]²: what one row of a table with these shares adds to the squares, on
-    average.
+    """Return Σ_x p_x Σ_q Q[q, x]², the mean square of the answers on one row.
 
     Args:
         queries: as for :func:`squared_error`.
@@ -181,11 +173,11 @@ def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
 
 
 def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
-    """Standard deviation of Σ (Qd)², where d is normal with the covariance Σ of one sampled row.
+    """Return the standard deviation of Σ (Qd)² for normal d with the covariance Σ of one row.
 
     It is √(2 tr(GΣGΣ)) with G = QᵀQ and Σ = diag(p) − ppᵀ, and the trace is
-    pᵀ(G∘G)p − 2 Σ_x p_x (Gp)_x² + (pᵀGp)². Where G is large it is bounded by √2 tr(GΣ), which it is
-    where a single direction makes all of the error.
+    pᵀ(G∘G)p − 2 Σ_x p_x (Gp)_x² + (pᵀGp)². If G is large it is bounded by √2 tr(GΣ), which it is
+    if a single direction makes all of the error.
 
     Args:
         queries: as for :func:`squared_error`.
@@ -197,13 +189,13 @@ def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
         return math.sqrt(2) * max(0.0, trace)
     grams = [factor.gram() for factor in queries]
     p = shares.reshape(rows)
-    once, twice = _applied(grams, p), _applied([gram**2 for gram in grams], p)
+    once, twice = _apply(grams, p), _apply([gram**2 for gram in grams], p)
     trace = (p * twice).sum() - 2 * (p * once**2).sum() + (p * once).sum() ** 2
     return math.sqrt(2 * max(0.0, float(trace)))
 
 
-def _applied(matrices: Sequence[Array], table: Array) -> Array:
-    """A Kronecker product of square matrices times a table with an axis for each of them."""
+def _apply(matrices: Sequence[Array], table: Array) -> Array:
+    """Multiply a table by a Kronecker product of square matrices, one for each axis."""
     for axis, matrix in enumerate(matrices):
         table = np.moveaxis(np.tensordot(matrix, table, axes=(1, axis)), 0, axis)
     return table
@@ -218,37 +210,39 @@ ComparedSource = WorkloadSpec | QueryWorkload
 def resolve_compared(
     source: ComparedSource, domain: Domain
 ) -> tuple[Workload, QueryWorkload | None]:
-    """The marginals of a workload's sets of attributes, and its queries.
+    """Return the marginals of a workload's sets of attributes, and its queries.
 
-    Marginals have the sum of the weights of the parts that name them. The queries are None where
-    nothing is asked for but the cells of marginals.
+    Marginals have the sum of the weights of the parts that name them. The queries are None if they
+    are the cells of marginals.
 
     Args:
         source: a number of ways, several, a workload file or its parsed content, a workload of
             marginals or of queries; None for all 2-way marginals.
+        domain: the attributes.
 
     Raises:
         WorkloadError: the file is missing, is no workload file, or does not fit the domain.
-        ResourceExceeded: too many sets of attributes, or too many coefficients.
+        ResourceExceeded: there are too many sets, coefficients, or values of a set.
     """
     if isinstance(source, QueryWorkload):
         if source.domain != domain:
             raise WorkloadError("the workload is over other attributes: build it on this schema")
         families = {find_family(q) for p in source.parts for q in p.joint or p.axis.values()}
-        return _build_marginals(source), None if families == {"marginal"} else source
-    make = other_queries(source)
-    if make is None:
-        return resolve_workload(source, domain), None
-    queries = make(domain)
-    return _build_marginals(queries), queries
-
-
-def _build_marginals(queries: QueryWorkload) -> Workload:
+        queries = source
+    else:
+        make = other_queries(source)
+        if make is None:
+            return resolve_workload(source, domain), None
+        queries, families = make(domain), set()
     weights: dict[Clique, float] = {}
-    for part, index in _sets(queries):
+    for part, index in _list_sets(queries):
         clique = _clique(part, index)
         weights[clique] = weights.get(clique, 0.0) + float(part.weights[index])
-    return Workload(queries.domain, weights)
+    marginals = Workload(queries.domain, weights)
+    if families == {"marginal"}:
+        return marginals, None
+    check_queries(queries)
+    return marginals, queries
 
 
 def query_error(
@@ -257,22 +251,17 @@ def query_error(
     workers: int = 1,
     progress: StepProgress | None = None,
 ) -> QueryError:
-    """The error of all queries of a workload.
+    """Return the error of all queries of a workload.
 
     Each thread holds one set of attributes at a time, as the difference of its two marginals.
 
-    Args:
-        workload: the queries, over their domain.
-
     Raises:
-        ResourceExceeded: a set has more cells, or asks for more values, than 2^22.
+        ResourceExceeded: a set has more than 2^22 cells or values.
     """
     check_queries(workload)
+    sets = _list_sets(workload)
     found = in_batches(
-        lambda batch: [_compare(joint, part, index) for part, index in batch],
-        _sets(workload),
-        workers,
-        progress,
+        lambda batch: [_compare(joint, *one) for one in batch], sets, workers, progress
     )
     errors = []
     for part in workload.parts:
@@ -281,8 +270,8 @@ def query_error(
             math.fsum(weight * square for weight, square in zip(weights, kind)) / part.num_queries
             for kind in squares
         ]
-        asked = part.axis.values() if part.joint is None else part.joint
-        families = tuple(dict.fromkeys(find_family(queries) for queries in asked))
+        factors = part.axis.values() if part.joint is None else part.joint
+        families = tuple(dict.fromkeys(find_family(queries) for queries in factors))
         weighted = bool((part.weights != 1).any())
         known = (families, part.degree, len(part), part.num_queries, weighted)
         rmse, fresh, independent = map(math.sqrt, means[:3])
@@ -291,30 +280,30 @@ def query_error(
 
 
 def check_queries(workload: QueryWorkload) -> None:
-    """Refuse what would take too much memory.
+    """Refuse queries that would take too much memory.
 
     Raises:
-        ResourceExceeded: a set has more cells, or asks for more values, than 2^22.
+        ResourceExceeded: a set has more than 2^22 cells or values.
     """
-    for part, index in _sets(workload):
+    for part, index in _list_sets(workload):
         values = math.prod(max(math.prod(q.shape), count_queries(q)) for q in part.queries(index))
         if values > MAX_DENSE_CELLS:
-            named = " x ".join(workload.domain.clique_names(_clique(part, index)))
+            names = " x ".join(workload.domain.clique_names(_clique(part, index)))
             raise ResourceExceeded(
-                f"queries on {named} take {values:,} values, and {MAX_DENSE_CELLS:,} is the most "
+                f"queries on {names} take {values:,} values, and {MAX_DENSE_CELLS:,} is the most "
                 "that evaluate compares: ask for them on fewer attributes, or declare coarser bins"
             )
 
 
 def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, float, float, float]:
-    """Sums of squared errors of one set of attributes, in shares of the rows: of the synthetic
-    table, expected of a fresh sample and of independent columns, and the deviation of the second.
+    """Return sums of squared errors of one set of attributes, in shares of the rows.
 
-    Two samples of n and m rows of one population with shares p have the answers' differences
-    Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's own shares make the bracket
-    (n − 1)/n as large on average. A table of m rows from the product π of the single columns is
-    Q(p − π) away, and varies by 1/m of the same bracket of π. Errors of sets vary together at most,
-    so that their standard deviations may be added up.
+    They are those of the synthetic table, expected of a fresh sample and of independent columns,
+    and the deviation of the second. Two samples of n and m rows of one population with shares p
+    have the answers' differences Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's
+    own shares make the bracket (n − 1)/n as large on average. A table of m rows from the product π
+    of the single columns is Q(p − π) away, and varies by 1/m of the same bracket of π. Errors of
+    sets vary together at most, so that their standard deviations may be added up.
     """
     clique, queries = _clique(part, index), part.queries(index)
     n, m = joint.true_rows, joint.rows - joint.true_rows
@@ -340,7 +329,7 @@ def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, flo
     )
 
 
-def _sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:
+def _list_sets(workload: QueryWorkload) -> list[tuple[QueryPart, int]]:
     return [(part, index) for part in workload.parts for index in range(len(part))]
 
 
@@ -348,40 +337,30 @@ def _clique(part: QueryPart, index: int) -> Clique:
     return tuple(part.cliques[index].tolist())
 
 
-# Where the error stands, and the check.
-
-
-def gone_parts(asked: QueryError) -> list[PartError]:
-    """Parts of the queries that are as far off as those of independent columns."""
-
-    def is_gone(part: PartError) -> bool:
-        doubt = max(LEAST_ROOM * part.fresh, part.chance(DEVIATIONS))
-        return part.joint and like_independent(part.rmse, part.fresh, part.independent, doubt)
-
-    return [part for part in asked.parts if is_gone(part)]
+# The check of queries.
 
 
 def place_queries(found: QueryError) -> RelativeError:
-    """Where the error of all queries together stands.
+    """Return the relative error of all queries together.
 
-    What is no closer than independent columns is far where these are clearly further off than a
-    fresh sample, and usable at best where they hardly are. Without a scale between the two, any
+    Queries no closer than independent columns are far if these are clearly further off than a
+    fresh sample, and usable at best if they hardly are. Without a scale between the two, any
     error is close.
     """
-    asked = found.whole
-    room, excess = asked.independent - asked.fresh, asked.rmse - asked.fresh
-    chance, least = asked.chance(DEVIATIONS), LEAST_ROOM * asked.fresh
-    deviations = DOUBTFUL if room > STEP_ERROR * asked.fresh else DEVIATIONS
-    worse = asked.joint and excess >= room and excess > max(asked.chance(deviations), least)
-    doubtful = worse or bool(gone_parts(found))
+    whole = found.whole
+    room, excess = whole.independent - whole.fresh, whole.rmse - whole.fresh
+    chance, least = whole.chance(DEVIATIONS), LEAST_ROOM * whole.fresh
+    deviations = DOUBTFUL if room > STEP_ERROR * whole.fresh else DEVIATIONS
+    worse = whole.joint and excess >= room and excess > max(whole.chance(deviations), least)
+    doubtful = worse or bool(found.gone)
     if not worse and room > max(least, 2 * chance):
         return RelativeError(
-            asked.joint, excess / room, chance / room, joint=asked.joint, doubtful=doubtful
+            whole.joint, excess / room, chance / room, joint=whole.joint, doubtful=doubtful
         )
     far = worse and min(excess - chance, room - least) > 0
     limits = (math.inf, math.inf)
     return RelativeError(
-        asked.joint, excess, 0.0, *limits, False, asked.joint, worse, far, doubtful
+        whole.joint, excess, 0.0, *limits, False, whole.joint, worse, far, doubtful
     )
 
 
@@ -393,42 +372,42 @@ class QueriesCheck(Check):
     rules = (
         Word("queries", "plain", lambda error: not error.known),
         *CLOSENESS,
-    )  # fmt: skip
+    )
 
     def measure(self, comparison: Comparison) -> QueryError | None:
+        """Compare the answers, if the workload has queries."""
         if comparison.queries is None:
             return None
         steps = comparison.steps("queries")
         return query_error(comparison.joint, comparison.queries, comparison.workers, steps)
 
     def judge(self, facts: QueryError | None, evaluation: Any) -> Finding | None:
+        """Place the error between a fresh sample and independent columns."""
         if facts is None:
             return None
         rows, place, whole = evaluation.pair.true.num_rows, place_queries(facts), facts.whole
         amount = counted(whole.queries, "query", "queries")
         text = (
-            f"The workload's {leading(amount, 'queries')} {'is' if whole.queries == 1 else 'are'} "
-            f"off by {share(whole.rmse)} of the rows ({significant(whole.rmse * rows)} of "
-            f"{rows:,}; root mean square{', weighted' * whole.weighted}), a fresh sample by about "
-            f"{share(whole.fresh)}"
+            f"The workload's {checks.leading(amount, 'queries')} "
+            f"{'is' if whole.queries == 1 else 'are'} off by {share(whole.rmse)} of the rows "
+            f"({significant(whole.rmse * rows)} of {rows:,}; root mean square"
+            f"{', weighted' * whole.weighted}), a fresh sample by about {share(whole.fresh)}"
         )
         if whole.joint:
             text += f", independent columns by {share(whole.independent)}"
         text += str(place)
-        if gone := [part.title for part in gone_parts(facts)]:
-            text += f" As far off as independent columns: {named(gone, 'queries')}."
+        if gone := [part.title for part in facts.gone]:
+            text += f" As far off as independent columns: {checks.named(gone, 'queries')}."
         tile = f"of the rows: root mean squared error of {amount}; a fresh sample about "
-        tile += share(whole.fresh)
-        return Finding(
-            *self.word_for(place), text, figures=_figures(facts, rows),
-            tiles=((share(whole.rmse), tile),),
-        )  # fmt: skip
+        tiles = ((share(whole.rmse), tile + share(whole.fresh)),)
+        return Finding(*self.word_for(place), text, figures=_figures(facts, rows), tiles=tiles)
 
     def as_json(self, facts: QueryError | None) -> Mapping[str, Any]:
+        """Return the parts."""
         return {"query_parts": [] if facts is None else facts.parts}
 
 
-def _figures(facts: QueryError, rows: int) -> tuple[Facts, Table]:
+def _figures(facts: QueryError, rows: int) -> tuple[checks.Figure, ...]:
     whole, parts = facts.whole, facts.parts
     lines = [
         (e.title if e is not whole else "all", e.queries, e.sets, e.rmse, e.rmse * rows, e.fresh,
@@ -437,12 +416,14 @@ def _figures(facts: QueryError, rows: int) -> tuple[Facts, Table]:
     ]  # fmt: skip
     caption = "Root mean squared error of the workload's queries"
     caption += f"{', weighted as the workload is,' if whole.weighted else ''} in shares of the rows"
+    number = checks.number
     columns = (
-        Column("queries"), number("number", count), number("sets", count), number("RMSE", share),
-        number("in rows", significant), number("fresh sample", share),
+        checks.Column("queries"), number("number", count), number("sets", count),
+        number("RMSE", share), number("in rows", significant), number("fresh sample", share),
         number("independent columns", share),
     )  # fmt: skip
     rmse = f"{share(whole.rmse)} of the rows, over the "
     rmse += f"{counted(whole.queries, 'query', 'queries')} of the workload"
     rmse += ", weighted" * whole.weighted
-    return Facts((("RMSE", rmse),)), Table(caption, columns, lines, "queries", len(lines))
+    table = checks.Table(caption, columns, lines, "queries", len(lines))
+    return checks.Facts((("RMSE", rmse),)), table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,28 +19,30 @@ Numbers = NDArray[np.float64]
 # Limits that several checks share.
 
 CLOSE, USABLE = 0.15, 0.5
-"""Of the way from the error of a fresh sample to that of independent columns."""
+"""Limits of "close" and "usable", as parts of the way from the error of a fresh sample to that of
+independent columns."""
 CLOSE_SINGLE, USABLE_SINGLE = 0.02, 0.10
-"""L1 error beyond a fresh sample, where independence says nothing."""
+"""The same limits as L1 error beyond a fresh sample, if independent columns are no farther off."""
 FEW, SPARSE = 5, 0.5
-"""True rows of a cell that are few, and the share of the rows in such cells that is too large."""
+"""Number of true rows below which a cell has few, and share of the rows in such cells above which
+there is no scale."""
 FURTHEST = 2.0
-"""L1 distance that no two tables exceed."""
+"""Largest L1 distance of two tables."""
 STEP_ERROR = 0.05
-"""Relative error of the estimate for a fresh sample that is allowed for: over cells from
-well-filled to nearly empty it is below 3 % for tables of equal size, and 5 % too large at most for
-a synthetic table of ten times the rows."""
+"""Assumed relative error of the estimate for a fresh sample. From well-filled to nearly empty cells
+it is below 3 % for tables of equal size, and at most 5 % for a synthetic table of ten times the
+rows."""
 LEAST_ROOM = 0.25
 """Part of a fresh sample's error by which independent columns must be further off to differ
 clearly: five times the error of the estimate."""
 GONE = 0.9
-"""Of the same way: from here on an error is that of independent columns."""
+"""Part of the way from which on an error is that of independent columns."""
 DEVIATIONS, DOUBTFUL = 5, 3
 """Standard deviations that exclude chance, and that make it unlikely. By Cantelli's inequality
 chance exceeds the first with probability 1/26 whatever the distribution, and 3e-7 for a normal
 one."""
 
-# Where an error stands between the two.
+# Where an error lies between the two.
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class RelativeError:
         known: whether there is anything to judge it by.
         beyond: how much further than a fresh sample it is.
         allowed: how much further chance may take a fresh sample.
-        close, usable: up to which it is so.
-        scaled: whether the two can be told apart; otherwise, errors are as they were measured.
+        close, usable: largest values with these grades.
+        scaled: whether the two differ; otherwise, errors are not relative.
         joint: whether independence says something.
         worse, far: whether it is no closer than independent columns, and clearly so.
         doubtful: whether it is so in some part.
@@ -70,7 +72,6 @@ class RelativeError:
     doubtful: bool = False
 
     def __str__(self) -> str:
-        """The end of a sentence on the error, with the limit that chance has raised."""
         if self.worse or (self.scaled and self.beyond >= 1):
             text = ". The table is no closer than independent columns."
         elif self.beyond <= 0:
@@ -92,32 +93,30 @@ class RelativeError:
         )
 
 
-# fmt: off
 CLOSENESS = (
     Word("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed)),
     Word("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed)),
     Word("close", "good"),
 )
 """The words for a relative error."""
-# fmt: on
 
 
 def like_independent(error: float, fresh: float, independent: float, doubt: float) -> bool:
-    """Whether an error is that of independent columns, and both are further than the doubt."""
+    """Return whether an error is that of independent columns, and both are beyond the doubt."""
     room, excess = independent - fresh, error - fresh
     return min(room, excess) > doubt and excess >= GONE * room
 
 
 @dataclass(frozen=True)
 class CliqueError:
-    """Error in one marginal.
+    """The error in one marginal.
 
     Attributes:
         attributes: names of its attributes.
         l1: Σ|a/N_a − b/N_b| over its cells, between 0 and 2.
         rmse: root mean squared error of its cells, in shares of the rows.
         cells: their number.
-        weight: its weight in the workload.
+        weight: of the marginal in the workload.
     """
 
     attributes: tuple[str, ...]
@@ -135,7 +134,7 @@ class Scale:
         fresh: expected of another sample of as many rows from the same population.
         independent: expected of as many rows with the true single columns, drawn independently.
         sparse: share of the true rows in cells with fewer than ``FEW`` of them.
-        chance: how much further than expected ``DEVIATIONS`` of them take a fresh sample.
+        chance: how much further than expected a fresh sample may be (``DEVIATIONS`` of them).
     """
 
     fresh: float
@@ -144,8 +143,7 @@ class Scale:
     chance: float
 
     def is_gone(self, l1: float) -> bool:
-        """Whether an error is that of independent columns, where these are further off than chance
-        takes a fresh sample."""
+        """Return whether an error is clearly that of independent columns."""
         doubt = max(CLOSE_SINGLE, self.chance + STEP_ERROR * self.fresh)
         return self.sparse <= SPARSE and like_independent(l1, self.fresh, self.independent, doubt)
 
@@ -155,7 +153,7 @@ class WorkloadScale:
     """The scale of a workload; means over its marginals are weighted as the workload is.
 
     Attributes:
-        per_clique: by the names of the attributes; not every marginal where they are large.
+        per_clique: by the names of the attributes; not every marginal if they are large.
         l1, fresh, independent: mean errors of these marginals.
         all: whether every marginal is among them.
         sparse: mean share of the true rows in cells with few of them.
@@ -175,8 +173,7 @@ class WorkloadScale:
 
     @property
     def known(self) -> bool:
-        """Whether some marginals were counted, most rows lie in cells with enough of them, and
-        there are errors that chance does not explain."""
+        """Whether marginals were counted, most rows lie in filled cells, and errors can tell."""
         return bool(self.per_clique) and self.sparse <= SPARSE and not self.vacuous
 
     @property
@@ -191,15 +188,14 @@ class WorkloadScale:
 
     @property
     def joint(self) -> bool:
-        """Whether independence says something: its error is above that of a fresh sample by more
-        than the estimate is wrong, which it is never for single columns."""
+        """Whether independent columns are further off than a fresh sample and its estimate."""
         return self.known and self.independent - self.fresh > STEP_ERROR * self.fresh
 
     @property
     def position(self) -> float | None:
-        """How far from a fresh sample (0) to independent columns (1).
+        """The part of the way from a fresh sample (0) to independent columns (1).
 
-        None where the two cannot be told apart, or there is no scale.
+        None if the two cannot be distinguished, or there is no scale.
         """
         room = self.independent - self.fresh
         if not self.known or room <= max(LEAST_ROOM * self.fresh, 2 * self.chance):
@@ -208,7 +204,7 @@ class WorkloadScale:
 
     @property
     def place(self) -> RelativeError:
-        """Where the mean error stands."""
+        """The relative error of the mean."""
         excess, doubt = self.l1 - self.fresh, self.doubt
         worse = self.joint and self.l1 >= self.independent and excess > doubt
         scaled = self.position is not None
@@ -224,28 +220,27 @@ def scale_over(
     known: Mapping[tuple[str, ...], Scale],
     rows: tuple[int, int],
 ) -> WorkloadScale:
-    """The scale of some marginals together.
+    """Return the scale of some marginals together.
 
     Args:
         errors: of these marginals.
-        known: scales by the names of the attributes; not of every marginal where they are large.
+        known: scales by the names of the attributes; not of every marginal if they are large.
         rows: of the true and of the synthetic table.
     """
-    chosen = [error for error in errors if error.attributes in known]
-    scales = [known[error.attributes] for error in chosen]
-    weights = [error.weight for error in chosen]
-
-    def mean(values: Iterable[float]) -> float:
-        return float(np.average([*values], weights=weights)) if chosen else math.nan
-
-    sparse = mean(s.sparse for s in scales)
-    gone = [(s.fresh - c.l1, c.attributes) for c, s in zip(chosen, scales) if s.is_gone(c.l1)]
+    both = [(error, known[error.attributes]) for error in errors if error.attributes in known]
+    figures = [(error.l1, s.fresh, s.independent, s.sparse) for error, s in both]
+    means = [math.nan] * 4
+    if both:
+        weights = [error.weight for error, _ in both]
+        means = [float(np.average(column, weights=weights)) for column in zip(*figures)]
+    gone = [(s.fresh - e.l1, e.attributes) for e, s in both if s.is_gone(e.l1)]
+    l1, fresh, independent, sparse = means
     return WorkloadScale(
-        {c.attributes: scale for c, scale in zip(chosen, scales)},
-        mean(c.l1 for c in chosen),
-        mean(s.fresh for s in scales),
-        mean(s.independent for s in scales),
-        len(chosen) == len(errors),
+        {error.attributes: scale for error, scale in both},
+        l1,
+        fresh,
+        independent,
+        len(both) == len(errors),
         sparse,
         chance_l1(*rows, sparse),
         tuple(attributes for _, attributes in sorted(gone)),
@@ -255,20 +250,21 @@ def scale_over(
 # The two errors, in closed form.
 
 EXACT = 128
-"""Cells with more rows are thinned in the mean only: the error is below 1/(8·128) of their part."""
+"""Number of rows above which a cell is thinned in the mean only: the error is below 1/(8·128) of
+its part."""
 WELL_FILLED = 1 - 2 / math.pi
 """Variance of the absolute value of a normal deviate."""
 
 
 def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
-    """Expected L1 distance between the true table and another sample of its population.
+    """Return the expected L1 distance between the true table and another sample of its population.
 
     What was never seen cannot be counted, so the true table is split instead. The mean distance of
     two disjoint parts, over all ways to draw them, is an unbiased estimate for two samples of the
     parts' sizes, rare and unseen values included; it is computed exactly for parts in the ratio of
-    the tables (halves where the synthetic table is longer) that take all rows, a half and a
-    quarter. On from there the distance falls by (1/n + 1/m)^s, 0 ≤ s ≤ 1/2: s is 0 where every
-    cell holds a row at most, 1/2 where all are well filled, and is extrapolated from the three.
+    the tables (halves if the synthetic table is longer) that take all rows, a half and a quarter.
+    On from there the distance falls by (1/n + 1/m)^s, 0 ≤ s ≤ 1/2: s is 0 if every cell holds a row
+    at most, 1/2 if all are well filled, and is extrapolated from the three.
 
     Args:
         counts: rows of every cell of the true table.
@@ -298,24 +294,24 @@ def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
 
 
 def chance_l1(true_rows: int, rows: int, sparse: float, deviations: float = 3) -> float:
-    """How much further than expected a fresh sample may be by chance.
+    """Return how much further than expected a fresh sample may be by chance.
 
     The difference of the shares of a cell has variance p (1/n + 1/m) at most. Its absolute value
-    has 1 − 2/π of that where the cell is well filled, and up to all of it where it holds few rows;
+    has 1 − 2/π of that if the cell is well filled, and up to all of it if it holds few rows;
     different cells vary against each other rather than together.
 
     Args:
         true_rows: n.
         rows: m.
         sparse: share of the rows in cells with few of them.
-        deviations: standard deviations that it may be.
+        deviations: number of standard deviations.
     """
     part = WELL_FILLED + (1 - WELL_FILLED) * sparse
     return deviations * math.sqrt(part * (1 / true_rows + 1 / rows))
 
 
 def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:
-    """Mean of |X − c·part| for X of the c rows of a cell that fall into the part, by cell.
+    """Return the mean of |X − c·part| for X of the c rows of a cell that fall into the part.
 
     Every row of the table is kept with probability ``keep`` beforehand.
     """
@@ -330,7 +326,7 @@ def _apart(cells: NDArray[np.integer], keep: float, part: float) -> Numbers:
 
 @cache
 def _thinning(keep: float) -> Numbers:
-    """P(k of n rows are kept), shape (n, k), for n and k up to ``EXACT``."""
+    """Return P(k of n rows are kept), shape (n, k), for n and k up to ``EXACT``."""
     number, kept = np.ogrid[: EXACT + 1, : EXACT + 1]
     chances: Numbers = comb(number, kept) * keep**kept * (1 - keep) ** np.abs(number - kept)
     return chances
@@ -339,10 +335,8 @@ def _thinning(keep: float) -> Numbers:
 def _deviation(number: NDArray, part: float) -> Numbers:
     """Return the mean absolute deviation of a binomial number.
 
-    It is 2 ν C(n, ν) p^ν (1 − p)^(n−ν+1) with ν = ⌊np⌋ + 1.
-
-    De Moivre's formula; Diaconis and Zabell 1991, "Closed form summation for classical
-    distributions", Statistical Science 6.
+    It is 2 ν C(n, ν) p^ν (1 − p)^(n−ν+1) with ν = ⌊np⌋ + 1: De Moivre's formula; Diaconis and
+    Zabell 1991, "Closed form summation for classical distributions", Statistical Science 6.
     """
     n = np.asarray(number, dtype=np.float64)
     v = np.minimum(np.floor(n * part) + 1, n)
@@ -352,14 +346,14 @@ def _deviation(number: NDArray, part: float) -> Numbers:
 
 
 def sparse_share(counts: NDArray[np.integer]) -> float:
-    """Share of the rows in cells with fewer than ``FEW`` of them."""
+    """Return the share of the rows in cells with fewer than ``FEW`` of them."""
     return float(counts[counts < FEW].sum() / counts.sum())
 
 
 def independent_l1(
     counts: NDArray[np.integer], singles: Sequence[NDArray[np.float64]], rows: int
 ) -> float:
-    """Expected L1 distance of a table with the true single columns, drawn independently.
+    """Return the expected L1 distance of a table with the true single columns, independent.
 
     Its cells are binomial numbers Y of m rows with the product q of the single shares. With
     ν = ⌊x⌋, E|Y − x| = mq − x + 2 (x P(Y ≤ ν) − mq P(Y' ≤ ν − 1)), Y' of m − 1 rows, where
@@ -375,13 +369,13 @@ def independent_l1(
     q = np.ones(len(codes[0]))
     for single, code in zip(singles, codes, strict=True):
         q = q * single[code]
-    wanted = counts[codes] * (rows / true_rows)
-    whole = np.floor(wanted)
+    expected = counts[codes] * (rows / true_rows)
+    whole = np.floor(expected)
     mean = rows * q
     up_to = bdtr(np.minimum(whole, rows), rows, q)
     k, last = np.minimum(whole, rows - 1), rows - 1
     ways = gammaln(last + 1) - gammaln(k + 1) - gammaln(last - k + 1)
     equal = np.exp(ways + xlogy(k, q) + xlog1py(last - k, -q))
     there = (1 - q) * np.where(whole > last, 0.0, equal)
-    apart = mean - wanted + 2 * ((wanted - mean) * up_to + mean * there)
+    apart = mean - expected + 2 * ((expected - mean) * up_to + mean * there)
     return float(np.maximum(apart, 0).sum() / rows + max(0.0, 1 - q.sum()))

@@ -23,8 +23,9 @@ from adaptive_qs.table.encode import Amounts, read_table, read_with_amounts
 from adaptive_qs.table.schema import Schema
 
 Margins = tuple[NDArray[np.int64], ...]
-"""The rows of every code, one array for each attribute."""
+"""The number of rows with each code, one array for each attribute."""
 OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
+"""The notice in front of every output."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +34,8 @@ class TablePair:
 
     Attributes:
         true: the private rows.
-        synthetic: the rows that stand for them.
-        amounts: of the true and of the synthetic rows, in columns whose codes do not say them.
+        synthetic: the synthetic rows.
+        amounts: numbers in the cells of both tables, of columns whose codes are bins.
 
     Raises:
         DataError: the domains differ, or a table has no rows.
@@ -54,18 +55,15 @@ class TablePair:
     def of(
         cls, true: Any, synthetic: Any, schema: Schema, progress: PhaseProgress | None = None
     ) -> Self:
-        """The pair of two files (CSV or Parquet), data frames (pandas, polars, pyarrow) or coded
-        tables.
+        """Read two files, data frames or coded tables.
 
         Raises:
             DataError: one of them is missing, has no rows, or does not fit the schema.
         """
-        wanted = [c.name for c in schema.columns if c.measured and not exactly_coded(c)]
-        tables = [
-            _read(table, schema, role, progress, wanted)
-            for table, role in ((true, "true"), (synthetic, "synthetic"))
-        ]
-        return cls(tables[0][0], tables[1][0], (tables[0][1], tables[1][1]))
+        names = [c.name for c in schema.columns if c.measured and not exactly_coded(c)]
+        first, amounts = _read(true, schema, "true", progress, names)
+        second, others = _read(synthetic, schema, "synthetic", progress, names)
+        return cls(first, second, (amounts, others))
 
     @property
     def domain(self) -> Domain:
@@ -73,13 +71,14 @@ class TablePair:
         return self.true.domain
 
     def find_amounts(self, column: ColumnBase, table: int) -> NDArray[np.float64] | None:
-        """The amount of every row in a measured column, NaN where it has none; shape (rows,).
-
-        None where codes stand for several values and the cells are not known.
+        """Return the number in every cell of a column, NaN for none; shape (rows,).
 
         Args:
-            column: one of the schema.
+            column: of the schema.
             table: 0 for the true one, 1 for the synthetic.
+
+        Returns:
+            The numbers; None if they are not known, or the column has none.
         """
         if not column.measured:
             return None
@@ -95,7 +94,7 @@ class TablePair:
 
     @cached_property
     def margins(self) -> tuple[Margins, Margins]:
-        """The rows of every code of every attribute, of the true and of the synthetic table."""
+        """The margins of the true and of the synthetic table."""
         true, synthetic = (
             tuple(np.bincount(codes, minlength=n) for codes, n in zip(t.columns, t.domain.sizes))
             for t in (self.true, self.synthetic)
@@ -106,12 +105,7 @@ class TablePair:
 def read_compared(
     table: Any, schema: Schema, role: str, progress: PhaseProgress | None = None
 ) -> CodedTable:
-    """The codes of one of the tables that are compared.
-
-    Args:
-        table: a path, a data frame or a coded table.
-        schema: of it.
-        role: "true", "synthetic" or "control": errors say which table of a caller's they are about.
+    """Return the codes of a table; ``role`` is its name in messages, such as "control".
 
     Raises:
         DataError: it cannot be read, has no rows, or does not fit the schema. The synthetic table
@@ -121,13 +115,13 @@ def read_compared(
 
 
 def _read(
-    table: Any, schema: Schema, role: str, progress: PhaseProgress | None, wanted: Sequence[str]
+    table: Any, schema: Schema, role: str, progress: PhaseProgress | None, names: Sequence[str]
 ) -> tuple[CodedTable, Amounts]:
     steps = None if progress is None else partial(progress, "read")
     try:
-        if not wanted:
+        if not names:
             return read_table(table, schema, steps), {}
-        return read_with_amounts(table, schema, wanted, steps)
+        return read_with_amounts(table, schema, names, steps)
     except DataError as error:
         said = str(error)
         if not isinstance(table, str | Path):
@@ -140,16 +134,12 @@ def _read(
         raise DataError(said) from None
 
 
-MOST_ENDS = 2**20
-"""Codes whose values are looked at to see whether they are single ones."""
-DAY = 86_400
+MOST_ENDS, DAY = 2**20, 86_400
+"""Maximum number of codes of a column that are checked for bins, and seconds of a day."""
 
 
 def exactly_coded(column: ColumnBase) -> bool:
-    """Whether every code of a column stands for a single value, which a cell has if it is coded so.
-
-    Days count as values. Not so where values beyond the range have the codes of its ends.
-    """
+    """Return whether every code of a column stands for one value; days count as values."""
     if getattr(column, "outside", "") == "clip" or column.num_values > MOST_ENDS:
         return False
     low, high = column.ends(np.arange(column.num_values))
@@ -163,10 +153,9 @@ _OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declar
 # Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
 
 MAX_DENSE_CELLS = 2**22
-"""Cells of larger marginals are numbered by those that are occupied."""
+"""Number of cells of a marginal above which only the occupied ones are numbered."""
 BATCH = 32
-"""Items that a thread takes at once."""
-
+"""Number of items in a batch of a thread."""
 _MAX_NUMBERS = 2**62
 
 Cells = NDArray[np.int64]
@@ -177,8 +166,8 @@ Result = TypeVar("Result")
 class JointCodes:
     """The codes of both tables, the true rows first.
 
-    The codes of an attribute with more than ``MAX_DENSE_CELLS`` of them are replaced by their ranks
-    among those that occur.
+    The codes of an attribute with more than ``MAX_DENSE_CELLS`` of them are replaced by their
+    ranks.
 
     Attributes:
         pair: the tables.
@@ -203,7 +192,7 @@ class JointCodes:
         self.sizes = tuple(sizes)
 
     def cells(self, clique: Clique) -> tuple[Cells, int]:
-        """The cell of every row in a marginal, as a number, and the bound of the numbers."""
+        """Return the cell of every row in a marginal, as a number, and the bound of the numbers."""
         shape = [self.sizes[i] for i in clique]
         size = math.prod(shape)
         if size > MAX_DENSE_CELLS:
@@ -213,7 +202,7 @@ class JointCodes:
         return cells, size
 
     def ranks(self, clique: Clique) -> tuple[Cells, int]:
-        """The same for the occupied cells only, in the order of their codes."""
+        """Return the same with numbers of the occupied cells only, in the order of their codes."""
         return ranked(
             row_numbers([self.codes[i] for i in clique], [self.sizes[i] for i in clique])[0]
         )
@@ -222,12 +211,12 @@ class JointCodes:
 def row_numbers(
     columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = _MAX_NUMBERS
 ) -> tuple[Cells, int]:
-    """A number for each row, in the order of its codes, and the bound of the numbers.
+    """Return a number for each row, in the order of its codes, and the bound of the numbers.
 
     Args:
         columns: the codes, one array for each attribute.
         sizes: bounds of the codes.
-        most: where the bound would pass it, numbers are replaced by their ranks.
+        most: bound above which numbers are replaced by their ranks.
     """
     numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
     bound = 1
@@ -246,11 +235,13 @@ def in_batches(
     progress: StepProgress | None,
     size: int | None = None,
 ) -> Iterator[Result]:
-    """The results of all items, in their order, computed by threads that take some at a time.
+    """Yield the results of all items, in their order, computed by threads.
 
     Args:
-        task: gives one result for each item of a batch.
-        items: what to compute.
+        task: returns one result for each item of a batch.
+        items: arguments of the task.
+        workers: threads.
+        progress: called with the items done and in all.
         size: of a batch; by default ``BATCH``.
     """
     size, done = size or BATCH, 0
@@ -262,12 +253,12 @@ def in_batches(
             if progress is not None:
                 progress(done, len(items))
             yield from found
-    finally:  # whoever stops the command need not wait for the rest
+    finally:  # an interrupt does not wait for the rest
         pool.shutdown(cancel_futures=True)
 
 
 def ranked(numbers: NDArray[np.integer]) -> tuple[Cells, int]:
-    """The ranks of numbers among the distinct ones, and how many those are."""
+    """Return the ranks of numbers among the distinct ones, and the number of those."""
     distinct, ranks = np.unique(numbers, return_inverse=True)
     return ranks.astype(np.int64, copy=False), len(distinct)
 
@@ -289,7 +280,7 @@ class PairSums(NamedTuple):
 
     Attributes:
         squares: Σ n_xy² / (n_x·n_y), which is χ²/N + 1.
-        occupied: cells that are.
+        occupied: number of cells with a row.
         influence: N times the variance of χ²/N over samples, in the limit of many rows.
     """
 
@@ -300,7 +291,7 @@ class PairSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """What was counted of all pairs of attributes, of the true and of the synthetic table.
+    """Counts of all pairs of attributes, of the true and of the synthetic table.
 
     Attributes:
         joint: the tables.
@@ -356,7 +347,7 @@ def count_pairs(
 
 @njit(cache=True, nogil=True)
 def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def]
-    """Fill both rows of counts; the number of synthetic rows in cells without a true one."""
+    """Fill both rows of counts; return the number of synthetic rows in cells without a true one."""
     for row in range(true_rows):
         counts[0, cells[row]] += 1
     unseen = 0
@@ -370,7 +361,7 @@ def _count(cells, true_rows, counts, row_unseen):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ignore[no-untyped-def]
-    """The sums over occupied cells, whose counts are 0 afterwards; marks the only rows in a cell.
+    """Return the sums over occupied cells; reset the counts, and mark rows alone in a cell.
 
     By the delta method a row of cell xy moves χ²/N + 1 = Σ p r, r = p_xy/(p_x p_y), by
     h = 2 r − Σ_y p(y|x) r − Σ_x p(x|y) r, which is 0 on average, and the variance is Σ p h² / N.
@@ -401,23 +392,23 @@ def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ig
     return squares, occupied, influence
 
 
-# Are control rows held out, or do they occur in the true table more than fresh ones would?
+# Whether control rows were held out, or occur in the true table more often than fresh ones would.
 
 MIN_ROWS = 16
-"""True rows, and control rows, without which there is no game."""
+"""Minimum number of true rows, and of control rows, for an attack."""
 FALSE_ALARM = 1e-3
-"""Probability at most that rows which were really held out are taken for overlapping."""
+"""Maximum probability that rows which were held out are found to overlap."""
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many control rows equal one of the base rows, beside as many true rows.
+    """Control rows that equal one of the base rows, compared with as many true rows.
 
     Attributes:
         control: share of the control rows that equal a base row.
         true: the same for true rows that are not in the base.
         found: whether the first is larger than chance explains.
-        complete: whether every control row equals some true row, one of the base or not.
+        complete: whether every control row equals some true row.
     """
 
     control: float
@@ -427,7 +418,7 @@ class Overlap:
 
 
 def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    """The overlap of a control table that can serve.
+    """Return the overlap of control rows with the true table.
 
     Raises:
         DataError: the domains differ, a table has too few rows, or the control rows were not held
@@ -439,7 +430,7 @@ def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
             f"the true and the control table need at least {MIN_ROWS} rows each for an attack: "
             "hold out more"
         )
-    keys, of_control = _row_keys(true, control)
+    keys, of_control = _number_rows(true, control)
     if np.array_equal(np.sort(keys), np.sort(of_control)):
         raise DataError(
             "the control table has the very rows of the true table: give rows that were held out "
@@ -454,16 +445,15 @@ def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
 
 
 def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    """Compare control rows with as many true rows, drawn at random, against the other true rows.
+    """Compare control rows with as many random true rows, against the other true rows.
 
     If the control rows were held out, they and the drawn rows are independent draws from one
-    population, whatever the base is, so that both numbers of matches are binomial with one
-    probability, and Fisher's exact one-sided test is wrong with probability 0.001 at most. Rows
-    that occur often by themselves do so in both.
+    population, so that both numbers of matches are binomial with one probability, and Fisher's
+    exact one-sided test is wrong with probability 0.001 at most.
     """
     from scipy.stats import fisher_exact  # slow to import
 
-    keys, of_control = _row_keys(true, control)
+    keys, of_control = _number_rows(true, control)
     shuffled = np.random.default_rng(seed).permutation(keys)
     drawn, base = np.split(shuffled, [min(control.num_rows, true.num_rows // 2)])
     found, others = (np.isin(rows, base) for rows in (of_control, drawn))
@@ -473,7 +463,7 @@ def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
     return Overlap(float(found.mean()), float(others.mean()), chance <= FALSE_ALARM, complete)
 
 
-def _row_keys(true: CodedTable, control: CodedTable) -> list[Cells]:
-    """A number for each row of either table, equal where rows are."""
+def _number_rows(true: CodedTable, control: CodedTable) -> list[Cells]:
+    """Return a number for each row of either table, equal for equal rows."""
     columns = [np.concatenate(pair) for pair in zip(true.columns, control.columns)]
     return np.split(ranked(row_numbers(columns, control.domain.sizes)[0])[0], [true.num_rows])

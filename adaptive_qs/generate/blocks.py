@@ -10,26 +10,17 @@ is known, so it is accepted with the ratio of model to proposal (Metropolis-Hast
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Integers, Rows
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import (
-    Array,
-    Integers,
-    LogLinearModel,
-    ModelMoves,
-    Rows,
-    Target,
-    over_rows,
-    uniform,
-)
+from adaptive_qs.generate.loglinear import LogLinearModel, ModelMoves, over_rows, uniform
+from adaptive_qs.generate.structure import Component
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
     Forest,
     find_trees,
@@ -37,194 +28,11 @@ from adaptive_qs.generate.tree import (
     maximum_forest,
     mutual_information,
 )
-from adaptive_qs.generate.zeros import Mask, Pairs, Zero, Zeros, allowed_cells, weigh
+from adaptive_qs.generate.zeros import Mask, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
-MOST_PATTERNS = 2**14
-"""Maximum number of patterns of a component. A component with more counts as a block unseen."""
-MOST_JOINED = 2**18
-"""Maximum number of patterns while they are listed, before zeros remove some."""
 MOST_SHARES = 2**20
-"""Maximum number of cells from which a hope is computed, for all values of a root together."""
-TIED = 1e3
-"""Mutual information (nats) above any other: a tree first joins pairs that a zero ties."""
-SMOOTHED = 2.0
-"""Rows added to both sides of the ratio that replaces a missing table."""
-SWEEPS = 3.0
-"""Work of redrawing the attributes of a block together, in sweeps of these attributes."""
-WORK = 0.1
-"""Work of moving a block, in sweeps of all attributes, which limits the rows that get a new one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Component:
-    """Attributes that zeros tie together, directly or through each other.
-
-    Attributes:
-        clique: the attributes.
-        classes: by attribute, the class of each value. The zeros allow the same values of other
-            attributes for all values of a class.
-        patterns: the allowed combinations of classes, shape (patterns, attributes); None if there
-            are too many.
-        modes: for each pattern the number of its mode. Moves of single attributes lead from a
-            pattern to all patterns of its mode and to no other.
-        is_block: whether moves of single attributes and of pairs do not connect all patterns.
-    """
-
-    clique: Clique
-    classes: tuple[Integers, ...]
-    patterns: Integers | None
-    modes: Integers
-    is_block: bool
-
-    def sides(self, axis: int) -> Integers:
-        """Number the values of an attribute by the set of modes in which they occur."""
-        classes = self.classes[axis]
-        if self.patterns is None:
-            return np.zeros(len(classes), dtype=np.int64)
-        occurs = np.zeros((classes.max() + 1, self.modes.max() + 1), dtype=np.bool_)
-        occurs[self.patterns[:, axis], self.modes] = True
-        return np.unique(occurs, axis=0, return_inverse=True)[1].ravel()[classes]
-
-    def repeats(self) -> list[int]:
-        """Count, for each attribute, the attributes of the component that determine its side."""
-        if self.patterns is None:
-            return [1] * len(self.clique)
-        sides = [self.sides(axis)[_first(c)] for axis, c in enumerate(self.classes)]
-        columns = [side[codes] for side, codes in zip(sides, self.patterns.T)]
-        return [sum(_determines(other, own) for other in columns) for own in columns]
-
-
-def _first(classes: Integers) -> NDArray[np.intp]:
-    return np.unique(classes, return_index=True)[1]
-
-
-def _determines(left: Integers, right: Integers) -> bool:
-    pairs = np.unique(np.column_stack([left, right]), axis=0)
-    return len(pairs) == len(np.unique(pairs[:, 0]))
-
-
-def find_components(zeros: Zeros) -> list[Component]:
-    """Find the sets of two or more attributes that zeros tie together, and their patterns."""
-    parts: list[set[int]] = []
-    for zero in zeros:
-        apart = [part for part in parts if part.isdisjoint(zero.clique)]
-        tied = [part for part in parts if not part.isdisjoint(zero.clique)]
-        parts = [*apart, {*zero.clique}.union(*tied)]
-    cliques = sorted(tuple(sorted(part)) for part in parts)
-    return [
-        _describe(clique, [zero for zero in zeros if zero.clique[0] in clique])
-        for clique in cliques
-        if len(clique) > 1
-    ]
-
-
-def _describe(component: Clique, zeros: Zeros) -> Component:
-    """List the patterns of a component and number their modes."""
-    classes = {}
-    for i in component:
-        seen = [np.moveaxis(z.allowed, z.clique.index(i), 0) for z in zeros if i in z.clique]
-        flat = np.hstack([s.reshape(len(s), -1) for s in seen])
-        classes[i] = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
-    first = {i: _first(c) for i, c in classes.items()}
-    small = [Zero(z.clique, z.allowed[np.ix_(*(first[i] for i in z.clique))]) for z in zeros]
-    patterns = _list_patterns({i: len(f) for i, f in first.items()}, small)
-    if patterns is None:
-        none = np.zeros(0, dtype=np.int64)
-        return Component(component, tuple(classes.values()), None, none, len(component) > 2)
-    singly: list[set[int]] = [{i} for i in component]
-    pairs = Pairs.of(zeros)
-    paired = [{i, t} for i, t in zip(pairs.first.tolist(), pairs.second.tolist())]
-    modes = _number_modes(patterns, component, singly)
-    is_block = bool(_number_modes(patterns, component, [*singly, *paired]).any())
-    return Component(component, tuple(classes.values()), patterns, modes, is_block)
-
-
-def _list_patterns(sizes: Mapping[int, int], zeros: Zeros) -> Integers | None:
-    """List the combinations of classes that all zeros allow; None if there are too many or none.
-
-    Attributes are joined one by one. Next comes the attribute that most zeros tie to those before.
-    """
-    order: list[int] = []
-    patterns = np.zeros((1, 0), dtype=np.int64)
-    while left := [i for i in sizes if i not in order]:
-        ties = {i: sum(i in z.clique and not {*order}.isdisjoint(z.clique) for z in zeros)
-                for i in left}  # fmt: skip
-        i = max(left, key=lambda j: ties[j])
-        if len(patterns) * sizes[i] > MOST_JOINED:
-            return None
-        codes = np.tile(np.arange(sizes[i]), len(patterns))
-        patterns = np.column_stack([np.repeat(patterns, sizes[i], axis=0), codes])
-        order.append(i)
-        for zero in zeros:
-            if i in zero.clique:
-                beyond = tuple(axis for axis, j in enumerate(zero.clique) if j not in order)
-                inside = [order.index(j) for j in zero.clique if j in order]
-                possible = np.asarray(zero.allowed.any(axis=beyond))
-                patterns = patterns[possible[tuple(patterns[:, inside].T)]]
-        if not 0 < len(patterns) <= MOST_PATTERNS:
-            return None
-    return patterns[:, [order.index(i) for i in sizes]]
-
-
-def _number_modes(
-    patterns: Integers, component: Clique, moved: Sequence[Collection[int]]
-) -> Integers:
-    links = []
-    for change in moved:
-        kept = patterns[:, [axis for axis, i in enumerate(component) if i not in change]]
-        _, one, group = np.unique(kept, axis=0, return_index=True, return_inverse=True)
-        links.append(one[group.ravel()])
-    number = len(patterns)
-    starts, ends = np.tile(np.arange(number), len(links)), np.concatenate(links)
-    graph = scipy.sparse.coo_array((np.ones(starts.size), (starts, ends)), shape=(number, number))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
-
-
-class SharedSteps:
-    """Logarithmic steps of weights, each attribute of a component taking its share.
-
-    Several attributes of a component determine the side of a row. The weights of each of them, and
-    of each with any other attribute, would all move by the whole difference, and the sum would
-    overshoot. So the part of a step that is equal for all values of one side is divided by the
-    number of attributes that determine the side.
-
-    Args:
-        components: see :func:`find_components`.
-    """
-
-    def __init__(self, components: Sequence[Component]) -> None:
-        self._sides: dict[int, tuple[Integers, Array, float]] = {}
-        for component in components:
-            for axis, (i, repeats) in enumerate(zip(component.clique, component.repeats())):
-                sides = component.sides(axis)
-                if repeats > 1 and sides.any():
-                    belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
-                    self._sides[i] = sides, belongs, 1 - 1 / repeats
-
-    def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
-        """Return log(wanted / counted), of which shared parts count only in part."""
-        logs: Array = np.log(wanted / counted)
-        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (wanted, counted)}
-        shared = [axis for axis, i in enumerate(clique) if i in self._sides]
-        for degree in range(1, len(shared) + 1):
-            for axes in combinations(shared, degree):
-                _, belongs, _ = self._sides[clique[axes[-1]]]
-                sums[axes] = wide, narrow = tuple(
-                    _sum_sides(total, belongs, axes[-1]) for total in sums[axes[:-1]]
-                )
-                change = np.log(wide / narrow)
-                for axis in axes:
-                    sides, _, removed = self._sides[clique[axis]]
-                    change = -removed * change.take(sides, axis)
-                logs += change
-        return logs
-
-
-def _sum_sides(total: Array, belongs: Array, axis: int) -> Array:
-    if axis == total.ndim - 1:
-        return total @ belongs.T
-    return np.moveaxis(np.moveaxis(total, axis, -1) @ belongs.T, -1, axis)
+"""Largest number of cells from which the hopes of a root are computed."""
 
 
 class Loop(NamedTuple):
@@ -248,13 +56,14 @@ class _Node:
     """An attribute in the tree of its block.
 
     Attributes:
-        attribute, parent: the attribute, and the number of the node above; -1 for a root.
+        attribute: the attribute.
+        parent: the number of the node above; -1 for a root.
         place: where its values begin in the buffers.
-        allowed: the values beside each value of the parent: shape (parent size or 1, size).
-        hint: joint/product of both, in place of a table that is missing; ones otherwise.
-        outside, late: entries of the adjacency: tables with no other attribute of the block, and
-            tables with others that are all drawn before.
-        tree: tables with its parent alone of the block, each with the stride of the parent.
+        allowed: the values allowed with each value of the parent: shape (parent size or 1, size).
+        hint: joint/product of both, in place of a missing table; ones otherwise.
+        outside: entries of the adjacency of tables with no other attribute of the block.
+        late: entries of tables whose other attributes of the block are all drawn before.
+        tree: entries of tables with its parent alone of the block, and the stride of the parent.
     """
 
     attribute: int
@@ -271,9 +80,9 @@ class BlockTrees(NamedTuple):
     """The trees of all blocks as compiled kernels walk them, parents first.
 
     Attributes:
-        parts: (blocks,) a move redraws each block in one row of this many.
+        parts: (blocks,) a move redraws each block in one row out of ``parts``.
         start: (blocks + 1,) the first node of each block.
-        attribute, parent, place: (nodes,) as of a node.
+        attribute, parent, place: (nodes,) see :class:`_Node`.
         outside, late, tree: entries of the adjacency of all nodes.
         outside_start, late_start, tree_start: (nodes + 1,) where those of each node begin.
         stride: of the parent in each entry of ``tree``.
@@ -333,8 +142,13 @@ def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node])
 
 
 class _Planner:
-    """Builds the trees of blocks; ``joints`` are those of
-    :func:`~adaptive_qs.generate.tree.pair_marginals`."""
+    """The construction of the trees of blocks.
+
+    Args:
+        model: the distribution.
+        joints: see :func:`~adaptive_qs.generate.tree.pair_marginals`.
+        zeros: structural zeros.
+    """
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
@@ -358,14 +172,15 @@ class _Planner:
         self.start.append(len(self.nodes))
         work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
         share = work[list(members)].sum() / work.sum()
-        self.parts.append(max(round(SWEEPS * share / WORK), 1))
+        # A move costs about three sweeps of the block, and a tenth of a sweep of all is allowed.
+        self.parts.append(max(round(3.0 * share / 0.1), 1))
 
     def _span(self, members: set[int]) -> Forest:
         weights = {}
         for pair, (_, joint) in self._joints.items():
             if members.issuperset(pair):
                 tied = allowed_cells(self._zeros, self._model.domain, pair) is not None
-                weights[pair] = mutual_information(joint) + TIED * tied
+                weights[pair] = mutual_information(joint) + 1e3 * tied  # ties come first
         return maximum_forest(sorted(members), weights)
 
     def _count_ties(self, i: int) -> int:
@@ -401,7 +216,7 @@ class _Planner:
         if above is not None and not node.tree:
             joint = self._joint(above, i)
             even = np.outer(joint.sum(axis=1), joint.sum(axis=0)) / joint.sum()
-            node.hint = (joint + SMOOTHED) / (even + SMOOTHED)
+            node.hint = (joint + 2.0) / (even + 2.0)
         self.nodes.append(node)
 
     def _add_loops(self, block: Component, root: int, top: int) -> None:
@@ -431,13 +246,13 @@ class _Planner:
 class BlockMoves(ModelMoves):
     """Redraws of all attributes of a block together.
 
-    The tables that a tree leaves out can multiply the weight of a whole mode. So each value of the
-    root gets, as a factor of the proposal, the geometric mean of these tables over the cells that
-    go with it: its hope. It depends on weights and targets only, so the moves stay exact.
+    The tables outside of a tree can multiply the weight of a whole mode. So each value of the root
+    has a hope, a factor of the proposal: the geometric mean of these tables over its cells. It
+    depends on weights and targets only, so that the moves stay exact.
 
     Args:
         model: the distribution, without weight in forbidden cells.
-        blocks: at least one; see :func:`find_components`.
+        blocks: at least one; see :func:`~adaptive_qs.generate.structure.find_components`.
         joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
         zeros: structural zeros.
         workers: threads; the result does not depend on it.
@@ -460,9 +275,9 @@ class BlockMoves(ModelMoves):
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
-        """Propose new blocks, in place: every block of every row if ``thorough``.
+        """Propose new blocks in a part of the rows, or in all if ``thorough``, in place.
 
-        Otherwise each block in some rows. All of it is a function of ``key``.
+        ``key`` seeds the random numbers.
         """
         factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
         trees, seed = self._trees, np.uint64(key)
@@ -485,13 +300,13 @@ class BlockMoves(ModelMoves):
 
 
 _ROWS_AT_ONCE = 32
-"""Rows of which all or none get a new block in a move."""
+"""Number of rows of which all or none get a new block in a move."""
 _UNCHECKED = 16
-"""Tables that multiply a probability before its size is checked: each changes it by 1e±6."""
+"""Number of weights, each 1e±6, that multiply a probability before it is rescaled."""
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _scale(weights, size):  # type: ignore[no-untyped-def]
+def _rescale(weights, size):  # type: ignore[no-untyped-def]
     """Divide weights by the largest, in place, and return its logarithm; -inf if all are zero."""
     largest = 0.0
     for v in range(size):
@@ -564,9 +379,9 @@ def _send_messages(  # type: ignore[no-untyped-def]
 ):
     """Write the weights of each value given the attributes outside, times the messages from below.
 
-    ``promised`` starts with the hopes and ends with the products of the messages. Rows of whose
-    block no state has weight are no longer ``possible``. Each node is visited for all rows, one
-    after the other, while its weights are near.
+    ``promised`` starts with the hopes and ends with the products of the messages. A row is no
+    longer ``possible`` if no state of its block has weight. Each node is visited for all rows while
+    its weights are in cache.
     """
     sizes, singles, single_start, _, packed = factors
     for k in range(hi - 1, lo - 1, -1):
@@ -582,7 +397,7 @@ def _send_messages(  # type: ignore[no-untyped-def]
             weigh(g, size, rows, r, adjacency, packed, outside, outside.size)
             for v in range(size):
                 g[v] *= promise[at + v]
-            if _scale(g, size) == -np.inf:
+            if _rescale(g, size) == -np.inf:
                 possible[r - begin] = False
             if parent < 0 or not possible[r - begin]:
                 continue
@@ -609,7 +424,7 @@ def _send_messages(  # type: ignore[no-untyped-def]
                 p[u] = total
                 for t in range(last - first):
                     cells[t] += trees.stride[first + t]
-            if _scale(p, number) == -np.inf:
+            if _rescale(p, number) == -np.inf:
                 possible[r - begin] = False
                 continue
             for u in range(number):
@@ -637,7 +452,7 @@ def _walk_tree(state, r, b, lo, hi, trees, adjacency, packed, alone, promised, p
             for q in range(number):
                 p[q] *= packed[cell + trees.values[first + q]]
             if (n - l0) % _UNCHECKED == _UNCHECKED - 1:
-                log_ratio += _scale(p, number)
+                log_ratio += _rescale(p, number)
         total = 0.0
         for q in range(number):
             total += p[q]

@@ -8,45 +8,56 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows, add_counts, count_rows
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.blocks import BlockMoves, SharedSteps
-from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.loglinear import (
-    LogLinearModel,
-    Rows,
-    Target,
-    add_counts,
-    count_rows,
+from adaptive_qs.generate.blocks import BlockMoves
+from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
+from adaptive_qs.generate.structure import (
+    CoarseDomain,
+    SharedSteps,
+    carried_zeros,
+    find_carried,
+    find_components,
 )
-from adaptive_qs.generate.tree import TreeMoves
-from adaptive_qs.generate.zeros import PairMoves
+from adaptive_qs.generate.targets import Target
+from adaptive_qs.generate.tree import (
+    Node,
+    TreeMoves,
+    dependence_tree,
+    fill_from_tree,
+    pair_marginals,
+)
+from adaptive_qs.generate.zeros import (
+    PairMoves,
+    Zeros,
+    build_masks,
+    independent_target,
+    select_inside,
+    settle,
+)
 from adaptive_qs.machine import StepProgress, over_items
 
 Array = NDArray[np.float32]
 
-SETTLED, SETTLING, SETTLED_ROWS = 24, 0.5, 2**11
-"""Steps that compensate zeros, the part of the logarithmic difference in each, and their rows."""
-
-
 AVERAGED = 8
-"""States whose marginals are averaged where only some rows are taken."""
+"""Number of states whose marginals are averaged for a subset of the rows."""
 MOVES_APART = 8
-"""Moves of rows that were drawn again before they are used."""
+"""Number of moves of resampled rows before they are used."""
 Chances = Mapping[int, NDArray[np.float64]]
-"""By attribute, the chance with which each of its values is taken: shape (n_i,)."""
+"""By attribute, the probability to keep a row with each of its values: shape (n_i,)."""
 
 
 class Chains:
     """Gibbs chains whose state is a table.
 
     Args:
-        model: what they sample; its weights may change between moves.
-        proposals: moves besides single values.
-        rows: their state, shape (rows, attributes).
+        model: the distribution; its weights can change between moves.
+        proposals: moves of whole branches of attributes.
+        rows: the state, shape (rows, attributes).
         rng: randomness of the moves.
-        coarse: the way from their states to rows of codes.
-        pairs: of attributes that have to change together.
-        blocks: of more of them.
+        coarse: converts states to rows of codes.
+        pairs: moves of pairs of attributes that have to change together.
+        blocks: moves of larger sets of such attributes.
         shared: the steps by which weights of blocks move.
     """
 
@@ -84,7 +95,7 @@ class Chains:
         self.model.carried.fill(self.rows)
 
     def advance(self, times: int = 1) -> Rows:
-        """So many next states as rows of codes, one below the other, in an array of their own."""
+        """Return the next states as rows of codes, one below the other, in a new array."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             self.move()
@@ -92,8 +103,7 @@ class Chains:
         return states.reshape(-1, self.rows.shape[1])
 
     def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
-        """Add the marginals of as many rows as a state has, averaged over ``AVERAGED`` later
-        states, in place."""
+        """Add the marginals of a state, averaged over ``AVERAGED`` later states, in place."""
         domain = self.model.domain
         sums = [np.zeros(domain.shape(clique)) for clique in cliques]
         for _ in range(AVERAGED):
@@ -106,8 +116,10 @@ class Chains:
             mean += self._coarse.marginal_of_codes(averaged, clique)
 
     def keep(self, num_rows: int) -> Chains:
-        """Chains of the same distribution, of so many of the rows, some of them more than once
-        where there are fewer; after ``MOVES_APART`` moves."""
+        """Return chains of the same distribution with another number of rows.
+
+        Rows are repeated if there are too few; all move ``MOVES_APART`` times.
+        """
         order = self.rng.permutation(len(self.rows))
         chains = self._with(self.model, self.rows[np.resize(order, num_rows)])
         for _ in range(MOVES_APART):
@@ -115,17 +127,16 @@ class Chains:
         return chains
 
     def within(self, chances: Chances, num_rows: int) -> tuple[Chains, float]:
-        """Chains of those rows that are taken, and the share of these among all rows.
+        """Return chains of a random subset of the rows, and the share of these among all rows.
 
-        A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006) that takes one attribute
-        after the other: each row weighs as much as its other values make the values taken likely,
-        rows are drawn again by their weights, get one of these values, and move on as the rows do
-        that are taken so far. No row is thrown away for its value, so that a rare value takes no
-        longer than a frequent one; the mean weights multiply to the share.
+        A sequential Monte Carlo sampler (Del Moral, Doucet and Jasra 2006), one attribute after the
+        other: rows are weighted by the probability that their value is kept, resampled, get a kept
+        value, and move as the rows of the subset so far do. A rare value takes no longer than a
+        frequent one; the mean weights multiply to the share.
 
         Args:
-            chances: by attribute, the chance with which each value is taken: shape (n_i,). Codes
-                of these attributes were kept apart when the model was fitted.
+            chances: by attribute, the probability to keep a row with each value: shape (n_i,).
+                Codes of these attributes were kept apart when the model was fitted.
             num_rows: rows of a state.
         """
         chains, share = self, 1.0
@@ -141,7 +152,7 @@ class Chains:
         return chains, share
 
     def with_rows(self, rows: Rows) -> Chains:
-        """Chains of the same model, of other rows."""
+        """Return chains of the same model with other rows."""
         return self._with(self.model, rows)
 
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
@@ -161,12 +172,10 @@ class Chains:
 # so weights react to differences above the noise and hardly to those below it; the number of
 # steps and d together act as the regularisation. The chain never restarts: rows follow the
 # weights. The mean of the marginals over the last sweeps is the model's estimate, far less noisy
-# than the rows at any one moment. The first half of the way is far from its end, and needs no more
-# precision than fewer rows have.
+# than the rows of a single state. The first half of the steps needs fewer rows.
 #
-# All weights move at once. Where many targets overlap, together they overshoot: what one sweep has
-# too much of, the next has too little of. Steps are shortened when that happens, and there are as
-# many more of them.
+# All weights move together. If many targets overlap, they can overshoot: what one sweep has too
+# many of, the next has too few of. Then steps are shortened, and there are more of them.
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ class FitSettings:
     """How the weights follow the targets.
 
     Attributes:
-        sweeps: number of steps where none is shortened. Each step sweeps the rows once.
+        sweeps: number of steps if none is shortened. Each step sweeps the rows once.
         averaged: number of steps at the end whose marginals are averaged, likewise.
         step: the exponent η of the first step. It falls as 1 / (1 + decay · progress).
         decay: how fast ``step`` falls; progress goes from 0 to 1.
@@ -196,21 +205,21 @@ class FitSettings:
             raise ValueError("averaged sweeps must lie between 1 and the number of sweeps")
 
 
-SHORTENED = 0.85
-"""What becomes of a step after one that overshot."""
 SHORTEST = 0.75
-"""Part of a step of the settings that is always taken, so that a fit ends."""
+"""Smallest length of a step, as a part of that in the settings."""
 
 
-def ratio_of_step(
+def compute_ratio(
     clique: Clique,
     wanted: NDArray[np.float64],
     counted: NDArray[np.float64],
     exponent: float,
     shared: SharedSteps | None,
 ) -> NDArray[np.float64]:
-    """Return by what the weights of a clique are multiplied: (wanted / counted) ** exponent, or the
-    part of it that attributes of a block leave to each other."""
+    """Return the factor of a clique's weights: (wanted / counted) ** exponent.
+
+    Attributes of a block share a step.
+    """
     if shared is None:
         return (wanted / counted) ** exponent
     return np.exp(exponent * shared.log_ratio(clique, wanted, counted))
@@ -222,7 +231,7 @@ class WeightUpdater:
     Args:
         model: its weights are moved in place.
         targets: marginals to match.
-        settings: see there.
+        settings: how the weights follow the targets.
         workers: threads; the result does not depend on it.
         shared: how steps of weights are divided among the attributes of a block.
 
@@ -253,14 +262,14 @@ class WeightUpdater:
     def step(self, rows: Rows, exponent: float, share: float) -> None:
         """Move all weights, and shorten the next step if this one goes back on the last.
 
-        Two steps oppose each other where their misfits, over the standard deviations of a cell's
+        Two steps oppose each other if their misfits, over the standard deviations of a cell's
         count, are correlated by less than −η over all targets: noise alone, at the targets, has
-        −η/2 where all rows are drawn anew, and more where they are not.
+        −η/2 if all rows are drawn anew, and more if not.
 
         Args:
-            rows: what follows the weights.
-            exponent: of the settings.
-            share: of the targets, that these rows should match.
+            rows: rows that follow the weights.
+            exponent: η of the settings.
+            share: the share of the targets that these rows should match.
         """
         eta = self.pace * exponent
         every = list(self._alike)
@@ -277,7 +286,7 @@ class WeightUpdater:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
                 wanted, counted = share * (target.counts + damping), counts + share * damping
-                ratios[target.clique] = ratio_of_step(
+                ratios[target.clique] = compute_ratio(
                     target.clique, wanted, counted, eta, self._shared
                 )
                 last, misfit = self._misfits[target.clique], wanted - counted
@@ -288,7 +297,7 @@ class WeightUpdater:
 
         over_items(self._workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
-            self.pace = max(self.pace * SHORTENED, SHORTEST)
+            self.pace = max(self.pace * 0.85, SHORTEST)
 
 
 def fit_weights(
@@ -304,8 +313,8 @@ def fit_weights(
     Args:
         chains: the model, whose weights are moved in place, and the rows that follow it.
         targets: marginals of as many rows: cliques of the model and single attributes.
-        watched: cliques whose mean marginal is wanted.
-        settings: see there.
+        watched: cliques whose mean marginals are returned.
+        settings: how the weights follow the targets.
         workers: threads; the result does not depend on it.
         progress: called after each step of the settings.
 
@@ -343,18 +352,113 @@ def fit_weights(
 def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSettings) -> None:
     """Move the weights of single attributes until the rows have their counts.
 
-    Zeros take rows from some codes and give them to others, however well these were measured. What
-    is left to the fit after that is what was measured with noise.
+    Zeros move rows between codes, however well these were measured. After that the fit has to
+    match only what was measured with noise.
     """
     domain, every = chains.model.domain, chains.rows
-    chains.rows = every[: min(settings.early_rows, SETTLED_ROWS)]
+    chains.rows = every[: min(settings.early_rows, 2**11)]
     share = len(chains.rows) / len(every)
 
-    for _ in range(SETTLED):
+    for _ in range(24):
         chains.move(thorough=True)
         for target in singles:
             counts = count_rows(chains.rows, domain, target.clique)
             wanted, counted = share * target.counts + 1, counts + 1
-            ratio = ratio_of_step(target.clique, wanted, counted, SETTLING, chains.shared)
+            ratio = compute_ratio(target.clique, wanted, counted, 0.5, chains.shared)
             chains.model.scale(target.clique, ratio)
     chains.rows = every
+
+
+def begin_chains(
+    targets: Sequence[Target],
+    singles: Sequence[Target],
+    coarse: CoarseDomain,
+    zeros: Zeros,
+    rows: Rows,
+    seed: int,
+    settings: FitSettings,
+    rng: np.random.Generator,
+    workers: int,
+    given: Clique = (),
+) -> Chains:
+    """Return chains that start from the tree of dependences among the targets.
+
+    Args:
+        targets: marginals of several attributes, over the codes of ``coarse``.
+        singles: the counts of every attribute, likewise.
+        coarse: the attributes.
+        zeros: cells without rows; none of a given attribute.
+        rows: filled in place except for the given attributes, whose codes they have.
+        seed: of the rows.
+        settings: how the weights follow the targets.
+        rng: randomness of the moves.
+        workers: threads; the result does not depend on it.
+        given: attributes that stay as they are.
+    """
+    domain, counts = coarse.domain, [single.counts for single in singles]
+    held = [target.clique for target in targets]
+    combined = list(dict.fromkeys(map(domain.columns, held)))
+    carried = find_carried(domain, combined, zeros, given)
+    left, carriers = carried_zeros(zeros, carried), [carried.clique(c) for c in combined]
+    apart = [
+        z for z in left if len(z.clique) > 1 and not any(select_inside([z], c) for c in carriers)
+    ]
+    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
+    tree = dependence_tree(domain, linked, counts, given, carried)
+    held += dict.fromkeys(zero.clique for zero in apart)
+    masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    model = LogLinearModel(domain, held, counts, workers, masks, given, carried)
+    write_tree(model, tree, settings.damping_rows)
+    fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
+    blocks = [component for component in find_components(left) if component.is_block]
+    others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
+    pairs = PairMoves(model, others, workers) if others else None
+    redraws, components = None, find_components(zeros)
+    if blocks:
+        joints = pair_marginals(domain, linked, counts, carried)
+        redraws = BlockMoves(model, blocks, joints, left, workers)
+    proposals = TreeMoves(model, tree, counts, workers)
+    shared = SharedSteps(components) if components else None
+    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
+    if zeros:
+        settle_weights(chains, singles, settings)
+    return chains
+
+
+def fill_rows(
+    rows: Rows,
+    tree: Sequence[Node],
+    counts: Sequence[NDArray[np.float64]],
+    zeros: Zeros,
+    rng: np.random.Generator,
+    seed: int,
+    given: Clique,
+    carried: CarriedAttributes,
+) -> None:
+    """Draw rows from a tree, in place, outside of all zeros.
+
+    The given attributes, which no zero contains, stay as they are.
+    """
+    kept = rows[:, given].copy()
+    fill_from_tree(rows, tree, counts, rng)
+    carried.fill(rows)
+    settle(rows, zeros, counts, seed)
+    rows[:, given] = kept
+
+
+def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
+    """Multiply joint/product of every tree edge into the weights of the clique that holds it.
+
+    ``damping`` rows are added to numerator and denominator.
+    """
+    for node in tree:
+        if node.source is None or node.parent is None:
+            continue
+        clique, counts = node.source.clique, node.source.counts
+        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
+        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
+        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
+        joint = counts.sum(axis=others, keepdims=True)
+        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
+        independent = sums[0] * sums[1] / joint.sum()
+        model.scale(clique, (joint + damping) / (independent + damping))

@@ -1,8 +1,8 @@
-"""Whether drawn rows have the counts that were measured: a test of every marginal, at no cost.
+"""A test whether drawn rows have the measured marginals, and their repair.
 
-Everything here comes from what was released, so it costs nothing. Each cell of each measured
-marginal is compared with the counts of the rows, in standard errors: the noise of the measurement
-and the chance of drawing rows both count.
+Each cell of each measured marginal is compared with the counts of the rows, in standard errors:
+the noise of the measurement and the chance of drawing rows both count. All of it follows from
+released values and costs nothing.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Rows, outermost_cliques
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.denoise import single_target
-from adaptive_qs.generate.loglinear import Array, Rows, make_target, outermost_cliques
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
-from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
+from adaptive_qs.generate.targets import make_target, single_target
+from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 # What chance allows. A cell is measured as m = T + e, with Gaussian noise e of variance s² on the
 # true count T. Tables have no negative counts, so rows follow a projection of m. The projection of
 # a whole marginal onto non-negative tables of its total subtracts one number from all cells and
 # sets those below 0 to 0; that number is at most max e, so no cell moves by more than the largest
-# noise does, but all move to the same side. Neither this shift nor what denoising a column does is
-# an error of drawing. So a count is compared with the interval from the measured to the projected
+# noise does, but all move to the same side. Neither this shift nor the denoising of a column is an
+# error of drawing. So a count is compared with the interval from the measured to the projected
 # value, and a gap is how far it lies outside, in standard errors √(s² + d²).
 #
 # d² is the variance of drawing. Rows are drawn and then refined, which brings them closer: a
 # Poisson count λ bounds both. It exceeds its mean by x with a chance of at most exp(−x²/2(λ + x))
-# and falls short of it with exp(−x²/2λ) (Chernoff), so with d² the larger one of the count and what
-# it is compared with, a gap of z has a chance of at most 2·exp(−z²/2), as for Gaussian noise. The
-# model itself was fitted by a limited number of rows, and this number stands for larger tables.
+# and falls short of it with exp(−x²/2λ) (Chernoff), so with d² the larger one of the count and the
+# value that it is compared with, a gap of z has a chance of at most 2·exp(−z²/2), as for Gaussian
+# noise. A model that was fitted by fewer rows than the table has d² of that number of rows.
 #
 # Chances are added up (Bonferroni): half of ``CHANCE`` over the cells of single columns, half over
 # those of all other marginals, and of the pages of a table the k-th gets 1/k(k + 1) of it. A column
@@ -42,16 +42,12 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 # and Massart 2000, Lemma 1).
 #
 # Rows that are further off are repaired: with weights that bring the marginals in question to the
-# nearest end of their intervals (raking), rows are left out or repeated. All that is known of the
+# nearest end of their intervals (raking), rows are dropped or repeated. The distribution of the
 # other attributes given these marginals stays as it is.
 
 
 CHANCE = 1e-3
-"""Chance that any cell of a table that follows what was measured is found."""
-REPAIRS = 4
-"""How often rows are repaired at most."""
-MOST_COPIES = 2.0
-"""Largest weight of a row, so that few rows do not stand for many."""
+"""Probability that any cell of a table that follows the measured marginals is reported."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +55,11 @@ class Gap:
     """A cell of a marginal in which drawn rows are further off than chance allows.
 
     Attributes:
-        clique: of the marginal, at the levels that were measured.
+        clique: of the marginal, at the measured levels.
         cell: position of the worst cell on each of its axes.
-        measured: what the release has there (rows).
-        drawn: what a table of as many rows as the release would have there.
-        errors: how far apart the two are, in standard errors.
+        measured: the released count (rows).
+        drawn: the count of a table with as many rows as the release.
+        errors: their difference, in standard errors.
     """
 
     clique: Clique
@@ -77,12 +73,12 @@ class Check:
     """The marginals that drawn rows are compared with.
 
     Args:
-        model: what was released.
+        model: the released estimates.
         measured: cliques that were measured.
-        zeros: cells that no row lies in.
-        selected: attributes by which rows are chosen. Marginals that contain all of them say
-            what the other attributes of such rows are; the rest say nothing of them.
-        given: attributes whose values are given; compared are the other attributes given these.
+        zeros: cells without rows.
+        selected: attributes by which rows are chosen. Only marginals that contain all of them
+            describe the other attributes of such rows.
+        given: attributes whose values are given; the others are compared given these.
         settings: how rows are made.
     """
 
@@ -117,19 +113,19 @@ class Check:
 
         Args:
             rows: codes of a page of a table, shape (rows, attributes).
-            page: its number, from 1 on.
-            seed: of the order in which rows are left out and repeated.
+            page: its number, from 1.
+            seed: of the order in which rows are dropped and repeated.
         """
         gaps, weights, found = self.gaps(rows, page), np.ones(len(rows)), rows
         fixed = rows[:, sorted(self._fixed)]
-        for _ in range(REPAIRS):
+        for _ in range(4):
             if not gaps:
                 break
             for gap in gaps:
                 _, _, drawn, nearest = self._compare(rows, gap.clique, weights)
                 ratios = np.divide(nearest, drawn, out=np.ones_like(drawn), where=drawn > 0)
                 weights *= ratios.ravel()[self._cells(rows, gap.clique)]
-            np.clip(weights, 0.0, MOST_COPIES, out=weights)
+            np.clip(weights, 0.0, 2.0, out=weights)  # few rows do not stand for many
             better = rows[_pick_alike(fixed, weights, np.random.default_rng((seed, page)))]
             left = self.gaps(better, page)
             if left and _sum_errors(left) >= _sum_errors(gaps):
@@ -172,7 +168,7 @@ class Check:
         measured, wanted = model.marginal(clique), make_target(model, clique, allowed).counts
         likely = wanted
         if len(clique) == 1:
-            likely = masked(single_target(model, clique[0]), self._zeros, domain).counts
+            likely = clear_forbidden(single_target(model, clique[0]), self._zeros, domain).counts
         own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
         counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
         counts = counts.reshape(domain.shape(clique)).astype(np.float64)
@@ -243,13 +239,13 @@ class CheckedPages:
     """Pages of a table that are checked and repaired as they are drawn.
 
     Args:
-        pages: drawn as they are requested.
-        check: what they are compared with.
+        pages: the pages, drawn on request.
+        check: the marginals that they are compared with.
         seed: of the repair.
 
     Attributes:
         check: as given.
-        gaps: what is left of the pages drawn so far: the worst gap of each marginal.
+        gaps: the worst remaining gap of each marginal in the pages so far.
     """
 
     def __init__(self, pages: Iterable[Rows], check: Check, seed: int) -> None:

@@ -8,29 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.chains import Array, Chains, Chances
 from adaptive_qs.generate.exact import ExactChains
-from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, MarginalTracker, draw_pages
 from adaptive_qs.generate.zeros import Zeros
 from adaptive_qs.machine import StepProgress
 
-# The rows that are wanted are a union of boxes: sets of values, one set for each attribute. Inside
-# a box the model keeps its form (the weights of single values change), so that chains can go on in
-# it as anywhere else; how many rows belong into which of several boxes is what their shares say.
+# The requested rows are a union of boxes: sets of values, one set for each attribute. Inside a box
+# the model keeps its form (the weights of single values change), so that chains can go on in it.
+# The shares of several boxes say how many rows belong into each.
 
 LEAST_ROWS = 2**13
-"""Rows of the chains of all boxes together, at least: their marginals are wanted of the table."""
-LEAST_OF_BOX = 2**9
-"""Rows by which the share of a box is found, at least."""
-MOST_OF_BOX = 2**14
-"""The same at most."""
+"""Fewest rows of the chains of all boxes together."""
+LEAST_OF_BOX, MOST_OF_BOX = 2**9, 2**14
+"""Fewest and most rows by which the share of a box is estimated."""
 MOST_BOXES = 256
-"""Boxes of all kinds together."""
+"""Largest number of boxes of all kinds together."""
 
 Kinds = Sequence[Sequence[Chances]]
-"""Kinds of rows of which a table has equal numbers; each consists of disjoint boxes."""
+"""Kinds of rows, each a list of disjoint boxes; a table has equal numbers of all kinds."""
 
 
 class NoRowsError(ValueError):
@@ -50,7 +48,7 @@ class SideBySide:
 
     Args:
         parts: chains of the boxes, those of one kind next to each other.
-        kinds: rows of each kind.
+        kinds: number of rows of each kind.
         rng: orders of the rows.
     """
 
@@ -67,12 +65,12 @@ class SideBySide:
         self._picked = 0
 
     def advance(self, times: int = 1) -> Rows:
-        """States of all parts, one below the other, in an array of their own."""
+        """Return states of all parts, one below the other, in a new array."""
         states = [part.advance(times).reshape(times, *part.rows.shape) for part in self._parts]
         return np.concatenate(states, axis=1).reshape(-1, self.rows.shape[1])
 
     def pick(self, count: int, size: int) -> NDArray[np.intp]:
-        """Rows of all kinds in turn, going on where the last page ended, in a random order."""
+        """Return positions of rows of all kinds in turn, after those of the last page, shuffled."""
         number = np.arange(count)
         place = self._order[(self._picked + number) % len(self.rows)]
         self._picked += count
@@ -80,13 +78,13 @@ class SideBySide:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The rows of a model that belong to some kinds.
+class SelectedRows:
+    """Rows of a model that belong to some kinds.
 
     Attributes:
-        states: rows of them.
-        watch: the marginals that a table of them should have.
-        shares: of each kind, among all rows of the model.
+        states: such rows.
+        watch: the marginals of a table of such rows.
+        shares: the share of each kind among all rows of the model.
     """
 
     states: SideBySide
@@ -96,22 +94,22 @@ class Wanted:
     def draw(
         self, num_rows: int, passes: int, workers: int, progress: StepProgress | None = None
     ) -> Iterator[Rows]:
-        """Rows in equal numbers of all kinds; as ``draw_pages``."""
+        """Yield rows in equal numbers of all kinds; see :func:`draw_pages`."""
         states = self.states
         return draw_pages(states, self.watch, num_rows, passes, workers, progress, states.pick)
 
 
 def select_boxes(
     domain: Domain, fitted: Fitted, kinds: Kinds, num_rows: int, zeros: Zeros = ()
-) -> Wanted:
-    """The rows of a model that belong to some kinds.
+) -> SelectedRows:
+    """Select the rows of a model that belong to some kinds.
 
     Args:
         domain: the attributes.
         fitted: the model.
-        kinds: disjoint boxes for each of them, ``MOST_BOXES`` in all.
-        num_rows: rows of a table, as far as is known.
-        zeros: cells that no row lies in; the model has none there.
+        kinds: disjoint boxes for each kind, ``MOST_BOXES`` in all.
+        num_rows: rows of a table, if known.
+        zeros: cells without rows; the model has none there.
 
     Raises:
         NoRowsError: the model has no rows of some kind.
@@ -129,14 +127,14 @@ def select_boxes(
         shares.append(float(of_box.sum()))
         if not shares[-1] > 0:
             raise NoRowsError(len(shares) - 1)
-        counts = _apportioned(of_box, each, chains.rng)
+        counts = _apportion(of_box, each, chains.rng)
         parts += [part.keep(count) for (part, _), count in zip(inside, counts) if count]
     side_by_side = SideBySide(parts, [each] * len(kinds), chains.rng)
     means = [np.zeros_like(fitted.means[c], dtype=np.float32) for c in fitted.watched]
     for part in parts:
         part.add_marginals(means, fitted.watched)
     watch = MarginalTracker(domain, fitted.watched, means, zeros)
-    return Wanted(side_by_side, watch, tuple(shares))
+    return SelectedRows(side_by_side, watch, tuple(shares))
 
 
 def _rarest_first(fitted: Fitted, box: Chances) -> Chances:
@@ -145,8 +143,8 @@ def _rarest_first(fitted: Fitted, box: Chances) -> Chances:
     return {i: box[i] for i in sorted(box, key=lambda i: share[i])}
 
 
-def _apportioned(shares: Array, count: int, rng: np.random.Generator) -> list[int]:
-    """Whole numbers in these proportions that sum to a count, each within one of its own."""
+def _apportion(shares: Array, count: int, rng: np.random.Generator) -> list[int]:
+    """Return whole numbers in these proportions with a given sum, each within one of its own."""
     up_to = np.cumsum(shares) / np.sum(shares) * count
     up_to[-1] = count
     return np.diff(np.floor(up_to + rng.random()), prepend=0.0).astype(int).tolist()

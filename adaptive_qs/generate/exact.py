@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count, groupby
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from adaptive_qs.cliques import downward_closure
+from adaptive_qs.cliques import Array, Rows, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import Array, Rows, maximal_cliques, over_rows, uniform
+from adaptive_qs.generate.loglinear import over_rows, uniform
 from adaptive_qs.generate.zeros import SCALINGS, Zeros
 from adaptive_qs.machine import StepProgress, njit
 from adaptive_qs.residual import ReferenceModel
 
-# Of all distributions p over the cells, the one that minimises
+# Of all distributions p over the cells, the fit minimises
 #
 #     κ · KL(p ‖ q) + ½ Σ_τ λ_τ ‖z_τ − n R_τ p‖²
 #
@@ -29,34 +30,26 @@ from adaptive_qs.residual import ReferenceModel
 #
 #     log Σ q exp(Σ R_τᵀ θ_τ) − Σ θ_τ·z_τ / n + κ/(2n²) Σ ‖θ_τ‖² / λ_τ.
 #
-# κ follows from what was released, as the weight of a prior does in the evidence approximation
-# (MacKay 1992): κ = γ / (2 KL), where γ, the number of well-determined parameters, is what noise
-# would misfit on average less what the fit misfits.
+# κ follows from released values, as the weight of a prior does in the evidence approximation
+# (MacKay 1992): κ = γ / (2 KL). Here γ, the number of well-determined parameters, is the expected
+# misfit of pure noise less the misfit of the fit.
 #
-# Interactions of a higher order are weaker as a rule. So residuals of up to two attributes are
-# fitted first, near the product q of the one-way marginals; then those of up to three, near the
+# Interactions of a higher order are usually weaker. So residuals of up to two attributes are fitted
+# first, near the product q of the one-way marginals; then those of up to three, near the
 # distribution so found, with a κ of their own; and so on.
 
-
-BLOCK_CELLS = 2**12
-"""Cells of a block of attributes, through whose table cliques reach the joint distribution."""
 MOST_PARAMETERS = 2**18
-"""Cells of all measured residuals together that an exact fit takes on."""
+"""Largest number of cells of all measured residuals together."""
 TOLERANCE = 0.1
-"""How far from the optimum a fit may stop, in standard deviations of each measurement's noise."""
-ROUGH = 1.0
-"""The same while κ is being found."""
+"""Distance from the optimum at which a fit stops, in standard deviations of the noise."""
 PRIOR_ROUNDS = 4
-"""How often κ is adjusted at most."""
+"""Largest number of times that κ is adjusted."""
 STEPS, ROUGH_STEPS = 250, 50
-"""Most steps for one κ, and while it is being found: far from the κ that follows they would be in
-vain."""
-REMEMBERED = 10
-"""Pairs of steps and gradients that the quasi-Newton method keeps."""
+"""Largest number of steps for the last κ, and for each κ before it."""
 
 
 def can_fit(domain: Domain, measured: Iterable[Clique], most_cells: int) -> bool:
-    """Whether an exact fit has room for the joint distribution and the measured residuals."""
+    """Return whether the joint distribution and the measured residuals are small enough."""
     if domain.size(tuple(range(len(domain)))) > most_cells:
         return False
     return sum(map(domain.size, downward_closure(measured))) <= MOST_PARAMETERS
@@ -71,82 +64,47 @@ class Joint:
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
-        self._sizes = np.array(domain.sizes)
         self.cells = math.prod(domain.sizes)
-        strides = np.append(np.cumprod(self._sizes[:0:-1])[::-1], 1)
+        strides = np.append(np.cumprod(domain.sizes[:0:-1])[::-1], 1)
         self.strides = strides.astype(np.int64)
 
     def marginal(self, array: Array, clique: Clique) -> Array:
-        """Sums of an array over all cells, shaped like the marginal over a clique."""
-        out = np.zeros(self.domain.shape(clique))
-        _sum_out(out.reshape(-1), array, *self._runs(clique))
-        return out
+        """Sum an array over all cells into the shape of the marginal over a clique."""
+        sizes, outside = self._split_axes(clique)
+        sums: Any = array
+        if len(sizes) - 1 in outside:
+            run = sizes.pop()
+            sums = np.bincount(np.repeat(np.arange(array.size // run), run), array)
+        shape = [1 if k in outside else n for k, n in enumerate(sizes)]
+        cells = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), sizes)
+        sums = np.bincount(cells.ravel(), sums)
+        return sums.reshape(self.domain.shape(clique))
 
     def add(self, array: Array, table: Array, clique: Clique) -> None:
         """Add a table over a clique to an array over all cells, in place."""
-        _spread(array, np.ravel(table), *self._runs(clique))
+        sizes, outside = self._split_axes(clique)
+        cells = array.reshape(sizes)  # a view
+        cells += table.reshape([1 if k in outside else n for k, n in enumerate(sizes)])
 
-    def _runs(self, clique: Clique) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Runs of attributes that are all in a clique or all not: the combinations of codes of
-        each, and how far a step along it leads in the marginal (0 where it is not in it)."""
-        sizes, steps, cells = [], [], 1
-        for inside, run in groupby(reversed(range(len(self.domain))), lambda i: i in clique):
-            sizes.append(self.domain.size(tuple(run)))
-            steps.append(cells if inside else 0)
-            cells *= sizes[-1] if inside else 1
-        return np.array(sizes[::-1]), np.array(steps[::-1])
+    def _split_axes(self, clique: Clique) -> tuple[list[int], tuple[int, ...]]:
+        """Merge neighbouring attributes into runs that are all inside a clique or all outside.
 
-
-@njit(cache=True, nogil=True)
-def _next_run(digits, cell, sizes, steps):  # type: ignore[no-untyped-def]
-    """Where the next run along the last attributes begins in a marginal; ``digits`` move on."""
-    axis = sizes.size - 2
-    while axis >= 0:
-        digits[axis] += 1
-        cell += steps[axis]
-        if digits[axis] < sizes[axis]:
-            break
-        cell -= steps[axis] * sizes[axis]
-        digits[axis] = 0
-        axis -= 1
-    return cell
-
-
-@njit(cache=True, nogil=True)
-def _sum_out(out, array, sizes, steps):  # type: ignore[no-untyped-def]
-    digits = np.zeros(sizes.size, np.int64)
-    run, cell = sizes[-1], 0
-    for first in range(0, array.size, run):
-        if steps[-1] > 0:
-            for v in range(run):
-                out[cell + v] += array[first + v]
-        else:
-            total = 0.0
-            for v in range(run):
-                total += array[first + v]
-            out[cell] += total
-        cell = _next_run(digits, cell, sizes, steps)
-
-
-@njit(cache=True, nogil=True)
-def _spread(array, table, sizes, steps):  # type: ignore[no-untyped-def]
-    digits = np.zeros(sizes.size, np.int64)
-    run, cell = sizes[-1], 0
-    for first in range(0, array.size, run):
-        if steps[-1] > 0:
-            for v in range(run):
-                array[first + v] += table[cell + v]
-        else:
-            for v in range(run):
-                array[first + v] += table[cell]
-        cell = _next_run(digits, cell, sizes, steps)
+        Returns:
+            The number of cells of each run, and the positions of the runs outside.
+        """
+        runs = [(k in clique, i) for k, i in enumerate(self.domain.sizes)]
+        grouped = [
+            (held, math.prod(n for _, n in run)) for held, run in groupby(runs, lambda r: r[0])
+        ]
+        outside = tuple(k for k, (held, _) in enumerate(grouped) if not held)
+        return [size for _, size in grouped], outside
 
 
 def gather_blocks(domain: Domain, cliques: Iterable[Clique], most_cells: int) -> list[Clique]:
-    """Blocks of attributes, so that each clique lies in one of them.
+    """Group attributes into blocks, so that each clique is inside a block.
 
-    Greedy: a block begins with the largest clique left, and takes the attribute that brings in
-    most cliques for its size while its marginal has at most ``most_cells``.
+    Greedy: a block begins with the largest clique left, and adds the attribute that brings in most
+    cliques for its size while its marginal has at most ``most_cells``.
     """
     left = set(cliques)
     blocks = []
@@ -184,12 +142,12 @@ class Residuals:
     Args:
         joint: the cells.
         model: their estimates.
-        measured: cliques that were measured; the residuals in them and of single attributes count.
+        measured: cliques that were measured; their residuals and those of single attributes count.
 
     Attributes:
         values: z, all residuals one after the other (rows).
-        precision: λ of each of these (1 / rows²).
-        degrees: dimension of the residual spaces together.
+        precision: λ of each value (1 / rows²).
+        degrees: dimension of all residual spaces together.
     """
 
     def __init__(self, joint: Joint, model: ReferenceModel, measured: Iterable[Clique]) -> None:
@@ -205,14 +163,14 @@ class Residuals:
         self.precision = np.repeat([e.precision for e in estimates], sizes)
         self.degrees = sum(math.prod(n - 1 for n in domain.shape(t)) for t in self._residuals)
         self._joint = joint
-        blocks = gather_blocks(domain, maximal_cliques(self._residuals), BLOCK_CELLS)
+        blocks = gather_blocks(domain, maximal_cliques(self._residuals), 2**12)
         left = dict(zip(self._residuals, self._start.tolist()))
         self._maps = [(block, self._incidence(block, left)) for block in blocks]
 
     def _incidence(self, block: Clique, left: dict[Clique, int]) -> csr_matrix:
-        """Which cells of the residuals in a block each of its cells lies in, shape (cells, all).
+        """Return the incidence matrix of a block's cells and the residuals in it, (cells, all).
 
-        Takes the residuals out of those left, which map to where they start.
+        Take these residuals out of ``left``, which maps each to where it starts.
         """
         domain = self._joint.domain
         codes = dict(zip(block, np.indices(domain.shape(block)).reshape(len(block), -1)))
@@ -228,20 +186,20 @@ class Residuals:
             (np.ones(entries.size), entries, ends), shape=(cells, int(self._start[-1]))
         )
 
-    def of(self, array: Array) -> Array:
-        """R p: the residuals of an array over all cells, one after the other."""
+    def apply(self, array: Array) -> Array:
+        """Return R p: the residuals of an array over all cells, one after the other."""
         sums = np.zeros(self.values.size)
         for block, incidence in self._maps:
             sums += incidence.T @ self._joint.marginal(array, block).ravel()
         return self._centered(sums)
 
     def add_transposed(self, array: Array, coefficients: Array) -> None:
-        """Add Rᵀθ to an array over all cells, in place; the coefficients are centered."""
+        """Add Rᵀθ for centered coefficients θ to an array over all cells, in place."""
         for block, incidence in self._maps:
             self._joint.add(array, incidence @ coefficients, block)
 
     def _centered(self, values: Array) -> Array:
-        """Tables over the residuals without their means along every axis."""
+        """Subtract the means along every axis from the table of each residual."""
         parts, start = [np.zeros(0)], 0
         for shape, alike in groupby(self._residuals, key=self._joint.domain.shape):
             end = start + len(list(alike)) * math.prod(shape)
@@ -255,16 +213,15 @@ class Residuals:
 
 @dataclass(frozen=True)
 class ExactFit:
-    """The distribution that was fitted, and how well.
+    """A fitted distribution.
 
     Attributes:
         joint: the cells.
         probabilities: p, one for each cell in natural order.
-        prior_weight: κ of the last fit.
-        misfit: Σ λ_τ ‖z_τ − n R_τ p‖², which noise would make ``degrees`` on average.
+        prior_weight: κ of the last order.
+        misfit: Σ λ_τ ‖z_τ − n R_τ p‖²; noise alone makes ``degrees`` on average.
         degrees: dimension of the measured residuals.
-        gap: largest deviation from optimality (standard deviations of the noise); ``TOLERANCE``
-            where the steps sufficed.
+        gap: largest deviation from optimality (standard deviations of the noise).
     """
 
     joint: Joint
@@ -282,14 +239,14 @@ def fit_exactly(
     progress: StepProgress | None = None,
     zeros: Zeros = (),
 ) -> ExactFit:
-    """The joint distribution that is most likely given the noise, near that of lower order.
+    """Fit the joint distribution that is most likely given the noise, near that of lower order.
 
     Args:
         model: the noisy estimates.
         measured: cliques that were measured.
         singles: one non-negative array per attribute: its counts without interactions (rows).
-        progress: called after each step.
-        zeros: cells that have no probability.
+        progress: called after each step, possibly fewer than planned.
+        zeros: cells without probability.
     """
     domain, total = model.domain, max(model.total, 1.0)
     joint = Joint(domain)
@@ -307,47 +264,36 @@ def fit_exactly(
             joint.add(log_q, scale, (i,))
     closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
     orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
-    clock = _Clock(progress, len(orders) * (PRIOR_ROUNDS * ROUGH_STEPS + STEPS))
+    planned = len(orders) * (PRIOR_ROUNDS * ROUGH_STEPS + STEPS)
+    steps = count(1)
+
+    def tick() -> None:
+        if progress and (done := next(steps)) < planned:
+            progress(done, planned)
+
     for order in orders:
         residuals = Residuals(joint, model, [c for c in closure if len(c) <= order])
         dual = _Dual(residuals, log_q, total)
-        theta, kappa = _fit_order(dual, clock)
+        theta, kappa = _fit_order(dual, tick)
         log_q = dual.log_probabilities(theta)
-    clock.finish()
+    if progress:
+        progress(planned, planned)
     misfit, gap = dual.misfit(theta, kappa), dual.gap(theta, kappa)
     return ExactFit(joint, np.exp(log_q), kappa, misfit, residuals.degrees, gap)
 
 
-def _fit_order(dual: _Dual, clock: _Clock) -> tuple[Array, float]:
+def _fit_order(dual: _Dual, tick: Callable[[], None]) -> tuple[Array, float]:
     theta, kappa = dual.start(), 1.0
     for _ in range(PRIOR_ROUNDS):
-        theta = dual.minimised(theta, kappa, ROUGH, ROUGH_STEPS, clock)
+        theta = dual.minimise(theta, kappa, 1.0, ROUGH_STEPS, tick)
         before, kappa = kappa, dual.evidence_weight(theta, kappa)
         if abs(kappa - before) <= 0.1 * kappa:
             break
-    return dual.minimised(theta, kappa, TOLERANCE, STEPS, clock), kappa
-
-
-class _Clock:
-    """Counts the steps of all fits and tells them; there may be fewer than planned."""
-
-    def __init__(self, progress: StepProgress | None, planned: int) -> None:
-        self._progress, self._planned, self._done = progress, planned, 0
-
-    def tick(self) -> None:
-        """One more step."""
-        self._done += 1
-        if self._progress and self._done < self._planned:
-            self._progress(self._done, self._planned)
-
-    def finish(self) -> None:
-        """No more steps."""
-        if self._progress:
-            self._progress(self._planned, self._planned)
+    return dual.minimise(theta, kappa, TOLERANCE, STEPS, tick), kappa
 
 
 class _Dual:
-    """The dual of the fit: its value, its gradient, and what follows from its minimum."""
+    """The dual of the fit: its value, its gradient, and its minimum."""
 
     def __init__(self, residuals: Residuals, log_q: Array, total: float) -> None:
         self._residuals = residuals
@@ -357,11 +303,11 @@ class _Dual:
         self._noise = 1 / (total**2 * residuals.precision)  # variance of a share
 
     def start(self) -> Array:
-        """θ of q."""
+        """Return θ of q."""
         return np.zeros(self._wanted.size)
 
     def _normalised(self, theta: Array) -> tuple[Array, float]:
-        """p and log Σ q exp(Rᵀθ)."""
+        """Return p and log Σ q exp(Rᵀθ)."""
         p = self._log_q.copy()
         self._residuals.add_transposed(p, theta)
         largest = float(p.max())
@@ -371,7 +317,7 @@ class _Dual:
         return p, largest + math.log(total)
 
     def log_probabilities(self, theta: Array) -> Array:
-        """log p."""
+        """Return log p."""
         log_p = self._log_q.copy()
         self._residuals.add_transposed(log_p, theta)
         return log_p - self._normalised(theta)[1]
@@ -380,13 +326,15 @@ class _Dual:
         p, log_sum = self._normalised(theta)
         pull = kappa * self._noise * theta
         value = log_sum - float(theta @ self._wanted) + 0.5 * float(theta @ pull)
-        return value, self._residuals.of(p) - self._wanted + pull
+        return value, self._residuals.apply(p) - self._wanted + pull
 
-    def minimised(
-        self, theta: Array, kappa: float, tolerance: float, steps: int, clock: _Clock
+    def minimise(
+        self, theta: Array, kappa: float, tolerance: float, steps: int, tick: Callable[[], None]
     ) -> Array:
-        """θ near the minimum for κ, from a first guess: the gradient is within ``tolerance``
-        standard deviations of the noise, where so many steps get there."""
+        """Return θ near the minimum for κ, after at most ``steps`` steps from a first guess.
+
+        The search ends where the gradient is within ``tolerance`` standard deviations of the noise.
+        """
         if not theta.size:
             return theta
         std = np.sqrt(self._noise)
@@ -396,26 +344,26 @@ class _Dual:
             near = np.abs(gradient / std).max() <= tolerance
             return value, np.zeros_like(gradient) if near else gradient  # zero ends the search
 
-        options = {"maxiter": steps, "maxcor": REMEMBERED, "gtol": 0.0, "ftol": 0.0}
+        options = {"maxiter": steps, "maxcor": 10, "gtol": 0.0, "ftol": 0.0}
         found = scipy.optimize.minimize(
             objective, theta, jac=True, method="L-BFGS-B", options=options,
-            callback=lambda _: clock.tick(),
+            callback=lambda _: tick(),
         )  # fmt: skip
         return np.asarray(found.x)
 
     def gap(self, theta: Array, kappa: float) -> float:
-        """Largest entry of the gradient, in standard deviations of the noise."""
+        """Return the largest entry of the gradient, in standard deviations of the noise."""
         gradient = self._value(theta, kappa)[1]
         return float(np.abs(gradient / np.sqrt(self._noise)).max(initial=0.0))
 
     def misfit(self, theta: Array, kappa: float) -> float:
-        """Σ λ ‖z − n R p‖² at the minimum, where z − n R p = κ θ / (n λ)."""
+        """Return Σ λ ‖z − n R p‖² at the minimum, where z − n R p = κ θ / (n λ)."""
         return kappa**2 * float(self._noise @ np.square(theta))
 
     def evidence_weight(self, theta: Array, kappa: float) -> float:
-        """κ = γ / (2 KL(p ‖ q)), at least one row and at most as many as the table has."""
+        """Return κ = γ / (2 KL(p ‖ q)), between one row and the number of rows."""
         p, log_sum = self._normalised(theta)
-        divergence = float(theta @ self._residuals.of(p)) - log_sum
+        divergence = float(theta @ self._residuals.apply(p)) - log_sum
         determined = max(self._residuals.degrees - self.misfit(theta, kappa), 1.0)
         return float(np.clip(determined / max(2 * divergence, 1e-9), 1.0, self._total))
 
@@ -423,9 +371,9 @@ class _Dual:
 class ExactChains:
     """Rows drawn from a fitted distribution, and later states of the same rows.
 
-    The first state is a systematic sample: with cells in their order, every run of them has its
-    share of the rows to within one. Each further state redraws every value of a row given its
-    others, which keeps the distribution as it is.
+    The first state is a systematic sample: every run of cells in natural order has its share of the
+    rows to within one. Each further state redraws every value of a row given its others, which
+    leaves the distribution unchanged.
 
     Args:
         fit: the distribution.
@@ -450,15 +398,15 @@ class ExactChains:
         self.rows: Rows = (cells[:, None] // self._strides % self._sizes).astype(np.int32)
 
     def marginals(self, cliques: Iterable[Clique]) -> list[NDArray[np.float32]]:
-        """The marginals that as many rows as a state has should have, over these cliques."""
+        """Return the expected marginals of a state over these cliques."""
         wanted = self._probabilities * len(self.rows)
         return [self._joint.marginal(wanted, c).astype(np.float32) for c in cliques]
 
     def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
-        """Chains of those rows that are taken, and the share of these among all rows.
+        """Return chains of a random subset of the rows, and the share of these among all rows.
 
         Args:
-            chances: by attribute, the chance with which each value is taken: shape (n_i,).
+            chances: by attribute, the probability to keep a row with each value: shape (n_i,).
             num_rows: rows of a state.
         """
         domain = self._joint.domain
@@ -471,18 +419,18 @@ class ExactChains:
         return ExactChains(fit, num_rows, self.rng, self._workers), share
 
     def keep(self, num_rows: int) -> ExactChains:
-        """Chains of the same distribution, of so many rows."""
+        """Return chains of the same distribution with another number of rows."""
         return ExactChains(self._fit, num_rows, self.rng, self._workers)
 
     def add_marginals(
         self, means: Sequence[NDArray[np.float32]], cliques: Sequence[Clique]
     ) -> None:
-        """Add the marginals that as many rows as a state has should have, in place."""
+        """Add the expected marginals of a state, in place."""
         for mean, marginal in zip(means, self.marginals(cliques)):
             mean += marginal
 
     def advance(self, times: int = 1) -> Rows:
-        """The state and those after it, one below the other, in an array of their own."""
+        """Return the state and the next ones, one below the other, in a new array."""
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             state[:] = self.rows

@@ -22,23 +22,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows, count_rows, outermost_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.chains import Array, Chains, fit_weights
-from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.denoise import denoised_model, single_targets
-from adaptive_qs.generate.loglinear import Rows, count_rows, make_target, outermost_cliques
+from adaptive_qs.generate.chains import Array, Chains, begin_chains, fill_rows, fit_weights
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
     MarginalTracker,
     SynthesisSettings,
-    begin_chains,
     choose_fit_rows,
     draw_pages,
-    fill_rows,
     shrink_to_measured,
     watch_list,
 )
-from adaptive_qs.generate.zeros import Zeros, allowed_cells, masked
+from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
+from adaptive_qs.generate.zeros import Zeros, allowed_cells, clear_forbidden
 from adaptive_qs.machine import PhaseProgress, StepProgress
 from adaptive_qs.residual import ReferenceModel
 
@@ -147,7 +145,7 @@ def _fit(
     given = tuple(range(rows.shape[1]))
     cliques = [c for c in outermost_cliques(domain, measured) if _is_wanted(c, given, domain)]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
-    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
+    singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     apart = {*given, *(i for zero in zeros for i in zero.clique)}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = min(choose_fit_rows(coarse.domain, combined, settings), len(rows))
@@ -156,7 +154,7 @@ def _fit(
 
     start = np.empty((size, len(domain)), dtype=np.int32)
     start[:, given] = chosen = rows[rng.permutation(len(rows))[:size]]
-    denoised, factor = denoised_model(residuals, singles), size / max(residuals.total, 1.0)
+    denoised, factor = denoise_model(residuals, singles), size / max(residuals.total, 1.0)
     targets = []
     for clique in cliques:
         target = make_target(denoised, clique, allowed_cells(zeros, domain, clique))
@@ -165,7 +163,7 @@ def _fit(
         targets.append(replace(target, counts=counts))
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     chains = begin_chains(
-        targets, singles, coarse, zeros, start, seed, settings, rng, workers, given
+        targets, singles, coarse, zeros, start, seed, settings.fit, rng, workers, given
     )
     own = [*targets, *(single for single in singles if single.clique[0] not in given)]
     fit = replace(settings.fit, early_rows=size)  # rows stay those of their given codes

@@ -1,9 +1,9 @@
-"""A log-linear model p ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ), its targets, and its Gibbs sampler."""
+"""A log-linear model p ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ), and its Gibbs sampler."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,159 +12,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.cliques import Array, Integers, Rows
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.machine import njit, over_items
-from adaptive_qs.residual import ReferenceModel, variance_weight
 
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Target:
-    """A marginal to match.
-
-    Attributes:
-        clique: γ.
-        counts: non-negative, sums to the number of rows; shaped like the marginal (rows).
-        noise_std: standard deviation of the noise in one cell (rows).
-    """
-
-    clique: Clique
-    counts: Array
-    noise_std: float
-
-    def scaled(self, factor: float) -> Target:
-        """The same target for a table with ``factor`` times as many rows."""
-        return Target(self.clique, self.counts * factor, self.noise_std * factor)
-
-
-def make_target(
-    model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
-) -> Target:
-    """The model's marginal projected onto non-negative tables with the model's total.
-
-    Where some cells are not ``allowed``, the tables are those that are empty there.
-
-    The Euclidean projection (rather than clipping) removes the mass that clipping at zero would
-    add. The noise is that of the measured residuals; an unmeasured one adds none.
-    """
-    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
-    variance = math.fsum(
-        variance_weight(model.domain, tau, clique) / precision
-        for tau, precision in measured
-        if precision > 0
-    )
-    counts, total = model.marginal(clique), max(model.total, 1.0)
-    if allowed is None:
-        counts = project_to_simplex(counts, total)
-    else:
-        counts = np.array(counts)
-        counts[allowed] = project_to_simplex(counts[allowed], total)
-        counts[~allowed] = 0.0
-    return Target(clique, counts, math.sqrt(variance))
-
-
-def maximal_cliques(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
-    """The cliques that lie in no other, largest first."""
-    covered: set[Clique] = set()
-    kept: list[Clique] = []
-    for clique in sorted(set(cliques), key=lambda c: (-len(c), c)):
-        if clique not in covered:
-            kept.append(clique)
-            covered.update(subsets(clique))
-    return tuple(kept)
-
-
-def outermost_cliques(domain: Domain, cliques: Iterable[Clique]) -> tuple[Clique, ...]:
-    """The cliques that are below no other one of more attributes, largest first.
-
-    Of the same attributes all levels are kept: a coarse marginal may be known better than a fine
-    one. Without levels these are :func:`maximal_cliques`.
-    """
-    distinct = set(cliques)
-    over: dict[Clique, list[Clique]] = {}
-    for clique in distinct:
-        over.setdefault(domain.columns(clique), []).append(clique)
-    wider = {
-        inside: [c for c in over if len(c) > len(inside) and set(c).issuperset(inside)]
-        for inside in over
-    }
-    kept = [
-        clique
-        for clique in distinct
-        if not any(
-            domain.is_below(clique, other)
-            for columns in wider[domain.columns(clique)]
-            for other in over[columns]
-        )
-    ]
-    return tuple(sorted(kept, key=lambda c: (-len(c), domain.columns(c), c)))
-
-
-def project_to_simplex(array: Array, total: float) -> Array:
-    """The nearest array, in Euclidean distance, that is non-negative and sums to ``total``.
-
-    Sort-and-threshold (Held, Wolfe and Crowder 1974).
-    """
-    largest = array.max()
-    flat = np.sort(array, axis=None)[::-1] - largest  # keeps the digits of the differences
-    excess = np.cumsum(flat) - total
-    rank = np.arange(1, flat.size + 1)
-    last = np.flatnonzero(flat * rank > excess)[-1]
-    return np.maximum(array - largest - excess[last] / (last + 1), 0.0)
-
-
-Rows = NDArray[np.int32]
-"""Coded rows, shape (rows, attributes)."""
-
-
-def count_rows(rows: Rows, domain: Domain, clique: Clique) -> NDArray[np.float64]:
-    """The marginal of rows over a non-empty clique, shaped like it (rows)."""
-    out = np.zeros(domain.shape(clique), dtype=np.float64)
-    add_counts(out, rows, domain, clique)
-    return out
-
-
-def add_counts(out: NDArray[np.float64], rows: Rows, domain: Domain, clique: Clique) -> None:
-    """Add the marginal of rows over a clique to ``out``, a contiguous array shaped like it.
-
-    It takes least time where columns are contiguous (Fortran order); others are copied.
-    """
-    _add_counts(
-        np.asfortranarray(rows).T, np.array(clique), np.array(domain.shape(clique)), out.reshape(-1)
-    )
-
-
-_COUNTED = 2**12
-"""Rows whose cells are found before they are counted."""
-
-
-@njit(cache=True, nogil=True)
-def _add_counts(columns, clique, shape, out):  # type: ignore[no-untyped-def]
-    cells = np.empty(_COUNTED, np.uint32)
-    for begin in range(0, columns.shape[1], _COUNTED):
-        number = min(_COUNTED, columns.shape[1] - begin)
-        codes = columns[clique[0]]
-        for r in range(number):
-            cells[r] = codes[begin + r]
-        for axis in range(1, clique.size):
-            codes, size = columns[clique[axis]], np.uint32(shape[axis])
-            for r in range(number):
-                cells[r] = cells[r] * size + np.uint32(codes[begin + r])
-        for r in range(number):
-            out[cells[r]] += 1
-
-
-# Which cells of which clique tables a change of one attribute touches, as flat arrays that compiled
-# kernels walk: for attribute i, entries ``start[i] : start[i+1]``; for
-# entry e, the table segment begins at ``offset[e] + Σ_k row[other[e, k]] · stride[e, k]`` and
-# value v of attribute i lies ``v · own_stride[e]`` further on.
-
-Integers = NDArray[np.int64]
+# Kernels walk the clique tables around an attribute as flat arrays. Attribute i has the entries
+# ``start[i] : start[i+1]``. The segment of entry e begins at ``offset[e] + Σ_k row[other[e, k]] ·
+# stride[e, k]``, and value v of attribute i lies ``v · own_stride[e]`` further on.
 
 
 class Adjacency(NamedTuple):
-    """Flat description of the clique tables around each attribute.
+    """The clique tables around each attribute, as flat arrays.
 
     Attributes:
         start: (attributes + 1,) first entry of each attribute.
@@ -186,14 +44,13 @@ class Adjacency(NamedTuple):
 
 
 def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bool) -> Adjacency:
-    """Lay out the tables of ``cliques`` one after the other in a flat buffer.
+    """Lay out the tables of cliques one after the other in a flat buffer.
 
     Args:
         domain: the attributes.
         cliques: the tables.
-        copy_per_axis: store each table once per attribute, with that attribute's axis moved to
-            the end (so that a kernel reads all its values from consecutive memory), instead of
-            once in its natural order.
+        copy_per_axis: store each table once per attribute, with that attribute's axis last, so
+            that a kernel reads all its values from consecutive memory.
     """
     entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
     position, cells = [], 0
@@ -212,25 +69,32 @@ def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bo
             cells += math.prod(shape) if copy_per_axis else 0
         cells += 0 if copy_per_axis else domain.size(clique)
     flat = [entry for per_attribute in entries for entry in per_attribute]
-    offset, other, stride, own_stride = zip(*flat) if flat else ((), (), (), ())
-    return Adjacency(
-        start=np.cumsum([0, *map(len, entries)]),
-        offset=np.array(offset, dtype=np.int64),
-        other=np.array(other, dtype=np.int64).reshape(len(flat), width),
-        stride=np.array(stride, dtype=np.int64).reshape(len(flat), width),
-        own_stride=np.array(own_stride, dtype=np.int64),
-        position=np.array(position, dtype=np.int64),
-        cells=cells,
+    parts = [*zip(*flat)] if flat else [()] * 4
+    offset, other, stride, own_stride, place = (
+        np.array(p, dtype=np.int64) for p in (*parts, position)
     )
+    padded = len(flat), width
+    start = np.cumsum([0, *map(len, entries)])
+    other, stride = other.reshape(padded), stride.reshape(padded)
+    return Adjacency(start, offset, other, stride, own_stride, place, cells)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_cell(rows, r, e, offset, other, stride):  # type: ignore[no-untyped-def]
+    """Return where the values of an entry begin, given the other attributes of a row."""
+    cell = offset[e]
+    for k in range(other.shape[1]):
+        cell += rows[r, other[e, k]] * stride[e, k]
+    return cell
 
 
 LANES = 8
-"""Values that are summed at once: conditionals are filled up to a multiple of it."""
+"""Number of values that are summed together; conditionals are padded to a multiple of it."""
 
 
 @njit(cache=True, nogil=True, inline="always")
 def uniform(key, row, step):  # type: ignore[no-untyped-def]
-    """Uniform in [0, 1) as a function of (key, row, step): splitmix64 of their combination."""
+    """Return a number in [0, 1), uniform as a function of (key, row, step): their SplitMix64."""
     z = key + np.uint64(row) * np.uint64(0x9E3779B97F4A7C15)
     z += np.uint64(step + 1) * np.uint64(0xD1B54A32D192ED03)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -239,8 +103,8 @@ def uniform(key, row, step):  # type: ignore[no-untyped-def]
     return np.float64(z >> np.uint64(11)) / 9007199254740992.0
 
 
-# Results never depend on the number of workers: kernels, which release the interpreter lock, draw
-# from random numbers keyed by row, and tasks write to disjoint memory.
+# Results do not depend on the number of workers: kernels, which release the interpreter lock, use
+# random numbers keyed by row, and tasks write to disjoint memory.
 
 
 def over_rows(workers: int, num_rows: int, kernel: Callable[[int, int], None]) -> None:
@@ -249,30 +113,27 @@ def over_rows(workers: int, num_rows: int, kernel: Callable[[int, int], None]) -
     over_items(workers, lambda block: kernel(*block), list(pairwise(bounds)))
 
 
-# Factors are kept as multiplicative weights, so a conditional is a product of short rows of memory:
-# no exponentials in the inner loop. One sweep redraws every attribute of every row from its
-# conditional; rows are independent given the weights.
+# Weights are multiplicative, so that a conditional is a product of short rows of memory. A sweep
+# redraws every attribute of every row from its conditional; rows are independent given the weights.
 
 WEIGHT_LIMIT = 1e6
-"""Weights stay within [1/limit, limit]; four multiply in single precision without overflow."""
-
-
+"""Largest weight; 1 / limit is the smallest. Four multiply in single precision without overflow."""
 MOST_SWEPT = 1024
-"""Most values of an attribute that a sweep redraws; conditionals of more cost too much."""
-
-
-MOST_WEIGHED = 2**28
-"""Products of weights and chances, at most, to find out how many rows take a value."""
-LEAST_WEIGHED = 1_000
-"""Rows that are looked at for that, at least."""
+"""Largest number of values of an attribute that a sweep redraws."""
 CELLS_AT_ONCE = 2**22
-"""Chances of values that are in memory at a time."""
+"""Number of probabilities of values that are in memory at a time."""
 
 
 class Factors(NamedTuple):
-    """Sizes n_i, the weights of single attributes one after the other, where each begins, and their
-    cumulative sums; every clique's weights, once per axis with that axis last. Weights of single
-    attributes are filled up with zeros to a multiple of ``LANES``."""
+    """The weights of a model as kernels read them.
+
+    Attributes:
+        sizes: (attributes,) n_i.
+        singles: weights of single attributes, each padded with zeros to a multiple of ``LANES``.
+        single_start: (attributes + 1,) where each begins.
+        cumulative: cumulative sums of the weights of each attribute.
+        packed: weights of every clique, once per axis with that axis last.
+    """
 
     sizes: Integers
     singles: Array
@@ -283,7 +144,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class CarriedAttributes:
-    """Attributes that others determine. The others carry them: a row has the value that follows.
+    """Attributes that others determine, and the attributes that carry them.
 
     A model has no tables of carried attributes. Their weights are factors of the weights of the
     attributes that carry them, so that both change together in every move.
@@ -297,7 +158,7 @@ class CarriedAttributes:
     values: Mapping[int, tuple[int, NDArray[np.int64]]]
 
     def with_carried(self, below: int, root: int, values: NDArray[np.int64]) -> CarriedAttributes:
-        """Return the same with one more attribute, and those that it carries, carried by a root."""
+        """Return a copy in which a root carries one more attribute, and what that one carries."""
         moved = {
             i: (root, codes[values]) if carrier == below else (carrier, codes)
             for i, (carrier, codes) in self.values.items()
@@ -341,26 +202,23 @@ class CarriedAttributes:
 
 
 class LogLinearModel:
-    """Weights on single attributes and on cliques, initially the product of ``singles``.
+    """A log-linear model p ∝ Π_i u_i(x_i) Π_γ w_γ(x_γ), initially the product of ``singles``.
 
     Args:
         domain: the attributes.
-        cliques: cliques of two or more attributes that carry a weight table, each at its levels:
-            what codes of one group have in common.
-        singles: one non-negative array per attribute: its distribution without interactions.
+        cliques: cliques of two or more attributes with a weight table, at any levels: all codes of
+            a group share a weight.
+        singles: one non-negative array per attribute, its distribution without interactions.
         workers: threads that sweep; the result does not depend on it.
-        allowed: by clique, cells that may have weight; the others have none.
-        given: attributes that rows have already, which sweeps leave as they are: the model is one
-            of the others, given these.
-        carried: attributes that others determine; by them, cells are ``allowed`` over those that
-            carry them.
+        allowed: by clique, the cells that can have weight; over the attributes that carry others.
+        given: attributes that sweeps leave as they are: the model is conditional on these.
+        carried: attributes that others determine.
 
     Attributes:
         factors: the weights.
         carried: as given.
         adjacency: where the weights around each attribute lie in ``factors.packed``.
-        wide: attributes of more than ``MOST_SWEPT`` values that others depend on, which sweeps
-            leave as they are.
+        wide: attributes of more than ``MOST_SWEPT`` values that interact; sweeps skip these.
     """
 
     def __init__(
@@ -397,29 +255,27 @@ class LogLinearModel:
             packed=np.zeros(self.adjacency.cells, dtype=np.float32),
         )
         self._singles = [np.maximum(single / single.sum(), 1e-9) for single in singles]
-        for i in self.carried.values:
-            self._singles[i] = np.ones(len(singles[i]))
         for i in range(len(domain)):
-            if i not in self.carried.values:
-                self._write((i,))
-        for columns in joint:
+            if i in self.carried.values:
+                self._singles[i] = np.ones(len(singles[i]))
+        for columns in [
+            *((i,) for i in range(len(domain)) if i not in self.carried.values),
+            *joint,
+        ]:
             self._write(columns)
 
     def carrier(self, clique: Clique) -> Clique:
-        """Return the attributes over which the weights of a clique at any levels are used."""
+        """Return the attributes that carry those of a clique at any levels."""
         return self.carried.clique(self.domain.columns(clique))
 
     def scale(self, clique: Clique, ratio: NDArray[np.floating]) -> None:
-        """Multiply the weights of a clique, or of a single attribute, by ``ratio`` (in place)."""
+        """Multiply the weights of a clique or single attribute by ``ratio``, in place."""
         self.scale_all({clique: ratio})
 
     def scale_all(self, ratios: Mapping[Clique, NDArray[np.floating]]) -> None:
-        """Multiply weights of cliques that one carrier has in common (in place).
+        """Multiply the weights of cliques with one carrier, in place.
 
-        Threads may scale those of different carriers at the same time.
-
-        Args:
-            ratios: what the weights of each clique are multiplied by.
+        Threads can scale cliques of different carriers at the same time.
         """
         carrier: Clique = ()
         for clique, ratio in ratios.items():
@@ -442,10 +298,10 @@ class LogLinearModel:
         factors.cumulative[span] = np.cumsum(factors.singles[span])
 
     def _write(self, carrier: Clique) -> None:
-        """Copy the weights of codes to where the kernels read them, once per axis.
+        """Copy the weights of codes to ``factors``, once per axis.
 
-        Those of a code are the product of the weights of its groups at all levels, and of what it
-        carries; cells without weight keep none.
+        The weight of a code is the product of the weights of its groups at all levels and of the
+        codes that it carries.
         """
         if len(carrier) == 1:
             single = self._singles[carrier[0]]
@@ -471,19 +327,17 @@ class LogLinearModel:
             position = stop
 
     def _spread_weights(self, carrier: Clique) -> list[NDArray[np.float32]]:
-        found = []
-        for clique, weights in self._weights.get(carrier, {}).items():
-            columns = self.domain.columns(clique)
-            codes = self.domain.repeated(weights, clique, columns)
-            found.append(self.carried.spread(codes, columns))
-        return found
+        held = self._weights.get(carrier, {})
+        codes = ((c, self.domain.repeated(w, k, c)) for k, w in held.items()
+                 for c in [self.domain.columns(k)])  # fmt: skip
+        return [self.carried.spread(weights, columns) for columns, weights in codes]
 
     def within(self, chances: Mapping[int, Array]) -> LogLinearModel:
-        """The model of those rows that are taken: each with the product of its values' chances.
+        """Return the model of a random subset of the rows.
 
         Args:
-            chances: by attribute, the chance of each value: shape (n_i,), not all zero. Sweeps
-                never give a row a value whose chance is zero.
+            chances: by attribute, the probability to keep a row with each value: shape (n_i,),
+                not all zero. Sweeps never draw a value of probability zero.
         """
         found, factors = copy(self), self.factors
         found.factors = factors._replace(
@@ -494,7 +348,7 @@ class LogLinearModel:
         return found
 
     def conditional(self, rows: Rows, attribute: int) -> Array:
-        """The distribution of an attribute in each row, given the others: shape (rows, n_i)."""
+        """Return the distribution of an attribute given the others of each row: (rows, n_i)."""
         chances = np.tile(self._single(attribute), (len(rows), 1))
         start, offset, other, stride, _, _, _ = self.adjacency
         values = np.arange(self.domain.sizes[attribute])
@@ -507,17 +361,17 @@ class LogLinearModel:
     def given(
         self, rows: Rows, attribute: int, chance: Array, count: int, rng: np.random.Generator
     ) -> tuple[Rows, float]:
-        """Rows in which an attribute has values that are taken, and how many of all rows have.
+        """Draw rows in which an attribute has a kept value, and the share of such rows.
 
-        Rows that follow the model weigh as much as such values are likely in them; those returned
-        are drawn by these weights (systematically), and follow the model of the rows taken.
+        Each row is weighted by the probability that its value is kept. Rows are drawn by these
+        weights (systematic resampling), then the attribute is redrawn.
 
         Args:
-            rows: follow the model; ``MOST_WEIGHED`` chances of values are looked at.
+            rows: rows that follow the model.
             attribute: the attribute.
-            chance: with which each of its values is taken: shape (n_i,).
-            count: rows that are wanted.
-            rng: of the draws.
+            chance: probability to keep each of its values: shape (n_i,).
+            count: number of rows to draw.
+            rng: randomness.
 
         Returns:
             The rows, shape (count, attributes), and the mean weight.
@@ -525,7 +379,7 @@ class LogLinearModel:
         ((attribute, chance),) = self.carried.chances({attribute: chance}).items()
         size = self.domain.sizes[attribute]
         entries = self.adjacency.start[attribute + 1] - self.adjacency.start[attribute] + 1
-        most = max(MOST_WEIGHED // int(size * entries), LEAST_WEIGHED)
+        most = max(2**28 // int(size * entries), 1_000)  # products of weights and chances
         rows = rows[rng.permutation(len(rows))[:most]]
         block = max(CELLS_AT_ONCE // size, 1)
         blocks = [slice(first, first + block) for first in range(0, len(rows), block)]
@@ -548,8 +402,10 @@ class LogLinearModel:
         return self.factors.singles[start : start + self.domain.sizes[attribute]]
 
     def sweep(self, rows: Rows, key: int) -> None:
-        """Redraw all but given and wide attributes of every row in place, in an order drawn from
-        ``key``."""
+        """Redraw every attribute of every row, in place, in an order drawn from ``key``.
+
+        Given, wide and carried attributes are not redrawn.
+        """
         order = np.random.default_rng(key).permutation(len(self.domain))
         order = order[~np.isin(order, [*self.wide, *self._given, *self.carried.values])]
 
@@ -560,24 +416,24 @@ class LogLinearModel:
 
 
 class ModelMoves:
-    """Moves of rows that follow a model."""
+    """Base class of moves of rows that follow a model."""
 
     _model: LogLinearModel
 
     def towards(self, model: LogLinearModel) -> Self:
-        """Return the same moves for another model of these attributes."""
+        """Return a copy for another model of the same attributes."""
         found = copy(self)
         found._model = model
         return found
 
 
 _ROWS_AT_ONCE = 128
-"""Rows whose values of one attribute are drawn one after the other, while its weights are near."""
+"""Number of rows whose values of one attribute are drawn while its weights are in cache."""
 
 
 @njit(cache=True, nogil=True, inline="always")
 def invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
-    """The first value whose cumulative probability, from ``start`` on, is above u."""
+    """Return the first value whose cumulative probability, from ``start`` on, is above u."""
     low, high = 0, size - 1
     while low < high:
         middle = (low + high) // 2
@@ -589,7 +445,7 @@ def invert_at(cumulative, start, size, u):  # type: ignore[no-untyped-def]
 
 
 _UNCHECKED = 8
-"""Times that four weights multiply a probability before its size is checked: each is 1e±24."""
+"""Number of products of four weights, each 1e±24, before a probability is rescaled."""
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -618,13 +474,10 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                     q[v] = single[v]
                 e, unchecked = start[i], 0
                 while e + 4 <= start[i + 1]:
-                    c0, c1 = np.uint64(offset[e]), np.uint64(offset[e + 1])
-                    c2, c3 = np.uint64(offset[e + 2]), np.uint64(offset[e + 3])
-                    for k in range(other.shape[1]):
-                        c0 += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
-                        c1 += np.uint64(rows[r, other[e + 1, k]]) * np.uint64(stride[e + 1, k])
-                        c2 += np.uint64(rows[r, other[e + 2, k]]) * np.uint64(stride[e + 2, k])
-                        c3 += np.uint64(rows[r, other[e + 3, k]]) * np.uint64(stride[e + 3, k])
+                    c0 = np.uint64(find_cell(rows, r, e, offset, other, stride))
+                    c1 = np.uint64(find_cell(rows, r, e + 1, offset, other, stride))
+                    c2 = np.uint64(find_cell(rows, r, e + 2, offset, other, stride))
+                    c3 = np.uint64(find_cell(rows, r, e + 3, offset, other, stride))
                     for w in range(values):
                         p[w] *= (packed[c0 + w] * packed[c1 + w]) * (
                             packed[c2 + w] * packed[c3 + w]
@@ -638,9 +491,7 @@ def _sweep_rows(rows, begin, end, order, factors, adjacency, key):  # type: igno
                             for v in range(width):
                                 q[v] /= largest
                 while e < start[i + 1]:
-                    cell = np.uint64(offset[e])
-                    for k in range(other.shape[1]):
-                        cell += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+                    cell = np.uint64(find_cell(rows, r, e, offset, other, stride))
                     for w in range(values):
                         p[w] *= packed[cell + w]
                     e += 1

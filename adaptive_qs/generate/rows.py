@@ -2,9 +2,9 @@
 
 A log-linear model is fitted to the noisy marginals by Gibbs chains, whose state is a table of a
 fixed number of rows. The chains then go on, and each of their states is a page of the synthetic
-table: so a table of any length takes one sweep for each of its rows and the memory of a few pages.
-Every page is refined: single values move until the marginals of all pages so far agree with those
-wanted; what one page leaves is wanted of the next.
+table, so that a table of any length takes one sweep per row and the memory of a few pages. In each
+page single values move until the marginals of all pages so far agree with the wanted ones; what
+one page leaves is wanted of the next.
 """
 
 from __future__ import annotations
@@ -18,73 +18,58 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import downward_closure
-from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
-from adaptive_qs.generate.chains import Array, Chains, FitSettings, fit_weights, settle_weights
-from adaptive_qs.generate.coarse import CoarseDomain, carried_zeros, find_carried
-from adaptive_qs.generate.denoise import denoised_model, single_targets
-from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
-from adaptive_qs.generate.loglinear import (
-    CarriedAttributes,
-    LogLinearModel,
+from adaptive_qs.cliques import (
     Rows,
-    Target,
-    build_adjacency,
     count_rows,
-    make_target,
+    downward_closure,
     maximal_cliques,
     outermost_cliques,
 )
-from adaptive_qs.generate.tree import (
-    Node,
-    TreeMoves,
-    dependence_tree,
-    fill_from_tree,
-    pair_marginals,
+from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.generate.chains import (
+    Array,
+    Chains,
+    FitSettings,
+    begin_chains,
+    fit_weights,
 )
+from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
+from adaptive_qs.generate.loglinear import (
+    build_adjacency,
+    find_cell,
+)
+from adaptive_qs.generate.structure import (
+    CoarseDomain,
+    find_components,
+)
+from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import (
     Guard,
-    PairMoves,
     Zeros,
     allowed_cells,
-    build_masks,
-    independent_target,
-    inside,
-    masked,
+    clear_forbidden,
     ruled_model,
-    settle,
 )
 from adaptive_qs.machine import PhaseProgress, StepProgress, njit, over_items
 from adaptive_qs.residual import ReferenceModel
 
-ENTRY_STEPS = 16
-"""Work of finding the weights of a clique around a value, in multiplications."""
 PAGE_CODES = 2**22
-"""Codes of a page, where there are as many rows: many rows at a time are refined best."""
-MOST_THOROUGH = 2**19
-"""Most rows of a table whose pages get all passes; larger ones get one, and have less to mend."""
-MOST_GAP = 3.0
-"""Standard deviations of the noise that an exact fit may stay from its optimum: where there is
-hardly any noise, or many rows that were measured lie in forbidden cells, its steps do not get near.
-Chains follow what they can."""
+"""Number of codes in a page, if the table has enough rows."""
 
 
 @dataclass(frozen=True)
 class SynthesisSettings:
-    """How a table is made.
+    """Limits of the fit and the refinement.
 
     Attributes:
         fit: how the weights follow the targets.
-        fit_rows: how many rows the chains have, unless these would take more than ``most_steps``.
-        least_rows: how many rows the chains have at least, whatever steps these take.
-        most_steps: how many inner steps all sweeps may take together, where none is shortened.
-        refine_passes: how many changes are proposed for each value, to bring the marginals closer
-            to those wanted.
-        watched_cells: how many cells the marginals that refinement watches may have together.
-        watched_counts: how many increments (one for each row and marginal) a sweep may spend on
-            watching them.
-        exact_cells: how many cells a domain may have to be fitted cell by cell, without chains.
+        fit_rows: rows of the chains, unless these would take more than ``most_steps``.
+        least_rows: fewest rows of the chains, whatever steps these take.
+        most_steps: most inner steps of all sweeps together.
+        refine_passes: proposals for each value in the refinement.
+        watched_cells: most cells of all marginals that the refinement watches.
+        watched_counts: most increments (one for each row and marginal) of counting these.
+        exact_cells: most cells of a domain that is fitted cell by cell, without chains.
     """
 
     fit: FitSettings = field(default_factory=FitSettings)
@@ -108,17 +93,23 @@ def synthesize_rows(
     progress: PhaseProgress | None = None,
     zeros: Zeros = (),
 ) -> Iterator[Rows]:
-    """Rows whose marginals match the noisy ones; only maximal cliques measured carry weights.
+    """Yield rows whose marginals match the noisy ones.
 
-    Every generator has these arguments and this result; none sees a private row.
+    Only maximal measured cliques carry weights.
 
     Args:
-        residuals, measured, workload, num_rows, seed, settings, workers: as for :func:`fit_model`.
+        residuals: the noisy estimates.
+        measured: cliques that were measured.
+        workload: cliques in which the table should be best.
+        num_rows: rows in all, at least 1.
+        seed: the same seed and inputs give the same table, for any number of workers.
+        settings: limits on time and memory.
+        workers: threads.
         progress: called with each phase, its steps done and its steps in all.
-        zeros: cells that no row lies in.
+        zeros: cells without rows.
 
     Yields:
-        Codes, shape (some, attributes), made as they are asked for; ``num_rows`` in all.
+        Pages of codes, shape (rows, attributes).
     """
     settings = settings or SynthesisSettings()
     fitting = progress and partial(progress, "fit")
@@ -134,11 +125,11 @@ def synthesize_rows(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model that was fitted to what was released.
+    """A model that was fitted to released marginals.
 
     Attributes:
         chains: rows that follow it, and later states of them.
-        means: its marginals (rows, of as many as the chains have), by clique.
+        means: its marginals (rows, as many as the chains have), by clique.
         watched: the cliques among them that a table is brought to.
     """
 
@@ -147,7 +138,7 @@ class Fitted:
     watched: tuple[Clique, ...]
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:
-        """The model's marginal over a clique inside one of ``means``, as shares of the rows."""
+        """Return the marginal of a clique inside one of ``means``, as shares of the rows."""
         holding = [c for c in self.means if set(c).issuperset(clique)]
         if not holding:
             raise KeyError("this marginal was not requested when the model was fitted")
@@ -166,41 +157,42 @@ def fit_model(
     settings: SynthesisSettings,
     workers: int = 1,
     progress: StepProgress | None = None,
-    asked: Iterable[Clique] = (),
+    requested: Iterable[Clique] = (),
     zeros: Zeros = (),
     kept: Iterable[int] = (),
 ) -> Fitted:
-    """The log-linear model of the noisy marginals: cell by cell where the domain is small, else by
-    chains.
+    """Fit a log-linear model to noisy marginals: cell by cell in a small domain, else by chains.
 
     Args:
         residuals: the noisy estimates.
         measured: cliques that were measured.
         workload: cliques in which the table should be best.
-        num_rows: rows wanted, at least 1.
-        seed: the same seed and inputs give the same table, for any number of workers.
+        num_rows: rows to draw, at least 1.
+        seed: the same seed and inputs give the same model, for any number of workers.
         settings: limits on time and memory.
         workers: threads.
         progress: called after each step of the fit.
-        asked: cliques whose marginals are wanted besides; the rows do not depend on them.
-        zeros: cells that have no probability.
-        kept: attributes whose codes are kept apart, whatever was measured of them.
+        requested: other cliques whose marginals are computed; the rows do not depend on them.
+        zeros: cells without probability.
+        kept: attributes whose codes are kept apart, even if no marginal tells them apart.
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
-    singles = [masked(target, zeros, domain) for target in single_targets(residuals)]
+    singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     apart = {*kept, *(i for zero in zeros for i in zero.clique)}
     coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
-    denoised = denoised_model(residuals, singles)
+    denoised = denoise_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
-    wanted = tuple(dict.fromkeys([*watched, *asked]))
+    wanted = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, cliques, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
         fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
-        if fit.gap <= MOST_GAP:
+        # With hardly any noise, or many rows in forbidden cells, the steps do not get near the
+        # optimum; chains follow the targets as far as they can.
+        if fit.gap <= 3.0:
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
 
@@ -211,7 +203,7 @@ def fit_model(
     ]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows = np.empty((size, len(domain)), dtype=np.int32)
-    chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings, rng, workers)
+    chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
     shrink_to_measured(coarse.domain, means, wanted, targets)
@@ -219,83 +211,13 @@ def fit_model(
     return Fitted(chains, dict(zip(wanted, codes)), watched)
 
 
-def begin_chains(
-    targets: Sequence[Target],
-    singles: Sequence[Target],
-    coarse: CoarseDomain,
-    zeros: Zeros,
-    rows: Rows,
-    seed: int,
-    settings: SynthesisSettings,
-    rng: np.random.Generator,
-    workers: int,
-    given: Clique = (),
-) -> Chains:
-    """Chains of the tree of dependences among the targets, which have no rows in zeros.
-
-    Args:
-        targets: marginals of several attributes, over the codes of ``coarse``.
-        singles: the counts of every attribute, likewise.
-        coarse: the attributes.
-        zeros: cells without rows; none of a given attribute.
-        rows: filled in place but for the given attributes, whose codes they have.
-        seed, settings, rng, workers: as for :func:`fit_model`.
-        given: attributes that stay as they are.
-    """
-    domain, counts = coarse.domain, [single.counts for single in singles]
-    held = [target.clique for target in targets]
-    combined = list(dict.fromkeys(map(domain.columns, held)))
-    carried = find_carried(domain, combined, zeros, given)
-    left, carriers = carried_zeros(zeros, carried), [carried.clique(c) for c in combined]
-    apart = [z for z in left if len(z.clique) > 1 and not any(inside([z], c) for c in carriers)]
-    linked = [*targets, *(independent_target(zero, counts) for zero in apart)]
-    tree = dependence_tree(domain, linked, counts, given, carried)
-    held += dict.fromkeys(zero.clique for zero in apart)
-    masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
-    model = LogLinearModel(domain, held, counts, workers, masks, given, carried)
-    write_tree(model, tree, settings.fit.damping_rows)
-    fill_rows(rows, tree, counts, zeros, rng, seed, given, carried)
-    blocks = [component for component in find_components(left) if component.is_block]
-    others = [z for z in left if not any(set(b.clique).issuperset(z.clique) for b in blocks)]
-    pairs = PairMoves(model, others, workers) if others else None
-    redraws, components = None, find_components(zeros)
-    if blocks:
-        joints = pair_marginals(domain, linked, counts, carried)
-        redraws = BlockMoves(model, blocks, joints, left, workers)
-    proposals = TreeMoves(model, tree, counts, workers)
-    shared = SharedSteps(components) if components else None
-    chains = Chains(model, proposals, rows, rng, coarse, pairs, redraws, shared)
-    if zeros:
-        settle_weights(chains, singles, settings.fit)
-    return chains
-
-
-def fill_rows(
-    rows: Rows,
-    tree: Sequence[Node],
-    counts: Sequence[NDArray[np.float64]],
-    zeros: Zeros,
-    rng: np.random.Generator,
-    seed: int,
-    given: Clique,
-    carried: CarriedAttributes,
-) -> None:
-    """Draw what a tree has of rows, in place, none of which then lies in zeros; the given
-    attributes, of which zeros tell nothing, stay as they are."""
-    kept = rows[:, given].copy()
-    fill_from_tree(rows, tree, counts, rng)
-    carried.fill(rows)
-    settle(rows, zeros, counts, seed)
-    rows[:, given] = kept
-
-
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
-    """Rows of the chains, within the settings' limit on work, whatever the rows of the table.
+    """Return the number of rows of the chains, within the limit on work.
 
-    Sweeping one row takes n_i steps for each attribute, and again for each clique around it with
-    ``ENTRY_STEPS`` to find the clique's weights.
+    Sweeping one row takes n_i steps for each attribute, and again for each clique around it, with
+    16 steps to find the clique's weights.
     """
-    around = (ENTRY_STEPS * len(c) + sum(domain.shape(c)) for c in cliques)
+    around = (16 * len(c) + sum(domain.shape(c)) for c in cliques)
     steps = sum(domain.sizes) + sum(around)
     affordable = settings.most_steps // (steps * settings.fit.sweeps)
     return max(min(settings.fit_rows, affordable), settings.least_rows)
@@ -304,13 +226,11 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
 def shrink_to_measured(
     domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
 ) -> None:
-    """Move the chains' mean marginals towards the noisy ones where those are more precise.
+    """Average the chains' mean marginals with the noisy ones by their precisions, in place.
 
-    The two are averaged by their precisions, in place. A cell's mean over the chains is taken to be
-    as far off as in a sample of as many rows, of which at least half a row is in each cell; for
-    averages over several sweeps that is on the safe side. Cells move by different parts of their
-    differences, so the sum of a marginal moves as well; to hold it would lose most of the gain.
-    Groups of codes move as wholes.
+    A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
+    least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
+    are not held, which would lose most of the gain. Groups of codes move together.
 
     Args:
         domain: the attributes.
@@ -334,22 +254,6 @@ def shrink_to_measured(
                 mean += floored * domain.repeated(change / whole, target.clique, columns)
 
 
-def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:
-    """Multiply joint/product of every tree edge into the weights of the clique that holds it,
-    with ``damping`` rows added to numerator and denominator."""
-    for node in tree:
-        if node.source is None or node.parent is None:
-            continue
-        clique, counts = node.source.clique, node.source.counts
-        columns = [model.carried.root(i) for i in model.domain.columns(clique)]
-        first, second = sorted((columns.index(node.parent), columns.index(node.attribute)))
-        others = tuple(axis for axis in range(len(columns)) if axis not in (first, second))
-        joint = counts.sum(axis=others, keepdims=True)
-        sums = joint.sum(axis=second, keepdims=True), joint.sum(axis=first, keepdims=True)
-        independent = sums[0] * sums[1] / joint.sum()
-        model.scale(clique, (joint + damping) / (independent + damping))
-
-
 def watch_list(
     domain: Domain,
     workload: Sequence[Clique],
@@ -357,10 +261,10 @@ def watch_list(
     num_rows: int,
     settings: SynthesisSettings,
 ) -> tuple[Clique, ...]:
-    """The workload's cliques, or the measured ones and projections of the others where too many.
+    """Return the workload's cliques, or projections of them within the limits.
 
-    The highest number of attributes is taken for the projections whose marginals fit the settings'
-    limits. Where not even pairs do, the measured cliques come first and then as many pairs as fit.
+    The projections have the highest number of attributes whose marginals fit the limits. If not
+    even pairs fit, the measured cliques come first, then as many pairs as fit.
     """
     most = max(settings.watched_counts // num_rows, 1)
     closure = downward_closure(workload)
@@ -391,8 +295,8 @@ class Page:
     Attributes:
         rows: states of some chains.
         proposals: later states of the same chains.
-        share: of the wanted marginals, as large as the part of the chains.
-        excess: what all pages so far have too many of.
+        share: share of the wanted marginals that the page should have.
+        excess: counts above the wanted ones, of all pages so far.
         rng: orders of the proposals.
     """
 
@@ -420,7 +324,7 @@ class MarginalTracker:
         self, domain: Domain, cliques: Sequence[Clique], means: Sequence[Array], zeros: Zeros = ()
     ) -> None:
         self._domain = domain
-        self._guard = Guard.of(zeros, domain)
+        self._guard = Guard.from_zeros(zeros, domain)
         blocks = [one.clique for one in find_components(zeros) if one.is_block]
         self._blocks = (
             np.cumsum([0, *map(len, blocks)]),
@@ -430,14 +334,14 @@ class MarginalTracker:
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
     def add(self, excess: Array, rows: Rows, share: float) -> None:
-        """Add to an excess what rows have above ``share`` of the wanted marginals, in place."""
+        """Add the counts of rows above ``share`` of the wanted marginals to an excess, in place."""
         by_column = np.asfortranarray(rows)
         for position, (clique, mean) in zip(self.adjacency.position, self._wanted.items()):
             difference = count_rows(by_column, self._domain, clique) - share * mean
             excess[position : position + mean.size] += difference.ravel().astype(np.float32)
 
     def refine(self, page: Page) -> None:
-        """Replace values of its rows by proposed ones wherever Σ|excess| falls, in place."""
+        """Replace values of a page by proposed ones wherever Σ|excess| falls, in place."""
         self.add(page.excess, page.rows, page.share)
         for proposals in page.proposals:
             row_order = page.rng.permutation(len(page.rows))
@@ -455,7 +359,7 @@ class States(Protocol):
     rng: np.random.Generator
 
     def advance(self, times: int = 1) -> Rows:
-        """So many states, one below the other, in an array of their own."""
+        """Return the next states, one below the other, in a new array."""
 
 
 def draw_pages(
@@ -467,22 +371,20 @@ def draw_pages(
     progress: StepProgress | None = None,
     pick: Callable[[int, int], NDArray[np.intp]] | None = None,
 ) -> Iterator[Rows]:
-    """The states of the chains as pages of a table, each refined.
+    """Yield the states of the chains as pages of a table, each refined.
 
-    A page has as many states as make ``PAGE_CODES``. Values that the next states have are proposed,
-    so that a page takes one sweep for any number of passes. What a page leaves is wanted of the
-    next one, so that all pages together are as far off as the last one. While a page is refined,
-    the chains move on to the next.
+    A page has as many states as make ``PAGE_CODES``. Values of the next states are proposed, so
+    that a page takes one sweep for any number of passes. While a page is refined, the chains move.
 
     Args:
-        chains: where the rows come from; they go on.
+        chains: where the rows come from.
         watch: the marginals that ``len(chains.rows)`` rows should have.
         num_rows: rows in all.
-        passes: proposals for each value; one where there are more than ``MOST_THOROUGH`` rows.
+        passes: proposals for each value; one for tables of more than 2**19 rows.
         workers: threads; the rows do not depend on it.
         progress: called after each page.
-        pick: says which rows a page takes, given their number and that of the rows of its states;
-            any of them without it.
+        pick: returns which rows a page takes, given their number and that of the rows of its
+            states; by default random ones.
 
     Yields:
         Pages of about the same length.
@@ -492,7 +394,7 @@ def draw_pages(
     size = stacked * len(chains.rows)
     pages = -(-num_rows // size)
     ends = [num_rows * number // pages for number in range(pages + 1)]
-    passes = passes if num_rows <= MOST_THOROUGH else min(passes, 1)
+    passes = passes if num_rows <= 2**19 else min(passes, 1)
     states = deque(chains.advance(stacked) for _ in range(passes + 1))
     excess = np.zeros(watch.adjacency.cells, dtype=np.float32)
     for number in range(pages):
@@ -514,10 +416,8 @@ def draw_pages(
 def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
     (start, offset, other, stride, own_stride, _, _), allowed, _ = guard
     for e in range(start[i], start[i + 1]):
-        cell = offset[e] + value * own_stride[e]
-        for k in range(other.shape[1]):
-            cell += rows[r, other[e, k]] * stride[e, k]
-        if not allowed[cell]:
+        cell = find_cell(rows, r, e, offset, other, stride)
+        if not allowed[cell + value * own_stride[e]]:
             return True
     return False
 
@@ -547,9 +447,7 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
             if old == new or _forbids(guard, rows, r, i, new):
                 continue
             for e in range(start[i], start[i + 1]):
-                cell = offset[e]
-                for k in range(other.shape[1]):
-                    cell += rows[r, other[e, k]] * stride[e, k]
+                cell = find_cell(rows, r, e, offset, other, stride)
                 leave[e - start[i]] = cell + old * own_stride[e]
                 enter[e - start[i]] = cell + new * own_stride[e]
             if _improve(excess, leave, enter, start[i + 1] - start[i]):

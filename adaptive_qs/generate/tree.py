@@ -10,18 +10,18 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
-    Array,
     CarriedAttributes,
     LogLinearModel,
     ModelMoves,
-    Rows,
-    Target,
+    find_cell,
     invert_at,
     over_rows,
     uniform,
 )
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 
 # Single-site Gibbs sampling mixes slowly where attributes depend strongly on each other. A maximum
@@ -31,14 +31,14 @@ from adaptive_qs.machine import njit
 
 @dataclass(frozen=True)
 class Node:
-    """One attribute of a tree.
+    """An attribute of a tree.
 
     Attributes:
         attribute: its position in the domain.
-        parent: the attribute it hangs on; None for a root.
+        parent: the attribute above it; None for a root.
         end: the node's branch is ``nodes[its own position : end]``.
         table: non-negative joint counts, shape (parent size, size); (1, size) for a root.
-        source: the target the pair was read from; None for a root.
+        source: the target that contains the pair; None for a root.
     """
 
     attribute: int
@@ -55,14 +55,14 @@ def dependence_tree(
     given: Collection[int] = (),
     carried: CarriedAttributes | None = None,
 ) -> tuple[Node, ...]:
-    """The maximum spanning forest of the measured pairs, every branch contiguous.
+    """Return the maximum spanning forest of the measured pairs, every branch contiguous.
 
     Args:
         domain: the attributes.
         targets: measured cliques of two or more attributes.
         singles: counts of each attribute (rows).
-        given: attributes that rows have already: they are no nodes, and branches hang on them.
-        carried: attributes that are no nodes either.
+        given: attributes that rows have already: branches start at them.
+        carried: attributes that others carry; they are no nodes.
     """
     pairs = pair_marginals(domain, targets, singles, carried)
     weights = {pair: mutual_information(joint) for pair, (_, joint) in pairs.items()}
@@ -132,10 +132,10 @@ def pair_marginals(
     singles: Sequence[Array],
     carried: CarriedAttributes | None = None,
 ) -> dict[Clique, tuple[Target, Array]]:
-    """Return every pair inside a target, with its least noisy source and its counts over codes.
+    """Map every pair inside a target to its least noisy source and its counts over codes.
 
-    Inside groups of codes the counts are divided as those of the single attributes. Pairs of
-    ``carried`` attributes are those of the attributes that carry them, where no others are.
+    Inside groups of codes the counts are divided as those of the single attributes. A pair of
+    ``carried`` attributes stands for the attributes that carry them, if no other pair does.
     """
     carried = carried or CarriedAttributes(domain, {})
     sources: dict[Clique, tuple[Target, tuple[int, int]]] = {}
@@ -194,7 +194,7 @@ def fill_from_tree(
 
 
 def conditionals(node: Node, single: Array, mix: float) -> Array:
-    """P(child | parent), each row a distribution, with ``mix`` of the child's own distribution.
+    """Return P(child | parent), with a share ``mix`` of the child's own distribution.
 
     ``single`` are the counts of the node's attribute (rows).
     """
@@ -216,13 +216,13 @@ def _invert(parent: NDArray[np.int32], conditional: Array, uniforms: Array) -> N
     return child
 
 
-# Metropolis-Hastings moves that redraw a whole branch of the dependence tree at once. A random
-# node's branch is proposed from the tree given the branch's parent, and accepted with the ratio of
-# model to tree probability. Where attributes determine each other (codes that refine each other,
+# Metropolis-Hastings moves redraw a whole branch of the dependence tree together. A random node's
+# branch is proposed from the tree given the branch's parent, and accepted with the ratio of model
+# to tree probability. Where attributes determine each other (codes that refine each other,
 # sequences) this changes in one step what single-site Gibbs sampling cannot.
 
 MIX = 0.02
-"""Weight of each attribute's own distribution in the proposals, so that they reach everything."""
+"""Share of each attribute's own distribution in the proposals, which reach every value."""
 
 
 class TreeMoves(ModelMoves):
@@ -230,7 +230,7 @@ class TreeMoves(ModelMoves):
 
     Args:
         model: the target distribution.
-        nodes: the tree; attributes that it lacks stay as they are.
+        nodes: the tree; attributes outside of it stay as they are.
         singles: counts of each attribute (rows).
         workers: threads; the result does not depend on it.
 
@@ -259,7 +259,7 @@ class TreeMoves(ModelMoves):
         )
 
     def __call__(self, rows: Rows, key: int) -> None:
-        """Propose one branch for every row, in place; randomness is a function of ``key``."""
+        """Propose one branch for every row, in place; ``key`` seeds the random numbers."""
         factors, adjacency = self._model.factors, self._model.adjacency
 
         def block(start: int, stop: int) -> None:
@@ -286,7 +286,7 @@ class TreeMoves(ModelMoves):
 
 
 TRIES = 4
-"""Values proposed for each wide attribute at a time."""
+"""Number of values proposed for each wide attribute in a move."""
 
 
 @njit(cache=True, nogil=True)
@@ -307,9 +307,7 @@ def _move_values(rows, begin, end, wide, tree, factors, adjacency, key):  # type
                 chance = math.log(probability[table + old] / probability[table + low])
                 chance += math.log(singles[single + low] / singles[single + old])
                 for e in range(start[i], start[i + 1]):
-                    cell = offset[e]
-                    for m in range(other.shape[1]):
-                        cell += rows[r, other[e, m]] * stride[e, m]
+                    cell = find_cell(rows, r, e, offset, other, stride)
                     chance += math.log(np.float64(packed[cell + low]) / packed[cell + old])
                 if math.log(max(uniform(key, r, step + 1), 1e-300)) < chance:
                     rows[r, i] = low

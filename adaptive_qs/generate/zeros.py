@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Array, Integers, Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.loglinear import (
     Adjacency,
-    Array,
     LogLinearModel,
     ModelMoves,
-    Rows,
-    Target,
     build_adjacency,
+    find_cell,
     over_rows,
     uniform,
 )
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import (
     ReferenceModel,
@@ -34,13 +34,9 @@ from adaptive_qs.residual import (
 Mask = NDArray[np.bool_]
 
 SCALINGS = 20
-"""Rounds in which a masked table is brought to its margins."""
-NEGLIGIBLE = 1e-9
-"""Variance of noise that is none."""
-FEW = 4
-"""Values that an attribute may have on average to be drawn together with one that limits it."""
+"""Rounds of iterative proportional fitting."""
 TRIES = 200
-"""Values of a row that are changed, one after the other, until it lies in no forbidden cell."""
+"""Largest number of values of a row that are changed until it is in no forbidden cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +45,7 @@ class Zero:
 
     Attributes:
         clique: its attributes.
-        allowed: which cells are not, shaped like the marginal.
+        allowed: true for the other cells; shaped like the marginal.
     """
 
     clique: Clique
@@ -60,8 +56,7 @@ Zeros = Sequence[Zero]
 
 
 def allowed_cells(zeros: Zeros, domain: Domain, clique: Clique) -> Mask | None:
-    """Which cells of a marginal some row may lie in, as far as each zero by itself tells, shaped
-    like it; None where all are."""
+    """Return which cells of a marginal each zero allows; None if they allow all."""
     allowed: Any = None
     for zero in zeros:
         beyond = tuple(k for k, i in enumerate(zero.clique) if i not in clique)
@@ -74,8 +69,8 @@ def allowed_cells(zeros: Zeros, domain: Domain, clique: Clique) -> Mask | None:
     return None if allowed is None else np.broadcast_to(allowed, domain.shape(clique))
 
 
-def masked(target: Target, zeros: Zeros, domain: Domain) -> Target:
-    """A target without its counts in forbidden cells, and the same total."""
+def clear_forbidden(target: Target, zeros: Zeros, domain: Domain) -> Target:
+    """Return a target without counts in forbidden cells, scaled to the same total."""
     allowed = allowed_cells(zeros, domain, target.clique)
     if allowed is None:
         return target
@@ -87,9 +82,9 @@ def masked(target: Target, zeros: Zeros, domain: Domain) -> Target:
 
 
 def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
-    """The model whose residuals are those of its marginals without their forbidden cells.
+    """Return the model without what was measured in forbidden cells.
 
-    What was measured there is noise, or rows that break a rule, which no distribution can follow.
+    That is noise, or rows that break a rule, which no distribution can follow.
     """
     estimates = dict(model.estimates)
     for clique, measured in model.estimates.items():
@@ -102,14 +97,14 @@ def ruled_model(model: ReferenceModel, zeros: Zeros) -> ReferenceModel:
 
 
 def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
-    """The marginal of attributes that depend on each other by a zero alone.
+    """Return the marginal of attributes that depend on each other by a zero alone.
 
-    Among all tables without mass in forbidden cells it is the one nearest to the product of the
-    single columns, by iterative proportional fitting (Deming and Stephan 1940). It has no noise of
-    its own; infinite here, so that any measured one is preferred.
+    Among all tables without mass in forbidden cells it is the nearest to the product of the single
+    columns, by iterative proportional fitting (Deming and Stephan 1940). Its noise is infinite, so
+    that any measured marginal is preferred.
 
     Args:
-        zero: what is forbidden.
+        zero: the forbidden cells.
         singles: counts of each attribute (rows).
     """
     table = zero.allowed.astype(np.float64)
@@ -128,11 +123,11 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
 def learnt_values(
     model: ReferenceModel, lefts: Sequence[int], right: int, without: int | None = None
 ) -> NDArray[np.int64]:
-    """The values of an attribute that others determine, from what was measured.
+    """Estimate the values of an attribute that others determine, from noisy marginals.
 
-    The most likely ones under Gaussian noise: those that minimise the squared distances of the
-    counts that they imply from the measured ones, of the attribute by itself and, where they were
-    measured, of all together, each in units of its noise; by coordinate descent.
+    The most likely values under Gaussian noise, by coordinate descent. They minimise the squared
+    distances, in units of the noise, of the implied counts from the measured ones: of the attribute
+    alone and, if that was measured, of all attributes together.
 
     Args:
         model: the noisy estimates.
@@ -141,7 +136,7 @@ def learnt_values(
         without: a value that is not determined.
 
     Returns:
-        The value for each cell of the others, shaped like these.
+        The value for each cell of the determining attributes, shaped like these.
     """
     domain = model.domain
     several = tuple(sorted(lefts)), tuple(sorted((*lefts, right)))
@@ -152,7 +147,7 @@ def learnt_values(
     trusted = 0.0
     if is_measured(model.estimates, several[1], domain):
         trusted = 1 / float(np.mean(measured_variance(model, several[1])))
-    alone = 1 / max(float(np.mean(measured_variance(model, (right,)))), NEGLIGIBLE)
+    alone = 1 / max(float(np.mean(measured_variance(model, (right,)))), 1e-9)  # 0 without noise
     margin = np.array(model.marginal((right,)), dtype=np.float64)
     offered = np.array([v for v in range(domain.sizes[right]) if v != without])
     found = np.full(len(counts), -1)
@@ -172,36 +167,37 @@ def learnt_values(
 
 
 class Pairs(NamedTuple):
-    """Pairs of attributes of which the second hardly varies once the others of a zero are given.
+    """Pairs of attributes of which the second hardly varies given the others of a zero.
 
-    A total that its parts determine, or the county of a city, cannot change alone, nor can they.
+    A total that its parts determine, or the county of a city, cannot change alone.
 
     Attributes:
-        first, second: (pairs,) the attributes.
+        first: (pairs,) the first attribute of each.
+        second: (pairs,) the second one.
         other: (pairs, m) the others of the zero, padded with 0.
         stride: (pairs, m) of the lists, one for each cell of all but the second; padded with 0.
         own_stride: (pairs,) of the first attribute.
         base: (pairs,) where the lists begin.
         group: (zeros + 1,) where the pairs of each zero begin.
         start: where each list begins in ``values``; one more than there are lists.
-        values: of the second attribute, those that the zero allows.
-        most: values in the longest list.
+        values: the values of the second attribute that the zero allows.
+        most: number of values in the longest list.
     """
 
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    other: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    own_stride: NDArray[np.int64]
-    base: NDArray[np.int64]
-    group: NDArray[np.int64]
-    start: NDArray[np.int64]
-    values: NDArray[np.int64]
+    first: Integers
+    second: Integers
+    other: Integers
+    stride: Integers
+    own_stride: Integers
+    base: Integers
+    group: Integers
+    start: Integers
+    values: Integers
     most: int
 
     @classmethod
-    def of(cls, zeros: Zeros) -> Pairs:
-        """The pairs of some zeros."""
+    def from_zeros(cls, zeros: Zeros) -> Pairs:
+        """Find pairs whose second attribute has at most four values on average."""
         width = max((len(zero.clique) for zero in zeros), default=0)
         pairs, lengths, values = [], [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         lists, groups = 0, [0]
@@ -211,7 +207,7 @@ class Pairs(NamedTuple):
                 moved = np.moveaxis(zero.allowed, axis, -1)
                 listed = moved.reshape(-1, moved.shape[-1])
                 numbers = listed.sum(axis=1)
-                if moved.ndim < 2 or numbers.sum() > FEW * np.count_nonzero(numbers):
+                if moved.ndim < 2 or numbers.sum() > 4 * np.count_nonzero(numbers):
                     continue
                 rest = [i for i in zero.clique if i != second]
                 strides = np.cumprod([1, *moved.shape[-2:0:-1]])[::-1].tolist()
@@ -228,20 +224,16 @@ class Pairs(NamedTuple):
                 lengths.append(numbers)
                 values.append(np.nonzero(listed)[1])
             groups += [len(pairs)] * bool(taken)
-        first_of, second_of, other, stride, own, base = zip(*pairs) if pairs else ((),) * 6
+        columns = [*zip(*pairs)] if pairs else [()] * 6
+        first_of, second_of, other, stride, own, base, group = (
+            np.array(column, dtype=np.int64) for column in (*columns, groups)
+        )
+        shape = len(pairs), width
         every = np.concatenate(lengths)
         return cls(
-            first=np.array(first_of, dtype=np.int64),
-            second=np.array(second_of, dtype=np.int64),
-            other=np.array(other, dtype=np.int64).reshape(len(pairs), width),
-            stride=np.array(stride, dtype=np.int64).reshape(len(pairs), width),
-            own_stride=np.array(own, dtype=np.int64),
-            base=np.array(base, dtype=np.int64),
-            group=np.array(groups, dtype=np.int64),
-            start=np.cumsum(every),
-            values=np.concatenate(values),
-            most=int(every.max()),
-        )
+            first_of, second_of, other.reshape(shape), stride.reshape(shape), own, base, group,
+            np.cumsum(every), np.concatenate(values), int(every.max()),
+        )  # fmt: skip
 
 
 class Guard(NamedTuple):
@@ -249,7 +241,7 @@ class Guard(NamedTuple):
 
     Attributes:
         adjacency: where the cells around each attribute lie.
-        allowed: which of all cells one after the other may be occupied.
+        allowed: whether each cell, one zero after the other, can be occupied.
         pairs: attributes that have to change together.
     """
 
@@ -258,34 +250,34 @@ class Guard(NamedTuple):
     pairs: Pairs
 
     @classmethod
-    def of(cls, zeros: Zeros, domain: Domain) -> Guard:
-        """The zeros of a domain."""
+    def from_zeros(cls, zeros: Zeros, domain: Domain) -> Guard:
+        """Lay out the zeros of a domain."""
         adjacency = build_adjacency(domain, [z.clique for z in zeros], copy_per_axis=False)
         cells = [np.ravel(zero.allowed) for zero in zeros]
         allowed = np.concatenate([np.zeros(0, dtype=np.bool_), *cells])
-        return cls(adjacency, allowed, Pairs.of(zeros))
+        return cls(adjacency, allowed, Pairs.from_zeros(zeros))
 
 
 def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None:
-    """Change rows in forbidden cells, in place, until they lie in none.
+    """Change rows in forbidden cells, in place, until they are in none.
 
-    A random walk: of the attributes of a violated zero, a random one is drawn anew from its own
-    distribution among the values that the zero allows beside the others. A row that is still in a
-    forbidden cell after ``TRIES`` changes becomes a copy of a random one that is not.
+    A random walk: of a violated zero, a random attribute is redrawn from its own distribution among
+    the values that the zero allows next to the others. A row that is still in a forbidden cell
+    after ``TRIES`` changes becomes a copy of a random row that is not.
 
     Args:
         rows: codes.
-        zeros: what is forbidden.
+        zeros: the forbidden cells.
         singles: counts of each attribute (rows).
         key: of the random numbers.
 
     Raises:
-        InputError: no row was found that lies in none.
+        InputError: no row was found that is in no forbidden cell.
     """
     if not zeros:
         return
     domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
-    guard = Guard.of(zeros, domain)
+    guard = Guard.from_zeros(zeros, domain)
     width = max(len(zero.clique) for zero in zeros)
     members = np.full((len(zeros), width), -1)
     strides = np.zeros((len(zeros), width), dtype=np.int64)
@@ -354,21 +346,21 @@ def _settle(rows, members, strides, position, allowed, weights, start, settled, 
 
 
 class PairMoves(ModelMoves):
-    """Redraws of two attributes at once, from their joint conditional.
+    """Redraws of two attributes together, from their joint conditional.
 
     Args:
-        model: the distribution, whose weights are none in forbidden cells.
-        zeros: what is forbidden.
+        model: the distribution, without weight in forbidden cells.
+        zeros: the forbidden cells.
         workers: threads; the result does not depend on it.
     """
 
     def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
         self._model = model
-        self._pairs = Pairs.of(zeros)
+        self._pairs = Pairs.from_zeros(zeros)
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int) -> None:
-        """Redraw a pair of every zero in every row, in place; random as a function of ``key``."""
+        """Redraw a pair of every zero in every row, in place; ``key`` seeds the random numbers."""
         pairs, factors, adjacency = self._pairs, self._model.factors, self._model.adjacency
 
         def block(start: int, stop: int) -> None:
@@ -379,17 +371,17 @@ class PairMoves(ModelMoves):
 
 
 _ROWS_AT_ONCE = 128
-"""Rows in which one pair is redrawn, one after the other, while its weights are near."""
+"""Number of rows in which a pair is redrawn while its weights are in cache."""
 _UNCHECKED = 32
-"""Weights that multiply a probability before its size is checked: each is 1e±6."""
-_SMALL, _LARGE = 1e-50, 1e50
-"""Between them the largest of some weights is when they are multiplied by others."""
+"""Number of weights, each 1e±6, that multiply a probability before it is rescaled."""
 
 
 @njit(cache=True, nogil=True)
 def _around(i, without, adjacency, entries, steps):  # type: ignore[no-untyped-def]
-    """List the tables around i: first those that another attribute is not in, then those it is in,
-    with its strides there; how many the first are, and all."""
+    """List the tables around i: first those without another attribute, then those with it.
+
+    Return the number of the first and of all; ``steps`` gets the strides of the other attribute.
+    """
     start, _, other, stride, _, _, _ = adjacency
     number, last = 0, start[i + 1] - start[i]
     shared = last
@@ -409,13 +401,11 @@ def _around(i, without, adjacency, entries, steps):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True, inline="always")
 def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: ignore[no-untyped-def]
-    """Multiply the weights of values by those of the first so many tables."""
+    """Multiply the weights of values by those of the first ``number`` entries."""
     _, offset, other, stride, _, _, _ = adjacency
     for n in range(number):
         e = entries[n]
-        cell = np.uint64(offset[e])
-        for k in range(other.shape[1]):
-            cell += np.uint64(rows[r, other[e, k]]) * np.uint64(stride[e, k])
+        cell = np.uint64(find_cell(rows, r, e, offset, other, stride))
         for v in range(np.uint64(size)):
             weights[v] *= packed[cell + v]
         if n % _UNCHECKED == _UNCHECKED - 1 or n == number - 1:
@@ -423,7 +413,7 @@ def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: 
             for v in range(np.uint64(size)):
                 if weights[v] > largest:
                     largest = weights[v]
-            if not _SMALL < largest < _LARGE:
+            if not 1e-50 < largest < 1e50:
                 for v in range(size):
                     weights[v] /= largest
 
@@ -490,16 +480,16 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
 
 
 def build_masks(zeros: Zeros, domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, Mask]:
-    """For each clique with zeros inside it, the cells that these leave."""
+    """Map each clique with zeros inside it to the cells that these allow."""
     found: dict[Clique, Mask] = {}
     for clique in cliques:
-        allowed = allowed_cells(inside(zeros, clique), domain, clique)
+        allowed = allowed_cells(select_inside(zeros, clique), domain, clique)
         if allowed is not None:
             found[clique] = allowed
     return found
 
 
-def inside(zeros: Iterable[Zero], clique: Clique) -> list[Zero]:
-    """The zeros all of whose attributes a clique has."""
+def select_inside(zeros: Iterable[Zero], clique: Clique) -> list[Zero]:
+    """Return the zeros whose attributes are all in a clique."""
     members = set(clique)
     return [zero for zero in zeros if members.issuperset(zero.clique)]

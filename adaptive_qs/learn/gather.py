@@ -1,4 +1,4 @@
-"""The private values of columns that are still to be learnt, gathered in one pass over the rows."""
+"""The private values of columns to be learnt, gathered in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from adaptive_qs.table.schema import Schema
 Counts = NDArray[np.int64]
 
 MERGING_BYTES = 200
-"""Hash table and copies of one text while counts are merged and sorted, as measured."""
+"""Measured memory, in bytes per text, of merging and sorting counts."""
 
 _WAITING_ROWS = 1 << 17
 _BLOCK = 1 << 16
 
 
 class Texts(Sequence[str]):
-    """Texts in an Arrow array as a sequence of str, made one block at a time."""
+    """Texts of an Arrow array as a sequence of str, converted one block at a time."""
 
     def __init__(self, array: pa.StringArray) -> None:
         self._array = array
@@ -53,9 +53,9 @@ class Texts(Sequence[str]):
 
 
 class TextCounter:
-    """Adds up counts of texts.
+    """Sums of counts of texts.
 
-    Blank texts and those with a NUL character, which a schema cannot list, are left out.
+    Blank texts and texts with a NUL character, which a schema cannot list, are not counted.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class TextCounter:
         self._waiting_rows = 0
 
     def add(self, texts: pa.StringArray, counts: Counts) -> None:
-        """Add the counts of some texts, which may repeat; null is left out."""
+        """Add the counts of some texts, which can repeat; null is not counted."""
         listable = pc.and_(pc.not_equal(texts, ""), pc.invert(pc.match_substring(texts, "\0")))
         kept = pc.and_(listable, pa.array(counts > 0)).fill_null(False)
         table = _table(texts, counts).filter(kept)
@@ -80,7 +80,7 @@ class TextCounter:
         return sum(table.nbytes + MERGING_BYTES * table.num_rows for table in tables)
 
     def sorted(self) -> tuple[Texts, Counts]:
-        """The distinct texts in ascending order, and their counts."""
+        """Return the distinct texts in ascending order, and their counts."""
         self._merge()
         table = self._merged.sort_by("text")
         return Texts(_whole(table["text"])), _whole(table["count"]).to_numpy()
@@ -101,20 +101,17 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-# Everything else about the table is checked on the way: what the run could refuse later, it refuses
-# here, before anything is paid for.
-
 Numbers = NDArray[Any]
-"""Of int64 or float64."""
+"""Array of int64 or float64."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Private values by column, without the missing ones; never to be shown.
+    """Private values by column, without missing ones; never shown.
 
     Attributes:
         numbers: shape (rows with a value,), inside the declared ends.
-        texts: distinct texts in ascending order and the rows with each.
+        texts: distinct texts in ascending order, and the rows with each.
     """
 
     numbers: dict[str, Numbers] = field(default_factory=dict, repr=False)
@@ -130,7 +127,7 @@ def gather(
 ) -> Gathered:
     """Read the columns that are to be learnt and check that all others can be encoded.
 
-    Arguments and errors are those of :func:`adaptive_qs.learn.schema.gather_private`.
+    The run can refuse no other cell later. See :func:`adaptive_qs.learn.schema.gather_private`.
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if c.is_open}
     if isinstance(source, CodedTable):
@@ -172,7 +169,7 @@ class _Collector:
         return self._number_bytes + self.texts.num_bytes
 
     def add(self, values: Cells, label: str) -> None:
-        """Take the values of a chunk that are not missing, or refuse one as encoding would."""
+        """Collect the values of a chunk that are not missing; refuse what encoding would refuse."""
         for part in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             (codes,) = encode_chunk(self._probe, part, label)
             parts, indices = distinct_cells(self.column.name, part, label)

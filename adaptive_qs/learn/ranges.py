@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.generate.denoise import nearest_monotone
+from adaptive_qs.cliques import Array, Integers
+from adaptive_qs.generate.targets import nearest_monotone
 from adaptive_qs.learn.gather import Numbers
 from adaptive_qs.privacy.counts import Measurement, PrivateValues
 from adaptive_qs.privacy.events import Cost, Purpose
@@ -19,40 +21,36 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.table.columns.binned import NumberColumn
 
-# Private bounds of a column: between which magnitudes its values lie. The public grid holds 0 and
+# Bounds of a column are the magnitudes between which its values lie. The public grid holds 0 and
 # ±{1, 2, 5}·10^e. Its cells are {0} and, on either side, the intervals between neighbouring
 # numbers, each with its outer end; the outermost take everything beyond them. One histogram over
 # the cells, of squared sensitivity 1, is measured with noise of standard deviation σ.
 #
-# The line has three parts: the negative numbers, 0, and the positive ones. In each of them the run
-# of cells that maximises Σ (noisy count − 1.5 σ) is found, and it stands out if that sum is above 4
-# σ. Bounds are the outermost ends of the runs that stand out, so that the many empty cells near 0
-# cost nothing, and a declared end, which only limits the grid, need not be reached.
+# The line has three parts: the negative numbers, 0, and the positive ones. In each part the run of
+# cells that maximises Σ (noisy count − 1.5 σ) stands out if that sum is above 4 σ. Bounds are the
+# outermost ends of the runs that stand out, so that the many empty cells near 0 cost nothing. A
+# declared end only limits the grid.
 #
 # An end of a run lies m empty cells too far out with probability at most Φ(−1.5 √m), in all below
 # 0.1, and m cells at an end are lost only if they hold fewer than about 1.5 σ m rows. A run of pure
 # noise anywhere on the grid of c cells sums to more than x with probability at most about
 # c·exp(−3x/σ), below 0.002 for 4 σ, so a column that spans m cells of a part needs about
-# (1.5 m + 4) σ rows there. Where nothing stands out the bounds are public: see
-# :meth:`Magnitudes.default`.
+# (1.5 m + 4) σ rows there. If nothing stands out the bounds are public: :meth:`Magnitudes.default`.
 
 Number = int | float
 
 PENALTY = 1.5
-"""Rows that a cell has to hold to belong to the range, in standard deviations of the noise."""
+"""Fewest rows of a cell in the range, in standard deviations of the noise."""
 LEAST_SUM = 4.0
 """Sum above which a run of cells stands out, in standard deviations of the noise."""
 DEFAULT_REACH = 100
-"""Bounds on either side of 0 of a column where nothing stands out."""
-
+"""Magnitude of the bounds of a column where nothing stands out."""
 _DIGITS = (1, 2, 5)
-_NUMERIC_EXPONENTS = range(-12, 18)
-_EXACT_DIGITS = 15
 
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """The part of the public grid that a column's declared ends leave.
+    """The part of the public grid between the declared ends of a column.
 
     Attributes:
         steps: the positive numbers of the grid, ascending.
@@ -65,32 +63,32 @@ class Magnitudes:
     high: Number
 
     @classmethod
-    def of(cls, column: NumberColumn) -> Magnitudes:
-        """The grid for values of this column."""
+    def from_column(cls, column: NumberColumn) -> Magnitudes:
+        """Return the grid for values of a column."""
         if column.whole:
             steps: tuple[Number, ...] = tuple(d * 10**e for e in range(18) for d in _DIGITS)
         else:
-            exponents = _NUMERIC_EXPONENTS
+            exponents = range(-12, 18)
             if column.places is not None:
-                exponents = range(-column.places, _EXACT_DIGITS + 1 - column.places)
+                exponents = range(-column.places, 16 - column.places)  # 15 exact digits
             steps = tuple(float(f"{d}e{e}") for e in exponents for d in _DIGITS)
         low = -math.inf if column.min is None else column.min
         return cls(steps, low, math.inf if column.max is None else column.max)
 
     @property
     def cells(self) -> range:
-        """The cells that a value between the declared ends may lie in; 0 is the cell {0}."""
+        """The possible cells of values between the declared ends; 0 is the cell {0}."""
         return range(self._cell(self.low), self._cell(self.high) + 1)
 
     def find_cells(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the cell of each value; all of them lie between the declared ends."""
+        """Return the cell of each value; all lie between the declared ends."""
         steps = np.array(self.steps, dtype=values.dtype)
         places = np.minimum(np.searchsorted(steps, np.abs(values)), len(steps) - 1) + 1
         cells = np.sign(values).astype(np.int64) * places
         return cells - self.cells.start
 
     def bounds(self, noisy: NDArray[Any], noise_variance: Fraction | int) -> tuple[Number, Number]:
-        """Ends of the cells with more rows than noise, between the declared ends."""
+        """Return the ends of the cells with more rows than noise, between the declared ends."""
         sigma = math.sqrt(noise_variance)
         gain = np.asarray(noisy - PENALTY * sigma, dtype=np.float64)
         cells = np.array(self.cells)
@@ -107,7 +105,7 @@ class Magnitudes:
 
     @property
     def default(self) -> tuple[Number, Number]:
-        """Public bounds for a column with too few rows: around 0, or next to its declared end."""
+        """Public bounds of a column with too few rows: around 0, or next to its declared end."""
         low, high = self._between(-DEFAULT_REACH), self._between(DEFAULT_REACH)
         if low < high:
             return low, high
@@ -130,7 +128,7 @@ class Magnitudes:
 
 
 def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:
-    """The largest sum of neighbouring gains, and the positions of its first and last."""
+    """Return the largest sum of neighbouring gains, and the first and last position."""
     best, total, first = (-math.inf, 0, 0), 0.0, 0
     for position, value in enumerate(gain.tolist()):
         if total <= 0:
@@ -141,7 +139,7 @@ def _best_run(gain: NDArray[np.float64]) -> tuple[float, int, int]:
 
 
 UNIFORM_CELLS = 4096
-"""Cells of equal width at most."""
+"""Largest number of cells of equal width."""
 _DIGITS_BELOW = 12
 """Digits between the largest value and the unit of a numeric column without decimals."""
 _DECADES = 6
@@ -151,16 +149,16 @@ Points = NDArray[np.int64] | NDArray[np.float64]
 
 
 def grid_points(column: NumberColumn, low: Number, high: Number) -> Points:
-    """Ends of the cells [point, next point) that hold low .. high, ascending.
+    """Return the ends of the cells [point, next point) that hold low .. high, ascending.
 
     The points are multiples of a step {1, 2, 5}·10^e that makes at most ``UNIFORM_CELLS`` cells;
-    where that is coarser, also the numbers with two digits; and 0 with the unit of the column, so
-    that 0 has a cell of its own. The unit is 1 for integers, 10^-decimals for numbers with
-    decimals, and twelve digits below the largest magnitude for others. So a range of few integers
-    has a cell for each.
+    if that is coarser, also the numbers with two digits; and 0 with the unit of the column, so that
+    0 has a cell of its own. The unit is 1 for integers, 10^-decimals for numbers with decimals, and
+    twelve digits below the largest magnitude for others. So a range of few integers has a cell for
+    each.
 
     Returns:
-        For integers the last point is high + 1. For numbers it is high, in the last cell; where low
+        For integers the last point is high + 1. For numbers it is high, in the last cell; if low
         and high are equal it is a unit more, half a unit for numbers with decimals.
     """
     if column.whole:
@@ -180,12 +178,12 @@ def grid_points(column: NumberColumn, low: Number, high: Number) -> Points:
 
 
 def declared_points(column: NumberColumn, low: Number, high: Number) -> Points:
-    """The grid of low .. high, and the ends of the cells between it and the declared ends.
+    """Return the grid of low .. high, and the cells between it and the declared ends.
 
-    On either side that is one cell, or one for 0 with one on either side of it.
+    On either side that is one cell, or a cell for 0 with one cell on either side of it.
 
     Args:
-        column: with or without declared ends.
+        column: the column, with or without declared ends.
         low: at least the declared smallest value.
         high: at most the declared largest value.
     """
@@ -209,14 +207,15 @@ def _unit_exponent(column: NumberColumn, low: Number, high: Number) -> int:
 
 
 def _inner(start: Fraction | int, stop: Fraction | int, least: int) -> list[int]:
-    """Round numbers of units strictly between two ends, ascending.
+    """Return round numbers of units strictly between two ends, ascending.
 
     Args:
         start: lower end, in units.
         stop: upper end, in units.
         least: exponent of the smallest step of two-digit numbers.
     """
-    step = next(s for s in _steps() if (stop - start) / s <= UNIFORM_CELLS)
+    steps = (digit * 10**exponent for exponent in count() for digit in _DIGITS)
+    step = next(step for step in steps if (stop - start) / step <= UNIFORM_CELLS)
     first, last = math.floor(start) + 1, math.ceil(stop) - 1
     if step == 1:
         return list(range(first, last + 1))
@@ -229,50 +228,36 @@ def _inner(start: Fraction | int, stop: Fraction | int, least: int) -> list[int]
     return sorted(point for point in points if first <= point <= last)
 
 
-def _steps() -> Iterator[int]:
-    exponent = 0
-    while True:
-        yield from (10**exponent, 2 * 10**exponent, 5 * 10**exponent)
-        exponent += 1
-
-
-Floats = NDArray[np.float64]
-Positions = NDArray[np.int64]
-
 LEAST_SHARE = 0.25
-"""Fewest rows that a bin aims for, as a part of an equal share of all rows."""
+"""Fewest rows of a bin, as a part of an equal share of all rows."""
 HEAVY_DEVIATIONS = 3.0
 """Fewest rows of a heavy cell, in standard deviations of the noise."""
-TAIL_SHARE = 0.1
-"""Most rows that are cut off a learnt end, as a part of an equal share."""
-TAIL_DEVIATIONS = 2.0
-"""And in standard deviations of the noise."""
 
 
 def quantile_edges(
-    counts: Floats,
+    counts: Array,
     prefix_std: float,
     most_bins: int,
     cut: tuple[bool, bool],
     fixed: Sequence[int] = (),
-) -> Positions:
-    """Positions of the ends of the bins among the ends of the cells, ascending.
+) -> Integers:
+    """Return the positions of the ends of the bins among the ends of the cells, ascending.
 
     The sums of the first cells are made non-negative and monotone (isotonic regression, which
     brings none of them further from the truth than the worst of them was). Heavy cells, with more
-    rows than the other bins get, are bins by themselves. The others have their edges next to the
+    rows than the other bins get, are bins of their own. The others have their edges next to the
     quantiles of the rows in light cells.
 
     Args:
-        counts: shape (cells,), noisy counts.
+        counts: noisy counts, shape (cells,).
         prefix_std: standard deviation of the noise of such a sum.
-        most_bins: number of bins at most, two or more.
-        cut: whether the lower and the upper end may be cut off where there is hardly a row.
+        most_bins: largest number of bins, two or more.
+        cut: whether the lower and the upper end can be cut off where there are hardly any rows.
         fixed: positions that are edges in any case, if that leaves two bins for the rows.
 
     Returns:
-        Two or more positions in 0 .. cells, most_bins + 1 at most; the two outermost where there
-        are no more rows than noise.
+        Two or more positions in 0 .. cells, at most most_bins + 1; the two outermost if there are
+        no more rows than noise.
     """
     sums = np.maximum(nearest_monotone(np.cumsum(counts)), 0.0)
     if sums[-1] <= prefix_std:
@@ -281,7 +266,7 @@ def quantile_edges(
     most_bins -= len(fixed)
     mass = np.diff(sums, prepend=0.0)
     share = float(sums[-1]) / most_bins
-    few = min(TAIL_DEVIATIONS * prefix_std, TAIL_SHARE * share)
+    few = min(2.0 * prefix_std, 0.1 * share)  # rows that are cut off an end
     low, high = _ends(mass, few, cut)
     heavy = _heavy_cells(mass, most_bins, HEAVY_DEVIATIONS * prefix_std)
     light = mass.copy()
@@ -292,16 +277,16 @@ def quantile_edges(
     return np.unique(np.concatenate([[low, *fixed, high], np.clip(inner, low, high)]))
 
 
-def _ends(mass: Floats, few: float, cut: tuple[bool, bool]) -> tuple[int, int]:
-    """Positions between which all but few rows lie, or the outermost ones."""
+def _ends(mass: Array, few: float, cut: tuple[bool, bool]) -> tuple[int, int]:
+    """Return the positions between which all but few rows lie, or the outermost ones."""
     sums = np.concatenate([[0.0], np.cumsum(mass)])
     low = int(np.searchsorted(sums, few, side="right")) - 1 if cut[0] else 0
     high = int(np.searchsorted(sums, sums[-1] - few)) if cut[1] else mass.size
     return low, high
 
 
-def _heavy_cells(mass: Floats, most_bins: int, least: float) -> Positions:
-    """Cells with at least an equal share of what all heavier cells leave; two edges each."""
+def _heavy_cells(mass: Array, most_bins: int, least: float) -> Integers:
+    """Return the cells with an equal share of what heavier cells leave; each has two edges."""
     heaviest_first = np.argsort(-mass, kind="stable")
     left = float(mass.sum())
     for found, cell in enumerate(heaviest_first.tolist()):
@@ -312,8 +297,8 @@ def _heavy_cells(mass: Floats, most_bins: int, least: float) -> Positions:
     return heaviest_first
 
 
-def _quantiles(mass: Floats, bins: int) -> Positions:
-    """Ends of cells next to the quantiles that make so many bins."""
+def _quantiles(mass: Array, bins: int) -> Integers:
+    """Return the ends of cells next to the quantiles that make this number of bins."""
     sums = np.concatenate([[0.0], np.cumsum(mass)])
     targets = sums[-1] * np.arange(1, bins) / bins
     above = np.searchsorted(sums, targets)
@@ -321,67 +306,74 @@ def _quantiles(mass: Floats, bins: int) -> Positions:
     return np.where(targets - sums[below] < sums[above] - targets, below, above)
 
 
-# A tree of counts over the cells of a grid: noisy once, then consistent by least squares. A tree of
-# branching b and height h has levels 1 .. h, level h being b^h cells. A row is in one node of each
-# level, so the squared sensitivity of all counts together is h, and at zCDP ρ every count has noise
-# of variance h/(2ρ). With A the matrix of all nodes, least squares estimates a sum p over cells
-# with variance p (AᵀA)⁻¹ pᵀ · h/(2ρ). The eigenspaces of AᵀA are the functions constant on the
-# blocks of level j with sum zero on those of level j−1, with eigenvalue (b^(h−j+1) − 1)/(b − 1),
-# and the constants, with that of j = 1. This gives the variance of every prefix in closed form, by
-# which the branching is chosen. (Hay, Rastogi, Miklau, Suciu 2010; Qardaji, Yang, Li 2013.)
-
-MAX_BRANCHING = 64
-MAX_SPREAD = 8
-"""Leaves of a tree for each of its cells, at most."""
-
-Counts = NDArray[np.int64]
+# A tree of counts over the cells of a grid is noisy first, then consistent by least squares. A tree
+# of branching b and height h has levels 1 .. h, level h being b^h cells. A row is in one node of
+# each level, so the squared sensitivity of all counts together is h, and at zCDP ρ every count has
+# noise of variance h/(2ρ). With A the matrix of all nodes, least squares estimates a sum p over
+# cells with variance p (AᵀA)⁻¹ pᵀ · h/(2ρ). The eigenspaces of AᵀA are the functions constant on
+# the blocks of level j with sum zero on those of level j−1, with eigenvalue
+# (b^(h−j+1) − 1)/(b − 1), and the constants, with that of j = 1. This gives the variance of every
+# prefix in closed form, by which the branching is chosen. (Hay, Rastogi, Miklau, Suciu 2010;
+# Qardaji, Yang, Li 2013.)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The shape of a tree, public.
+    """The counts of all nodes of a tree over cells, as a linear map; public.
 
     Attributes:
         branching: b, children of each node.
         height: h, levels below the root, which is not measured.
+        size: number of cells; further leaves are empty.
     """
 
     branching: int
     height: int
+    size: int
+    largest = 1
 
     @classmethod
-    def best(cls, cells: int) -> Tree:
-        """The tree over at least so many cells whose prefixes have the least mean variance.
+    def best(cls, size: int) -> Tree:
+        """Return the tree over these cells whose prefixes have the least mean variance.
 
         A level more than the cells need can pay: it measures all of them together.
         """
-        shapes = [
-            cls(branching, height)
-            for branching in range(2, MAX_BRANCHING + 1)
-            for height in range(_height(branching, cells), _height(branching, cells) + 2)
-            if branching**height <= MAX_SPREAD * cells
+        trees = [
+            cls(branching, height, size)
+            for branching in range(2, 65)
+            for least in [next(h for h in range(1, 65) if branching**h >= size)]
+            for height in (least, least + 1)
+            if branching**height <= 8 * size
         ]
-        return min(shapes, key=lambda tree: float(tree.prefix_variances(cells).mean()))
+        return min(trees, key=lambda tree: float(tree.prefix_variances().mean()))
 
     @property
     def leaves(self) -> int:
-        """Cells of the last level."""
+        """Number of nodes of the last level."""
         return self.branching**self.height
 
-    def counts(self, leaves: Counts) -> Counts:
-        """Counts of all nodes, level by level from the top; missing cells at the end are empty."""
-        padded = np.zeros(self.leaves, dtype=np.int64)
-        padded[: leaves.size] = leaves
-        levels = [
-            padded.reshape(self.branching**level, -1).sum(axis=1)
-            for level in range(1, self.height + 1)
-        ]
-        return np.concatenate(levels)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The one axis."""
+        return (self.size,)
 
-    def consistent(self, noisy: NDArray[Any]) -> Floats:
-        """Least-squares estimates of the leaves from noisy counts of all nodes."""
+    @property
+    def squared_norm(self) -> int:
+        """One for each level."""
+        return self.height
+
+    def answers(self, table: Integers) -> Integers:
+        """Return the counts of all nodes, level by level from the top: shape (nodes, 1)."""
+        leaves = np.zeros(self.leaves, dtype=np.int64)
+        leaves[: self.size] = table.reshape(-1)
+        levels = range(1, self.height + 1)
+        nodes = [leaves.reshape(self.branching**level, -1).sum(axis=1) for level in levels]
+        return np.concatenate(nodes).reshape(-1, 1)
+
+    def consistent(self, noisy: NDArray[Any]) -> Array:
+        """Return the least-squares estimates of the cells from noisy counts of all nodes."""
         b, h = self.branching, self.height
-        levels: list[Floats] = []
+        levels: list[Array] = []
         start = 0
         for level in range(1, h + 1):
             levels.append(noisy[start : start + b**level].astype(np.float64))
@@ -395,12 +387,12 @@ class Tree:
             children = levels[level].reshape(-1, b)
             gap = levels[level - 1] - children.sum(axis=1)
             levels[level] = (children + gap[:, None] / b).ravel()
-        return levels[-1]
+        return levels[-1][: self.size]
 
-    def prefix_variances(self, cells: int) -> Floats:
-        """Variance of the estimated sum of the first 1 .. cells leaves, for ρ = 1/2."""
+    def prefix_variances(self) -> Array:
+        """Return the variances of the estimated sums of the first 1 .. size cells, for ρ = 1/2."""
         b, h = self.branching, self.height
-        length = np.arange(1, cells + 1, dtype=np.float64)
+        length = np.arange(1, self.size + 1, dtype=np.float64)
         before = length**2 / b**h
         total = before * (b - 1) / (b**h - 1)
         for level in range(1, h + 1):
@@ -412,19 +404,12 @@ class Tree:
         return h * total
 
 
-def _height(branching: int, cells: int) -> int:
-    height = 1
-    while branching**height < cells:
-        height += 1
-    return height
-
-
-# A column's part of ρ goes to one histogram of magnitudes where an end is not declared (squared
+# A column's part of ρ goes to one histogram of magnitudes if an end is not declared (squared
 # sensitivity 1), and to one tree of counts over the grid between the bounds (squared sensitivity
 # its height). A row adds one to one cell of the histogram and to one node of each level, or nothing
-# where its value is missing or outside the bounds that were found and counts as missing. Grid, tree
-# and their noise follow from the schema and from bounds already released; the edges follow from the
-# noisy counts.
+# if its value is missing, or is outside the found bounds and counts as missing. Grid, tree and
+# noise follow from the schema and from bounds already released; the edges follow from the noisy
+# counts.
 
 BOUNDS_SHARE = Fraction(1, 4)
 """Part of a column's ρ for the bounds, where an end is not declared."""
@@ -436,13 +421,13 @@ def learn_ranges(
     mechanisms: Mechanisms,
     costs: Mapping[str, Cost],
 ) -> dict[str, NumberColumn]:
-    """Columns with bins, by name.
+    """Learn the bins of columns, and return the columns by name.
 
     Args:
-        columns: what is to be learnt.
-        numbers: the private values of each, inside its declared ends; missing ones left out.
-        mechanisms: charges ``costs``, then draws.
-        costs: most that each column may cost.
+        columns: columns whose bins are open.
+        numbers: the private values of each, inside its declared ends, without missing ones.
+        mechanisms: charges ``costs``, then draws the noise.
+        costs: the largest cost of each column.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.
@@ -450,7 +435,9 @@ def learn_ranges(
     values = {name: PrivateValues(numbers[name], mechanisms.ledger) for name in numbers}
     bounds = {column.name: column.span for column in columns}
     units = {column.name: costs[column.name].rho_units for column in columns}
-    magnitudes = {c.name: Magnitudes.of(c) for c in columns if c.min is None or c.max is None}
+    magnitudes = {
+        c.name: Magnitudes.from_column(c) for c in columns if c.min is None or c.max is None
+    }
     measurements = []
     for name, found in magnitudes.items():
         share = math.floor(units[name] * BOUNDS_SHARE)
@@ -461,11 +448,11 @@ def learn_ranges(
     for each, noisy in zip(measurements, mechanisms.measure(measurements)):
         (name,) = each.query.columns
         bounds[name] = magnitudes[name].bounds(noisy, each.noise_variance)
-    grids = [_Grid.of(column, *bounds[column.name]) for column in columns]
+    grids = [_Grid.from_bounds(column, *bounds[column.name]) for column in columns]
     measurements = [
         Measurement.costing(
-            LinearQuery(Purpose.BINS, (grid.column.name,), (TreeMap(grid.tree, grid.cells),)),
-            values[grid.column.name].histograms((grid.find_cells, grid.cells)),
+            LinearQuery(Purpose.BINS, (grid.column.name,), (grid.tree,)),
+            values[grid.column.name].histograms((grid.find_cells, grid.tree.size)),
             units[grid.column.name],
         )
         for grid in grids
@@ -477,35 +464,15 @@ def learn_ranges(
 
 
 @dataclass(frozen=True)
-class TreeMap:
-    """The counts of all nodes of a tree over cells; a cell is in one node of each level."""
-
-    tree: Tree
-    size: int
-    largest = 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The one axis."""
-        return (self.size,)
-
-    @property
-    def squared_norm(self) -> int:
-        """One for each level."""
-        return self.tree.height
-
-    def answers(self, table: Counts) -> Counts:
-        """Return the counts of the nodes, level by level."""
-        return self.tree.counts(table.reshape(-1)).reshape(-1, 1)
-
-
-@dataclass(frozen=True)
 class _Grid:
     """The public cells between the ends of a column, and the tree over them.
 
     Attributes:
-        fixed: positions of points that are edges in any case: a bound that was found, where it is
-            farther from the declared end than from the other bound.
+        column: the column.
+        points: ends of the cells.
+        tree: the tree over the cells.
+        fixed: positions of points that are edges in any case: a found bound that is farther from
+            the declared end than from the other bound.
     """
 
     column: NumberColumn
@@ -514,7 +481,7 @@ class _Grid:
     fixed: tuple[int, ...]
 
     @classmethod
-    def of(cls, column: NumberColumn, low: Number, high: Number) -> _Grid:
+    def from_bounds(cls, column: NumberColumn, low: Number, high: Number) -> _Grid:
         points = declared_points(column, low, high)
         past = high + column.whole
         far = [low] if low - points[0] > past - low else []
@@ -522,12 +489,7 @@ class _Grid:
         fixed = tuple(np.searchsorted(points, far).tolist())
         return cls(column, points, Tree.best(points.size - 1), fixed)
 
-    @property
-    def cells(self) -> int:
-        """How many there are."""
-        return self.points.size - 1
-
-    def find_cells(self, values: Numbers) -> Counts:
+    def find_cells(self, values: Numbers) -> Integers:
         """Return the cell of each value; −1 where it counts as missing."""
         first, last = self.points[0], self.points[-1] - int(self.column.whole)
         cells = np.searchsorted(self.points[:-1], np.clip(values, first, last), side="right") - 1
@@ -535,11 +497,11 @@ class _Grid:
             cells[(values < first) | (last < values)] = -1
         return cells
 
-    def binned(self, noisy: Floats, noise_variance: Fraction | int) -> NumberColumn:
-        column, cells = self.column, self.cells
-        unit = self.tree.prefix_variances(cells).mean() / self.tree.height
+    def binned(self, noisy: Array, noise_variance: Fraction | int) -> NumberColumn:
+        column = self.column
+        unit = self.tree.prefix_variances().mean() / self.tree.height
         edges = quantile_edges(
-            self.tree.consistent(noisy)[:cells],
+            self.tree.consistent(noisy),
             math.sqrt(unit * noise_variance),
             column.num_values,
             (column.min is None, column.max is None),

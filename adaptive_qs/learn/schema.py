@@ -1,4 +1,4 @@
-"""From a schema with private columns to one that can be coded, and what that may cost."""
+"""From a schema with private columns to one that can be coded, and the cost of it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,19 @@ from adaptive_qs.table.schema import Schema
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
     from adaptive_qs.learn.gather import Counts, Gathered, Texts
 
-# How much of a run's budget learning bins and values gets, and which column how much of it.
-
-DELTA_SHARE = Fraction(1, 2)
-"""Part of a run's δ where values are discovered; ε hardly depends on the rest of it."""
-FEWEST_UNITS = 8
-"""Units of ρ without which a column's share cannot be divided."""
 HEAPS_SHARE = Fraction(1, 100)
-"""Most of a run's ρ for the frequent values of a column, where nothing else is to be learnt."""
+"""Largest part of ρ for the frequent values of a column, if nothing else is learnt."""
 BINS_WEIGHT = 4
-"""How much more of ρ bins or values get than the frequent values of a column."""
+"""Ratio of the parts of ρ for bins or values and for the frequent values of a column."""
 
 
 def discovery_share(schema: Schema) -> Fraction:
-    """The part of δ that discovering values takes; the rest is for converting ρ to ε."""
-    discovers = any(c.discovers for c in schema.columns)
-    return DELTA_SHARE if discovers else Fraction(0)
+    """Return the part of δ for discovering values; ε hardly depends on the other half."""
+    return Fraction(any(c.discovers for c in schema.columns), 2)
 
 
 def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHARE) -> Cost:
-    """What learning the open columns of a schema may cost; nothing if it has none.
+    """Return the largest cost of learning the open columns of a schema.
 
     Args:
         schema: with or without private columns.
@@ -62,15 +55,17 @@ def preprocessing_cost(schema: Schema, budget: Cost, share: float = DEFAULT_SHAR
 
 @dataclass(frozen=True)
 class ColumnCosts:
-    """What the open columns may cost, by name: their bins or values, and their frequent values."""
+    """The costs of open columns, by name: of their bins or values, and of their frequent values."""
 
     values: dict[str, Cost]
     heaps: dict[str, Cost]
 
 
 def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
-    """Equal shares of ρ for all bins and values, ``BINS_WEIGHT`` times those for frequent values,
-    and equal shares of δ for columns with private values.
+    """Divide the cost of learning among the open columns.
+
+    Bins and values have equal shares of ρ, ``BINS_WEIGHT`` times those of frequent values. Columns
+    with private values have equal shares of δ.
 
     Raises:
         InputError: a share would be empty.
@@ -80,7 +75,7 @@ def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
     discovered = [c.name for c in columns if c.discovers]
     weight = BINS_WEIGHT if heaped else 1
     shares = weight * len(columns) + len(heaped)
-    if shares and cost.rho_units < FEWEST_UNITS * shares:
+    if shares and cost.rho_units < 8 * shares:
         number = len(schema.open_columns)
         raise InputError(
             f"rho {float(cost.rho):.3g} is too little to learn {number} columns: give more"
@@ -99,7 +94,7 @@ def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
 
 
 MOST_BYTES = 2**30
-"""Ceiling of the private values kept, where the caller gives none."""
+"""Default limit of the memory for private values (bytes)."""
 
 
 def gather_private(
@@ -111,18 +106,18 @@ def gather_private(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> Gathered:
-    """The private values that a schema is learnt from; none, unread, if it left nothing open.
+    """Return the private values that a schema is learnt from; read nothing if it is closed.
 
-    Every cell of the table fits the schema that :func:`learn_schema` makes of them: what encoding
+    Every cell of the table fits the schema that :func:`learn_schema` returns: a cell that encoding
     would refuse is refused here, before there is a budget.
 
     Args:
         source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
-        schema: what is public about the table.
-        cost: most that all columns together may cost; see :func:`preprocessing_cost`.
-        most_bytes: ceiling of the private values kept while the columns are learnt.
+        schema: the public description of the table.
+        cost: largest cost of all columns together; see :func:`preprocessing_cost`.
+        most_bytes: limit of the private values in memory.
         progress: reports the reading.
-        check_rows: told how many rows have come; it raises where they are too many.
+        check_rows: is called with the number of rows so far; it raises if there are too many.
 
     Raises:
         InputError: the cost is too small to divide.
@@ -138,16 +133,16 @@ def gather_private(
 
 
 def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cost: Cost) -> Schema:
-    """The schema with bins and values in place of what it left open, and with the rows on frequent
-    values; itself if it left nothing.
+    """Return the schema with learnt bins, values and frequent values; a closed one as it is.
 
-    What is released is fully determined by the schema, the cost and the outputs of the mechanisms:
-    a run that is resumed gets the same schema.
+    The result depends on the schema, the cost and the outputs of the mechanisms only: a resumed run
+    gets the same schema.
 
     Args:
-        schema, cost: as in :func:`gather_private`.
-        gathered: what that found.
-        mechanisms: every private value passes through it, charged before it is drawn.
+        schema: the public description of the table.
+        gathered: the private values.
+        mechanisms: charges every cost before its noise is drawn.
+        cost: largest cost of all columns together.
 
     Raises:
         InputError: the cost is too small to divide; nothing is charged.
@@ -181,7 +176,7 @@ def _learn_values(
     mechanisms: Mechanisms,
     cost: Cost,
 ) -> CategoricalColumn:
-    """The column with the values found; see :mod:`adaptive_qs.privacy.selection`."""
+    """Return the column with its discovered values; see :mod:`adaptive_qs.privacy.selection`."""
     variance = Fraction(UNITS_PER_RHO, 2 * cost.rho_units)
     least = least_threshold(variance, cost.delta)
     event = PartitionEvent(Purpose.VALUES, (column.name,), variance, least, cost.delta)

@@ -1,18 +1,15 @@
-"""A ledger as its owner sees it: a total that is set once, and runs that share it."""
+"""The ledger of a data set: a total that is set once, and runs that share it."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-from adaptive_qs.arguments import positive_number
-from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, reason
+from adaptive_qs.errors import BudgetExceeded, LedgerError, reason
 from adaptive_qs.ledger.entries import (
     RESTORE,
     START,
@@ -24,129 +21,50 @@ from adaptive_qs.ledger.entries import (
     Restored,
     parse_body,
     read_promise,
+    round_down,
 )
 from adaptive_qs.ledger.files import Anchor, Mark, RunLock, remove_dead_locks
 from adaptive_qs.ledger.run import LedgerRun, RunState, collect_runs, is_promised, release_hash
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
-from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
+from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.privacy.budget import (
-    BudgetWarning,
     Place,
-    chosen_delta,
-    delta_left,
     float_above,
     float_below,
-    list_budget_warnings,
 )
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import ROWS, Unit
 
-
-@dataclass(frozen=True)
-class Total:
-    """What all runs on a data set may spend together.
-
-    Attributes:
-        limit: in whole units, rounded down.
-        declared: in the owner's terms: delta, and epsilon or rho.
-    """
-
-    limit: Cost
-    declared: dict[str, float]
-
-    @classmethod
-    def of(
-        cls,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        discovery_delta: float = 0.0,
-    ) -> Self:
-        """The total given either as (epsilon, delta) or as rho.
-
-        Args:
-            epsilon: ε of all runs together.
-            delta: δ; with rho it only says at which δ the implied ε is reported.
-            rho: the total in zCDP.
-            discovery_delta: part of delta for runs that discover values; the zCDP part is that of
-                the rest.
-
-        Raises:
-            InputError: both or neither of epsilon and rho, or a value out of range.
-        """
-        if (epsilon is None) == (rho is None):
-            came = "set twice" if rho is not None else "not set"
-            raise InputError(f"The total is {came}. Use --epsilon or --rho.")
-        delta = chosen_delta(delta)
-        if not 0 <= discovery_delta < delta:
-            raise InputError(
-                f"the delta for discovery is {discovery_delta!r}: give a part of delta {delta:g}"
-            )
-        if epsilon is not None:
-            epsilon = positive_number("epsilon", epsilon)
-            left = delta_left(delta, discovery_delta)
-            limit = Cost.within(compute_rho(epsilon, left), discovery_delta)
-            declared = {"epsilon": epsilon, "delta": delta}
-        else:
-            rho = positive_number("rho", rho)
-            limit = Cost.within(rho, discovery_delta)
-            declared = {"rho": rho, "delta": delta}
-        if limit.rho_units < 1:
-            raise InputError("the total is below 2**-60 rho: raise it")
-        return cls(limit, declared)
-
-    def list_warnings(self, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about it.
-
-        Args:
-            rows: about how many rows the data set has, as far as is public.
-        """
-        rho, delta = float(self.limit.rho), self.declared["delta"]
-        epsilon = self.declared.get("epsilon")
-        if epsilon is None:
-            epsilon = compute_epsilon(rho, delta_left(delta, self.limit.delta))
-        std = (2 * rho) ** -0.5
-        return list_budget_warnings(epsilon, delta, std, rows, "a count that gets all of it")
-
-
 NOTHING = 1e-6
-"""Part of the total below which what is left is not worth a run."""
+"""Share of the total below which the rest is called used up."""
 NAMED = 5
-"""Open runs that a refusal names."""
-
-
-def digits_below(value: float) -> str:
-    """At most the value (0 or more), in six digits that can be typed."""
-    if not value:
-        return "0"
-    exact = Decimal(value)
-    unit = Decimal(1).scaleb(exact.adjusted() - 5)
-    return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"
+"""Maximum number of open runs that a message names."""
 
 
 class LedgerBook(Store):
     """An open ledger: a total that is set once, and runs that share it.
 
+    All methods raise LedgerError if the file cannot be read or written, or lacks what they need.
     Proof: docs/proofs.md, section 9.
 
     Args:
-        path: the file.
-        anchor: how far it must have come, as for :class:`~adaptive_qs.ledger.files.Anchor`; a file
-            is brought forward with the ledger.
-        restoring: take a copy that does not reach its mark or anchor, to :meth:`restore` it.
-        reading: open it also where it cannot be written, and write nothing then.
+        path: The file.
+        anchor: An entry that the ledger must have, as for
+            :class:`~adaptive_qs.ledger.files.Anchor`; a file is updated with the ledger.
+        restoring: Open a copy that does not reach its mark or anchor, to :meth:`restore` it.
+        reading: Also open a ledger that cannot be written, and do not write to it.
 
     Attributes:
         identity: 32 hexadecimal digits that name this ledger.
-        limit: the total.
-        declared: the total as the owner gave it.
-        protected, relation: whom the total protects, and which tables are neighbours, in words.
+        limit: The total.
+        declared: The total in the parameters of the owner.
+        protected: The unit that the total protects, as text.
+        relation: The neighbouring tables, as text.
 
     Raises:
-        LedgerError: it is missing, not a ledger, of a newer version, or damaged, or does not reach
-            its mark or anchor. All methods raise it where the file cannot be read or written, or
-            has nothing such as they are asked for.
+        LedgerError: If it is missing, not a ledger, of a newer version, or damaged, or does not
+            reach its mark or anchor.
     """
 
     def __init__(
@@ -174,14 +92,14 @@ class LedgerBook(Store):
         anchor: str | Path | None = None,
         unit: Unit = ROWS,
     ) -> Self:
-        """A new ledger with this total, which cannot be changed later; its key will lie next to it.
+        """Create a ledger with a total that cannot be changed later.
 
         Args:
-            path: the new file.
-            limit: the total.
-            declared: the total in the owner's terms, such as epsilon and delta.
-            anchor: a file to be made as well, best on another volume.
-            unit: whom the total protects, whatever number of rows counts in a run.
+            path: The new file.
+            limit: The total.
+            declared: The total in the parameters of the owner, such as epsilon and delta.
+            anchor: The path of a new anchor, best on another volume.
+            unit: The unit that the total protects, for any number of rows that count in a run.
         """
         opened = Opened(
             held=Cost(),
@@ -196,19 +114,21 @@ class LedgerBook(Store):
 
     @property
     def left(self) -> Cost:
-        """What further runs may spend; nothing where a lost copy had spent more than the total, or
-        one run is all of it."""
+        """The budget that is left for further runs."""
         newest = self.newest_run()
         return self.left_beside(self.held, self.reservation(newest).price if newest else Cost())
 
     def left_beside(self, held: Cost, newest: Cost) -> Cost:
-        """What a ledger with these costs allows, given what its newest run reserved."""
+        """Return the budget that is left, given the budget in use and that of the newest run.
+
+        Nothing is left if a single run is the whole total (see :func:`is_promised`).
+        """
         alone = held != Cost() and not newest.fits(self.limit)
-        left = self.limit - held  # less than nothing where a lost ledger had counted more
+        left = self.limit - held  # negative if a lost ledger had counted more
         return Cost() if alone else Cost(max(left.rho_units, 0), max(left.delta_units, 0))
 
     def exceeds(self, runs: Sequence[RunState]) -> bool:
-        """Whether more was released than the total."""
+        """Return whether more was released than the total allows."""
         if self.held.fits(self.limit):
             return False
         alone = [run for run in runs if run.counted == self.held]
@@ -217,10 +137,15 @@ class LedgerBook(Store):
     def compute_epsilon(
         self, cost: Cost, promise: tuple[float, float] | None = None
     ) -> float | None:
-        """ε of a cost at the ledger's δ, of which partition selection takes its share first.
+        """Return ε of a cost at the δ of the ledger, from which discovery takes its share first.
 
-        None where that share is δ or more, so that no ε holds. What is the cost of one run alone
-        has the ε that this run promised, if that is less.
+        Args:
+            cost: The cost.
+            promise: The (ε, δ) of a run, if it is the only one that has this cost. Its ε is
+                returned if it is smaller.
+
+        Returns:
+            ε, or None if nothing is left of δ.
         """
         delta = self.declared["delta"]
         left = Fraction(delta) - cost.delta
@@ -231,33 +156,28 @@ class LedgerBook(Store):
 
     @property
     def head(self) -> str:
-        """Number and hash of the newest entry, to be printed and kept elsewhere."""
+        """Number and hash of the newest entry, to be printed and stored elsewhere."""
         return str(Mark.of(self.last()))
 
     @property
     def locked(self) -> bool:
-        """Whether it is a copy of which its owner has still to say what it lacks."""
+        """Whether it is a restored copy whose missing releases the owner has not listed yet."""
         return not all(entry.confirmed for entry in list(self.restorations())[-1:])
 
     @property
     def missing(self) -> int:
-        """Entries that this copy lacks for certain, by its mark, its anchor, or what was recorded
-        when it was locked."""
+        """Number of entries that this copy certainly lacks, by mark, anchor or its restoration."""
         last = self.last()
         body = parse_body(last.body)
         known = body.missing if isinstance(body, Restored) and not body.confirmed else 0
         return max(self.reached - last.number, known)
 
     def restorations(self) -> Iterator[Restored]:
-        """What was recorded whenever a copy was put back, in order."""
+        """Yield the entries of all restorations, in order."""
         return self.bodies(Restored)
 
     def check_unit(self, unit: Unit) -> None:
-        """Refuse a run that protects something else than the total: their costs do not add up.
-
-        Raises:
-            LedgerError: it does.
-        """
+        """Raise LedgerError if a run protects another unit, so that costs do not add up."""
         if (unit.protected, unit.relation) != (self.protected, self.relation):
             raise LedgerError(
                 f"{self.path} protects {self.protected} (neighbouring tables {self.relation}), but "
@@ -274,20 +194,20 @@ class LedgerBook(Store):
         filtered: bool = False,
         unit: Unit = ROWS,
     ) -> LedgerRun:
-        """Set a budget aside for a new run, which this process locks.
+        """Reserve the budget of a new run, which this process locks.
 
         Args:
-            request: everything public that decides what the run does.
-            inputs: keyed hash of the private table.
-            cost: the budget.
-            insecure: whether the noise comes from a seed.
-            filtered: whether the filter of Gaussian DP bounds it besides.
-            unit: whom the run protects.
+            request: All public parameters of the run.
+            inputs: Keyed hash of the private table.
+            cost: The budget.
+            insecure: Whether the noise comes from a seed.
+            filtered: Whether the filter of Gaussian DP also bounds it.
+            unit: The unit of privacy.
 
         Raises:
-            BudgetExceeded: the total does not allow it; nothing is recorded.
-            LedgerError: an interrupted run was asked for the same, the ledger is locked, or its
-                total protects something else.
+            BudgetExceeded: If the total does not allow it; nothing is recorded.
+            LedgerError: If an interrupted run has the same request, the ledger is locked, or its
+                total protects another unit.
         """
         self.check_unit(unit)
         lock: RunLock | None = None
@@ -315,11 +235,15 @@ class LedgerBook(Store):
         return LedgerRun(self, self.identity, reserved, lock, filtered, unit)
 
     def check_remaining(self, cost: Cost, promise: tuple[float, float] | None = None) -> None:
-        """Refuse a budget that the total does not allow, and any where the ledger is locked.
+        """Raise BudgetExceeded if the total does not allow a budget.
 
         Args:
-            cost: the budget.
-            promise: the (ε, δ) of the budget; None if unknown.
+            cost: The budget.
+            promise: The (ε, δ) of the budget; None if unknown.
+
+        Raises:
+            BudgetExceeded: If the total does not allow it.
+            LedgerError: If the ledger is locked.
         """
         self._refuse_locked()
         remaining = self.left
@@ -335,7 +259,7 @@ class LedgerBook(Store):
                 "ledger close frees what it did not spend."
             )
         if cost.rho_units > remaining.rho_units:
-            left = digits_below(float(remaining.rho))
+            left = round_down(float(remaining.rho))
             remedy = f"Use --rho {left} or less."
             if remaining.rho_units < NOTHING * self.limit.rho_units:
                 remedy = "The budget of this data set is used up."
@@ -351,7 +275,7 @@ class LedgerBook(Store):
         )
 
     def is_open(self, ledger: str, run: int) -> bool:
-        """Whether the run of a ledger with this name is one of this ledger, and not closed."""
+        """Return whether a run of the ledger with this name is an open run of this ledger."""
         return ledger == self.identity and run in self.open_runs()
 
     def resume(
@@ -361,17 +285,17 @@ class LedgerBook(Store):
         filtered: bool = False,
         unit: Unit = ROWS,
     ) -> LedgerRun:
-        """Go on with the newest interrupted run that asked for the same, and lock it.
+        """Resume the newest interrupted run with the same request, and lock it.
 
         Raises:
-            LedgerError: there is none, the table or a parameter differs from it, or another
-                process works on it.
+            LedgerError: If there is none, the table or a parameter differs, or another process
+                works on it.
         """
         self.check_unit(unit)
         interrupted = self.interrupted()
         same = [past for past in interrupted if past.request == dict(request)]
         if not same:
-            # What the most similar run was asked for otherwise.
+            # The differences from the most similar run.
             run, different = min(
                 ((past.run, _changed(past.request, request)) for past in interrupted),
                 key=lambda found: (found[1] == ["command"], len(found[1])),
@@ -392,8 +316,11 @@ class LedgerBook(Store):
         return LedgerRun(self, self.identity, found, lock, filtered, unit)
 
     def interrupted(self) -> list[Reserved]:
-        """The reservations of all runs that are not closed, newest first; without any, or where the
-        ledger is locked, there is nothing to resume."""
+        """Return the reservations of all open runs, newest first.
+
+        Raises:
+            LedgerError: If there is none, or the ledger is locked.
+        """
         self._refuse_locked()
         found = [self.reservation(number) for number in reversed(self.open_runs())]
         if not found:
@@ -404,21 +331,21 @@ class LedgerBook(Store):
         return found
 
     def anchor(self, path: str | Path) -> None:
-        """Make a new anchor of this ledger as it is."""
+        """Create an anchor with the newest entry of this ledger."""
         Anchor(path).create(Mark.of(self.last()))
 
     def restore(self, releases: Iterable[Recovered], stated: Cost, confirmed: bool) -> Restored:
-        """Record that this ledger is a copy, and what was released since it was made.
+        """Record that this ledger is a copy, and the releases since the copy was made.
 
-        Releases that it has are left out, and what is of one run counts once. Of the others all of
-        the cost is counted, also where it exceeds the total, and a run of theirs that is still open
-        in the copy is closed, or all is refused where a process works on it. Mark and anchor begin
-        anew.
+        Releases that the copy has are ignored, and a release with several files counts once. The
+        cost of the others is counted, even if it exceeds the total. Their runs that are open in the
+        copy are closed; LedgerError is raised if a process works on one. Mark and anchor are
+        written anew.
 
         Args:
-            releases: of this ledger.
-            stated: what else to count as spent.
-            confirmed: whether that is all; otherwise no run is taken until it is.
+            releases: Releases of this ledger.
+            stated: Further cost to count as spent.
+            confirmed: Whether the list is complete; otherwise no run starts until it is.
         """
         with self.writing():
             lost: dict[Place, Recovered] = {}
@@ -442,7 +369,7 @@ class LedgerBook(Store):
         return entry
 
     def close_run(self, number: int) -> None:
-        """Give up an interrupted run: free what it did not spend and forget its answers."""
+        """Close an interrupted run: free what it did not spend and delete its outputs."""
         self.reservation(number)
         if number not in self.open_runs():
             raise LedgerError(
@@ -452,16 +379,17 @@ class LedgerBook(Store):
             self._close_idle(number)
 
     def runs(self) -> list[RunState]:
-        """All runs, in the order in which they began, with costs computed anew."""
+        """Return all runs in the order in which they began, with costs computed anew."""
         try:
             return collect_runs(self.rows())
         except ValueError as error:
             raise LedgerError(f"{self.path}: {error}: {RESTORE}") from None
 
     def verify(self) -> int:
-        """Check all that opening did not: costs, sums, and the answers kept for open runs.
+        """Check costs, sums and the stored outputs of open runs; return the number of entries.
 
-        Returns how many entries there are; a refusal names the one that does not fit.
+        Raises:
+            LedgerError: If an entry does not fit; the message names it.
         """
         for run in self.runs():
             if run.state == "open":
@@ -470,32 +398,32 @@ class LedgerBook(Store):
         return self.last().number
 
     def has(self, place: Place) -> bool:
-        """Whether all releases of that run are here as a release of it states."""
+        """Return whether this ledger has all releases of a run up to a position."""
         digest, releases = START, 0
         for body in self.bodies(Released, place.run):
             digest, releases = release_hash(digest, body), releases + 1
         return releases > 0 and place == Place(self.identity, place.run, releases, digest.hex())
 
     def recovered(self, place: Place) -> Recovered | None:
-        """What was recorded of that release when a copy without it was restored."""
+        """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
         wanted = (self.identity, place.run, place.releases, place.hash)
         return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == wanted), None)
 
     def events(self, run: int) -> tuple[Event, ...]:
-        """Everything that a run charged, in order."""
+        """Return all charges of a run, in order."""
         bodies = self.bodies(Released, run)
         return tuple(event for body in bodies for event in body.transcript.events)
 
     def published(self, run: int) -> Sequence[Mapping[str, str]]:
-        """SHA-256 of the parts of everything that a run handed over, each by name."""
+        """Return the digests of all outputs of a run, by the names of their parts."""
         return [body.digests for body in self.bodies(Published, run)]
 
     def _refuse_locked(self) -> None:
         if self.locked:
             raise LedgerError(
-                f"{self.path}: is a copy that was put back, and nobody has said what was released "
-                "since it was made: say so with adaptive-qs ledger restore"
+                f"{self.path}: is a restored copy, and the releases since it was made are not "
+                "recorded: list them with adaptive-qs ledger restore"
             )
 
     def _close_idle(self, number: int) -> None:
@@ -537,11 +465,11 @@ def _changed(past: Mapping[str, str], request: Mapping[str, str]) -> list[str]:
     return ["command"] if "command" in different else different
 
 
-def exported(book: LedgerBook) -> str:
-    """A ledger as JSON for auditors: everything that its hashes cover, and nothing private.
+def export_json(book: LedgerBook) -> str:
+    """Return a ledger as JSON for auditors: all entries, and nothing private.
 
-    Left out are the key, which never is in the ledger, and the noisy answers of open runs, of which
-    the entries hold the hashes; ``body`` is the exact text over which ``hash`` is computed.
+    It lacks the key, which is never in the ledger, and the noisy outputs of open runs, whose hashes
+    are in the entries. ``body`` is the exact text over which ``hash`` is computed.
     """
     entries = [row._asdict() | {"hash": row.hash.hex()} for row in book.rows()]
     content = {

@@ -1,4 +1,4 @@
-"""What a ledger records: one kind of entry for each step of a run, chained by hashes."""
+"""The entries of a ledger: one kind for each step of a run, chain_entry by hashes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,106 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WrapValidator
 
-from adaptive_qs.privacy.budget import Output
+from adaptive_qs.arguments import positive_number
+from adaptive_qs.errors import InputError
+from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
+from adaptive_qs.privacy.budget import (
+    BudgetWarning,
+    Output,
+    choose_delta,
+    delta_left,
+    list_budget_warnings,
+)
 from adaptive_qs.privacy.events import Cost, Transcript
 
 RESTORE = (
     "put back a copy of the ledger, then run adaptive-qs ledger restore, which counts as spent "
     "what was released since it was made"
 )
-"""What to do about a ledger that is damaged or behind."""
+"""The remedy for a ledger that is damaged or lacks entries."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """The total that all runs on a data set may spend together.
+
+    Attributes:
+        limit: The total in whole units, rounded down.
+        declared: The parameters of the owner: delta, and epsilon or rho.
+    """
+
+    limit: Cost
+    declared: dict[str, float]
+
+    @classmethod
+    def from_parameters(
+        cls,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        discovery_delta: float = 0.0,
+    ) -> Self:
+        """Return the total, given as (epsilon, delta) or as rho.
+
+        Args:
+            epsilon: ε of all runs together.
+            delta: δ of all runs together; with rho, the δ at which the implied ε is reported.
+            rho: The total in zCDP.
+            discovery_delta: The part of delta for runs that discover values. Epsilon is converted
+                with the rest.
+
+        Raises:
+            InputError: If not exactly one of epsilon and rho is given, or a value is out of range.
+        """
+        if (epsilon is None) == (rho is None):
+            came = "set twice" if rho is not None else "not set"
+            raise InputError(f"The total is {came}. Use --epsilon or --rho.")
+        delta = choose_delta(delta)
+        if not 0 <= discovery_delta < delta:
+            raise InputError(
+                f"the delta for discovery is {discovery_delta!r}: give a part of delta {delta:g}"
+            )
+        if epsilon is not None:
+            epsilon = positive_number("epsilon", epsilon)
+            left = delta_left(delta, discovery_delta)
+            limit = Cost.within(compute_rho(epsilon, left), discovery_delta)
+            declared = {"epsilon": epsilon, "delta": delta}
+        else:
+            rho = positive_number("rho", rho)
+            limit = Cost.within(rho, discovery_delta)
+            declared = {"rho": rho, "delta": delta}
+        if limit.rho_units < 1:
+            raise InputError("the total is below 2**-60 rho: raise it")
+        return cls(limit, declared)
+
+    def list_warnings(self, rows: int | None) -> tuple[BudgetWarning, ...]:
+        """Return warnings about the total, given the public number of rows if there is one."""
+        rho, delta = float(self.limit.rho), self.declared["delta"]
+        epsilon = self.declared.get("epsilon")
+        if epsilon is None:
+            epsilon = compute_epsilon(rho, delta_left(delta, self.limit.delta))
+        std = (2 * rho) ** -0.5
+        return list_budget_warnings(epsilon, delta, std, rows, "a count that gets all of it")
+
+
+def round_down(value: float) -> str:
+    """Return a number of at least 0 as text, rounded down to six digits."""
+    if not value:
+        return "0"
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - 5)
+    return f"{float(exact.quantize(unit, ROUND_FLOOR)):.6g}"
 
 
 def cost_text(cost: Cost) -> str:
-    """Such as "17 x 2^-60 rho, 0 x 2^-100 delta".
-
-    The same in every version, since resumed runs compare the text.
-    """
+    """Return text such as "17 x 2^-60 rho, 0 x 2^-100 delta", which resumed runs compare."""
     return f"{cost.rho_units} x 2^-60 rho, {cost.delta_units} x 2^-100 delta"
 
 
@@ -34,7 +114,7 @@ _BUDGET = re.compile(r", epsilon (\S+), delta (\S+)")
 
 
 def budget_text(cost: Cost, epsilon: float, delta: float) -> str:
-    """Return a budget and the (ε, δ) that it promises, as the request of a run has them."""
+    """Return a budget and the (ε, δ) that it promises, as text of a request."""
     return f"{cost_text(cost)}, epsilon {epsilon!r}, delta {delta!r}"
 
 
@@ -46,18 +126,24 @@ def read_promise(request: Mapping[str, str]) -> tuple[float, float] | None:
     return None
 
 
-# Every entry has a hash over itself and the hash before it.
+# Every entry has a hash over itself and the previous hash.
 #
-# Whatever changes in an entry breaks the chain there. Whoever may write the file can also compute
-# the chain anew, or cut off its end: the hash that a release states of its ledger is what shows it.
+# A change of an entry breaks the chain there. Anyone who can write the file can also compute the
+# chain anew, or cut off its end. The position in the ledger that a release states shows that.
 
 START = bytes(32)
-"""Stands before the first of anything that is chained."""
+"""The hash before the first entry of a chain."""
 
 
 class Row(NamedTuple):
-    """One entry as it is stored: its number from 1, when it was written (UTC, in ISO 8601; says
-    nothing about the order), its JSON and its hash of 32 bytes."""
+    """One entry as it is stored.
+
+    Attributes:
+        number: Its number, from 1.
+        time: When it was written (UTC, ISO 8601); it does not determine the order.
+        body: Its JSON.
+        hash: Its hash, 32 bytes.
+    """
 
     number: int
     time: str
@@ -65,8 +151,8 @@ class Row(NamedTuple):
     hash: bytes
 
 
-def chained(previous: bytes, number: int, time: str, body: str) -> Row:
-    """An entry that follows another one, by the hash of that or ``START``."""
+def chain_entry(previous: bytes, number: int, time: str, body: str) -> Row:
+    """Return the entry that follows the entry with the hash ``previous``."""
     digest = hashlib.sha256(previous)
     for field in (str(number), time, body):
         data = field.encode()
@@ -75,25 +161,25 @@ def chained(previous: bytes, number: int, time: str, body: str) -> Row:
     return Row(number, time, body, digest.digest())
 
 
-def last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
-    """The number of the last entry up to which a chain holds, and whether that is all of them."""
+def find_last_sound(rows: Iterable[Row]) -> tuple[int, bool]:
+    """Return the number of the last entry of an intact chain, and whether it is the last one."""
     previous, number = START, 0
     for row in rows:
-        # A damaged file may hold values of any type.
+        # A damaged file can hold values of any type.
         text = isinstance(row.time, str) and isinstance(row.body, str)
-        if not text or row != chained(previous, number + 1, row.time, row.body):
+        if not text or row != chain_entry(previous, number + 1, row.time, row.body):
             return number, False
         previous, number = row.hash, row.number
     return number, True
 
 
-# What a ledger records, one kind of entry for each step of a run; released values only.
+# The kinds of entries; they hold released values only.
 
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-def _checked_cost(value: Any, read: Callable[[Any], Cost]) -> Cost:
+def _read_cost(value: Any, read: Callable[[Any], Cost]) -> Cost:
     if isinstance(value, dict) and len(value) < 2:
         raise ValueError("a part of the cost is missing")
     cost = read(value)
@@ -102,8 +188,8 @@ def _checked_cost(value: Any, read: Callable[[Any], Cost]) -> Cost:
     return cost
 
 
-WrittenCost = Annotated[Cost, WrapValidator(_checked_cost)]
-"""In whole units, both given and neither negative."""
+WrittenCost = Annotated[Cost, WrapValidator(_read_cost)]
+"""A cost in whole units of which both parts are given and neither is negative."""
 
 
 class _Record(BaseModel):
@@ -112,84 +198,84 @@ class _Record(BaseModel):
 
 class _Body(_Record):
     held: WrittenCost
-    """What counts against the total after this entry: reserved by open runs, spent by others."""
+    """The budget in use after this entry: reserved by open runs and spent by closed ones."""
 
 
 class Opened(_Body):
-    """The first entry: the total, which is set once."""
+    """The first entry, which sets the total."""
 
     kind: Literal["opened"] = "opened"
     ledger: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-    """Names this ledger in every release."""
+    """The name of this ledger in every release."""
     total: WrittenCost
     declared: dict[str, float]
-    """The total as its owner gave it."""
+    """The total in the parameters of its owner."""
     unit: str
     neighbours: str
 
 
 class Reserved(_Body):
-    """A run may spend this much."""
+    """The budget of a run."""
 
     kind: Literal["reserved"] = "reserved"
     run: Count
     price: WrittenCost
     request: dict[str, str]
-    """Everything public that decides what the run does; a resumed run must ask for the same."""
+    """All public parameters of the run; a resumed run must have the same."""
     insecure: bool
     """Whether the noise comes from a seed, so that the run is not private."""
 
 
 class Released(_Body):
-    """Noisy answers, and the events that they cost."""
+    """Noisy outputs, and the events that were charged for them."""
 
     kind: Literal["released"] = "released"
     run: Count
     position: Count
-    """Releases of this run before this one."""
+    """Number of previous releases of this run."""
     price: WrittenCost
     transcript: Transcript
     definition: str
-    """Digest of what was asked, where the transcript does not tell."""
+    """Digest of what the outputs mean beyond the transcript."""
     outputs: tuple[Digest, ...]
     """SHA-256 of each output."""
 
 
 class Closed(_Body):
-    """The run is over; what it did not spend may be spent by others."""
+    """The end of a run, which frees the budget that it did not spend."""
 
     kind: Literal["closed"] = "closed"
     run: Count
     price: WrittenCost
-    """What the run spent."""
+    """The cost of the run."""
     finished: bool
     """Whether its outputs were delivered."""
 
 
 class Published(_Body):
-    """What a run hands over, recorded before anybody has it."""
+    """The output of a run, recorded before it is delivered."""
 
     kind: Literal["published"] = "published"
     run: Count
     digests: dict[str, Digest]
-    """SHA-256 of each part: the members of a release bundle that a program reads, or the statement
+    """SHA-256 of each part: the members that a program reads of a release bundle, or the statement
     and the file of answers."""
 
 
 class Recovered(_Record):
-    """A release of this ledger that a restored copy of it does not have."""
+    """A release of this ledger that a restored copy of the ledger lacks."""
 
     run: Count
     releases: Count
     hash: Digest
-    """Its place in the ledger that was lost, as it states it."""
+    """The position in the lost ledger that it states."""
     price: WrittenCost
-    """What it says that it cost; all of it is counted here."""
+    """The cost that it states, all of which is counted."""
     digests: dict[str, Digest]
     """SHA-256 of its parts, as for :class:`Published`."""
 
     def joined(self, other: Recovered) -> Recovered:
-        """The same release by two of its files: the parts of both, at the larger price."""
+        """Return the release of two of its files: the parts of both, at the larger cost."""
         price = Cost(
             max(self.price.rho_units, other.price.rho_units),
             max(self.price.delta_units, other.price.delta_units),
@@ -198,23 +284,23 @@ class Recovered(_Record):
 
 
 class Restored(_Body):
-    """The ledger is a copy, put back by its owner."""
+    """The restoration of a copy by the owner."""
 
     kind: Literal["restored"] = "restored"
     reached: Count
-    """Newest entry that the ledger had come to for certain; 0 where that is unknown."""
+    """Number of the newest entry that the ledger certainly had; 0 if unknown."""
     missing: Count
-    """Entries that it is known to have had beyond this copy."""
+    """Number of entries that the copy certainly lacks."""
     confirmed: bool
-    """Whether the owner said what was released since the copy was made; no run is taken before."""
+    """Whether the owner listed all releases since the copy was made; until then no run starts."""
     releases: tuple[Recovered, ...]
-    """Of those, the ones that the copy does not have."""
+    """The releases that the copy lacks."""
     stated: WrittenCost
-    """What else the owner counts as spent."""
+    """Further cost that the owner counts as spent."""
 
     @property
     def cost(self) -> Cost:
-        """All that this entry counts as spent."""
+        """The cost that this entry counts as spent."""
         return sum((release.price for release in self.releases), self.stated)
 
 
@@ -224,21 +310,17 @@ _BODIES: TypeAdapter[Body] = TypeAdapter(Annotated[Body, Field(discriminator="ki
 
 
 def parse_body(text: str) -> Body:
-    """The entry that was written as this JSON.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the entry of this JSON; raise ValueError if it is not an entry."""
     return _BODIES.validate_json(text)
 
 
-# Noisy answers as bytes, and back.
+# Noisy outputs as bytes.
 
 COUNTS, CHOICE, VALUES = "counts", "choice", "values"
 
 
 def to_bytes(output: Output) -> tuple[str, bytes]:
-    """The kind of an output and its bytes."""
+    """Return the kind of an output and its bytes."""
     if isinstance(output, tuple):
         return VALUES, json.dumps(output).encode()
     if isinstance(output, int):
@@ -247,10 +329,10 @@ def to_bytes(output: Output) -> tuple[str, bytes]:
 
 
 def from_bytes(kind: str, data: bytes) -> Output:
-    """The output of these bytes; counts come back as a vector.
+    """Return the output of these bytes; counts are a vector.
 
     Raises:
-        ValueError: they are none of this kind.
+        ValueError: If they are not an output of this kind.
     """
     if kind == COUNTS:
         return np.frombuffer(data, dtype="<i8").astype(np.int64)
@@ -265,5 +347,5 @@ def from_bytes(kind: str, data: bytes) -> Output:
 
 
 def compute_digests(stored: Sequence[tuple[str, bytes]]) -> tuple[str, ...]:
-    """SHA-256 of each output, as the entry of their release states it."""
+    """Return the SHA-256 of each output, as the entry of their release states it."""
     return tuple(hashlib.sha256(kind.encode() + b"\0" + data).hexdigest() for kind, data in stored)

@@ -1,4 +1,4 @@
-"""The files beside a ledger: its key, its locks, its mark and anchors."""
+"""The files next to a ledger: its key, its locks, its mark and anchors."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from adaptive_qs.table.files import (
 )
 
 
-def own_files(ledger: Path) -> list[Path]:
-    """A ledger and the files beside it that belong to it."""
+def list_own_files(ledger: Path) -> list[Path]:
+    """Return the paths of a ledger and of the files that belong to it."""
     return [Path(f"{ledger}{end}") for end in ("", ".key", ".mark", "-wal", "-shm")]
 
 
 def key_path(ledger: str | Path) -> Path:
-    """Where the key of a ledger lies; the same whatever links lead to the ledger."""
+    """Return the path of the key of a ledger, independent of links to the ledger."""
     return Path(f"{os.path.realpath(ledger)}.key")
 
 
 def mark_path(ledger: str | Path) -> Path:
-    """Where the mark of a ledger lies; the same whatever links lead to the ledger."""
+    """Return the path of the mark of a ledger, independent of links to the ledger."""
     return Path(f"{os.path.realpath(ledger)}.mark")
 
 
 @contextmanager
-def owners_file(target: Path) -> Iterator[tuple[int, Path]]:
-    """A new file that only its owner can read, to be given the name of the target in the block.
+def create_private_file(target: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the handle and the temporary path of a new file that only its owner can read.
 
-    Yields its handle and its temporary path, of which neither outlives the block.
+    The block renames it to the target. Neither handle nor path outlives the block.
     """
     handle, temporary = create_partial(target)
     try:
@@ -61,24 +61,24 @@ def owners_file(target: Path) -> Iterator[tuple[int, Path]]:
     sync_folder(target.parent)
 
 
-# The private key of a ledger, and what it hides: which table a run read.
+# The private key of a ledger, which hides the table that a run read.
 #
-# A plain hash of a table would let anyone who sees the ledger test guesses of the whole table. So
-# the hash is keyed, and the key lies in a file of its own beside the ledger that is never exported.
+# With a plain hash of a table, anyone who sees the ledger could test guesses of the whole table. So
+# the hash is keyed. The key is in a file of its own next to the ledger and is never exported.
 
 KEY_BYTES = 32
 
 
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
-    """HMAC-SHA256 of some bytes under the ledger's key.
+    """Return the HMAC-SHA256 of bytes under the key of the ledger.
 
     Args:
-        ledger: its path.
-        chunks: the bytes.
-        make: make a key where there is none; without it nothing hashed before can be recognised.
+        ledger: The path of the ledger.
+        chunks: The bytes.
+        make: Create a key if there is none.
 
     Raises:
-        LedgerError: the key is missing, or cannot be read or made.
+        LedgerError: If the key is missing, or cannot be read or created.
     """
     path = key_path(ledger)
     if not make and not path.exists():
@@ -89,7 +89,7 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
     try:
         remove_stale(path)
         if not path.exists():
-            with owners_file(path) as (handle, temporary):
+            with create_private_file(path) as (handle, temporary):
                 os.write(handle, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
                 sync(handle)
                 with suppress(NameTaken):  # another process was faster
@@ -109,18 +109,18 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
     return digest.hexdigest()
 
 
-# One process at a time works on a run; its lock is gone with the process, however it ends.
+# One process at a time works on a run. Its lock ends with the process.
 #
-# This spares the second process the work. That no release is made twice rests on the ledger itself,
-# where a run has one release at each position. A fork has the open file too and closes it without
-# unlocking, which would take the lock from the process that works on the run.
+# The lock only saves a second process the work: the ledger itself has one release of a run at each
+# position. A fork also has the open file, and closes it without unlocking, which would take the
+# lock from the process that works on the run.
 
 
 class RunLock:
-    """The lock of one run, held until :meth:`release` or until nothing refers to it any more.
+    """The lock of one run, held until :meth:`release` or until nothing refers to it.
 
     Attributes:
-        held: whether it could be had.
+        held: Whether the lock was acquired.
     """
 
     def __init__(self, ledger: Path, run: int) -> None:
@@ -140,17 +140,12 @@ class RunLock:
         if self._handle is not None:
             self._closed = weakref.finalize(self, os.close, self._handle)
 
-    @property
-    def mine(self) -> bool:
-        """Whether this process took the lock, and not the one that it was forked from."""
-        return self._process == os.getpid()
-
     def release(self) -> None:
-        """Let go, and remove the file."""
+        """Release the lock and remove its file."""
         if self._handle is None:
             return
-        if self.mine:
-            with suppress(OSError):  # whoever opens the ledger next removes it
+        if self._process == os.getpid():  # not a fork of the process that took it
+            with suppress(OSError):  # the next process that opens the ledger removes it
                 self._path.unlink()
         self._closed()
         self._handle = None
@@ -162,33 +157,33 @@ def remove_dead_locks(ledger: Path) -> None:
 
 
 def _locks(ledger: Path) -> tuple[Path, str, str]:
-    """The folder of a ledger's locks, and how their names begin and end."""
+    """Return the folder of a ledger's locks, and the prefix and suffix of their names."""
     ledger = ledger.resolve()
     return ledger.parent, f".{ledger.name}.run-", ".lock"
 
 
-# How far a ledger has certainly come, written beside it after every commit.
+# The mark: number and hash of the newest entry, written next to a ledger after every commit.
 #
 # SQLite takes the first damaged frame of its log for the end of the log, and a lost log for an
-# empty one. What is left is a sound chain that ends too early, and releases that were seen would be
-# drawn and paid again. So the number and hash of the newest entry are also kept here, before
-# anybody sees what that entry released; a ledger that does not reach them is damaged.
+# empty one. The rest is an intact chain that ends too early, and releases that were seen would be
+# drawn and paid again. So the mark is written before the released values are seen. A ledger that
+# does not reach its mark is damaged.
 #
 # Two records take turns, each with a checksum: a crash while one is written leaves the other.
 #
-# Whoever restores ledger and mark together from one copy turns both back, and neither tells. An
-# anchor is a second mark on another volume, or the newest entry as it was printed.
+# A copy that restores ledger and mark together does not show that it is old. An anchor is a second
+# mark on another volume, or the newest entry as it was printed.
 
 _RECORD, _SPACING = 8 + 32 + 32, 512
 _PRINTED = re.compile("([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
 class Mark(NamedTuple):
-    """An entry that a ledger has for certain.
+    """An entry that a ledger must have.
 
     Attributes:
-        number: of the entry; 0 before the first.
-        hash: of the entry.
+        number: The number of the entry; 0 before the first.
+        hash: The hash of the entry.
     """
 
     number: int = 0
@@ -196,7 +191,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> Mark:
-        """This entry."""
+        """Return the mark of an entry."""
         return cls(row.number, row.hash)
 
     def __str__(self) -> str:
@@ -204,16 +199,15 @@ class Mark(NamedTuple):
 
 
 class MarkFile:
-    """The mark beside a ledger.
+    """The mark next to a ledger.
+
+    Every method raises LedgerError if the file is missing, damaged or cannot be written.
 
     Args:
-        ledger: its path.
+        ledger: The path of the ledger.
 
     Attributes:
-        path: of the file; None for an anchor that is the printed entry itself.
-
-    Raises:
-        LedgerError: from every method, where the file is missing, damaged or cannot be written.
+        path: The path of the file; None for an anchor that is a printed entry.
     """
 
     path: Path | None
@@ -226,7 +220,7 @@ class MarkFile:
         return "its mark"
 
     def read(self) -> Mark:
-        """The newest entry that the ledger must have."""
+        """Return the newest entry that the ledger must have."""
         assert self.path is not None
         try:
             found = _newest(self.path.read_bytes())
@@ -237,7 +231,7 @@ class MarkFile:
         return found
 
     def advance(self, mark: Mark) -> None:
-        """Make sure that the file is at least this far; durable on return."""
+        """Write the mark unless the file has a later one; durable on return."""
         if self.path is None:
             return
         with self._writable():
@@ -254,18 +248,14 @@ class MarkFile:
                 os.close(handle)
 
     def write(self, mark: Mark) -> None:
-        """Make the file say this, whatever it said before."""
+        """Write the mark, replacing any other."""
         with self._writable():
             self.begin(mark)
 
     def begin(self, mark: Mark) -> None:
-        """Write the file anew, whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write a new file atomically; raise OSError if it cannot be written."""
         if self.path is not None:
-            with owners_file(self.path) as (handle, temporary):
+            with create_private_file(self.path) as (handle, temporary):
                 os.write(handle, _packed(mark))
                 sync(handle)
                 if not OPEN_FILES_MOVE:
@@ -286,11 +276,11 @@ class MarkFile:
 
 
 class Anchor(MarkFile):
-    """How far a ledger has come, kept where a restored copy of it does not reach.
+    """A mark that is kept apart from the ledger, so that a restored copy does not include it.
 
     Args:
-        given: the file, which :meth:`create` makes; or the newest entry as it was printed, such as
-            "12:9f86...", which the ledger must have and which is kept nowhere.
+        given: The file, which :meth:`create` makes; or an entry as it was printed, such as
+            "12:9f86...", which the ledger must have and which is not stored.
     """
 
     _damaged = (
@@ -307,12 +297,12 @@ class Anchor(MarkFile):
         return "the anchor" if self.path is None else f"the anchor {self.path}"
 
     def read(self) -> Mark:
-        """See :meth:`MarkFile.read`."""
+        """Return the newest entry that the ledger must have."""
         return self._given if self.path is None else super().read()
 
     def check_apart(self, ledger: Path) -> None:
-        """Refuse a file that belongs to the ledger, with which it would be turned back."""
-        own = own_files(Path(os.path.realpath(ledger)))
+        """Raise LedgerError for a file of the ledger, which a copy of it would include."""
+        own = list_own_files(Path(os.path.realpath(ledger)))
         if self.path is not None and Path(os.path.realpath(self.path)) in own:
             raise LedgerError(
                 f"{self.path}: belongs to the ledger itself and would be turned back with it: "
@@ -320,12 +310,12 @@ class Anchor(MarkFile):
             )
 
     def check_replaceable(self) -> None:
-        """Refuse a file that is there and no anchor: nothing else may be replaced by one."""
+        """Raise LedgerError if the file exists and is not an anchor."""
         if self.path is not None and os.path.lexists(self.path):
             self.read()
 
     def create(self, mark: Mark) -> None:
-        """Make the file, where there is none."""
+        """Create the file; raise LedgerError if it exists."""
         if self.path is None:
             raise LedgerError("an anchor is to be made: name a file on another volume for it")
         if os.path.lexists(self.path):

@@ -1,4 +1,4 @@
-"""The runs of a ledger: the one at work, and what the entries say of all of them."""
+"""The runs of a ledger: the current one, and the states of all runs from the entries."""
 
 from __future__ import annotations
 
@@ -36,28 +36,27 @@ from adaptive_qs.privacy.unit import ROWS, Unit
 
 
 class LedgerRun(Ledger):
-    """A run's budget that outlives the process.
+    """The budget of a run that outlives the process.
 
-    Every release is one transaction, or comes from an earlier attempt. It is seen by the rest of
-    the program only after its commit, so whatever stops the program costs at most a draw that
-    nobody saw. A run that is resumed asks for the same releases again, since all it does follows
-    from released values; it gets those that were committed, and draws the others.
+    Every release is one transaction, or comes from an earlier attempt. The rest of the program sees
+    it only after its commit, so an interruption costs at most a draw that nobody saw. A resumed run
+    requests the same releases again, since everything follows from released values. It gets those
+    that were committed, and draws the others.
+
+    Every method raises LedgerError if the file cannot be read or written.
 
     Args:
-        store: the ledger's file.
-        identity: the ledger's name.
-        reserved: the entry that reserved the budget.
-        lock: held by this process.
-        filtered: whether the filter of Gaussian DP bounds it besides; see :class:`Ledger`.
-        unit: whom the run protects.
+        store: The file of the ledger.
+        identity: The name of the ledger.
+        reserved: The entry that reserved the budget.
+        lock: The lock, held by this process.
+        filtered: Whether the filter of Gaussian DP also bounds it; see :class:`Ledger`.
+        unit: The unit of privacy.
 
     Attributes:
-        number: of the run.
-        resumed: releases that earlier attempts committed.
-        finished: whether it is closed because its outputs are in place.
-
-    Raises:
-        LedgerError: from every method where the file cannot be read or written.
+        number: The number of the run.
+        resumed: Number of releases that earlier attempts committed.
+        finished: Whether it is closed because its outputs are delivered.
     """
 
     def __init__(
@@ -82,17 +81,17 @@ class LedgerRun(Ledger):
 
     @property
     def place(self) -> Place | None:
-        """Where the releases handed out stand."""
+        """The position of the releases that were returned."""
         return Place(self._identity, self.number, self._position, self._digest.hex())
 
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
-        """What was committed at this position, or draw it and commit; see :class:`Ledger`.
+        """Return what was committed at this position, or draw and commit; see :class:`Ledger`.
 
         Raises:
-            BudgetExceeded: the events cost more than what remains; nothing is recorded or drawn.
-            LedgerError: the ledger holds another release at this position, or an earlier call
+            BudgetExceeded: If the events cost more than what remains; nothing is recorded or drawn.
+            LedgerError: If the ledger holds another release at this position, or an earlier call
                 failed half way.
         """
         check_process(self._process)
@@ -115,11 +114,11 @@ class LedgerRun(Ledger):
         return outputs
 
     def publish(self, digests: Mapping[str, str]) -> None:
-        """Record the digests of what the run is about to hand over, where that was not done before.
+        """Record the digests of an output before it is delivered, unless they are recorded already.
 
-        So a forgery can later be told from it. A crash between this and the writing leaves an
-        entry that nothing refers to: a resumed run gives the same digests, which must follow from
-        released values.
+        They later distinguish the output from a forgery. A crash before the output is written
+        leaves an entry without output; a resumed run has the same digests, since they must follow
+        from released values.
         """
         with self._store.writing():
             self._refuse_closed()
@@ -130,10 +129,7 @@ class LedgerRun(Ledger):
         reach(Fault.PUBLISHED)
 
     def finish(self) -> Row:
-        """Close the run: its outputs are delivered, and what it did not spend is free again.
-
-        Returns the newest entry of the ledger now.
-        """
+        """Close the run after delivery, free what it did not spend, and return the newest entry."""
         self._close(finished=True)
         self.finished = True
         reach(Fault.CLOSED)
@@ -142,9 +138,9 @@ class LedgerRun(Ledger):
         return last
 
     def leave(self) -> None:
-        """End work on the run as it is; give its budget back if nothing of it was released.
+        """End work on the run; free its budget if nothing was released.
 
-        What happens to the budget is all that may go wrong, and then it stays reserved.
+        If that fails, the budget stays reserved.
         """
         try:
             if self._lock.held and not any(self._store.rows("released", self.number)):
@@ -155,12 +151,12 @@ class LedgerRun(Ledger):
 
     @property
     def charged(self) -> bool:
-        """Whether this attempt was handed a release, or committed one that it did not see."""
+        """Whether this attempt received a release, or committed one that it did not receive."""
         unseen = self._store.rows("released", self.number, self._position)
         return bool(self._events) or (self._broken and any(unseen))
 
     def note(self) -> SpentNote:
-        """That everything released is kept."""
+        """Return the note that the ledger keeps everything released."""
         return SpentNote(
             f"run {self.number} in {self._store.path} keeps what was paid for: --resume continues "
             "it and spends nothing twice"
@@ -206,20 +202,19 @@ class LedgerRun(Ledger):
 
 
 def release_hash(previous: bytes, body: Released) -> bytes:
-    """Chain a release of a run to those before it.
+    """Return the hash of a release of a run and of those before it.
 
-    It covers what was released and what that cost: nothing else, such as the time, may show in what
-    is published.
+    It covers outputs and costs only: nothing else, such as the time, may show in a publication.
     """
     content = (body.transcript.model_dump_json(), *body.outputs)
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
 def is_promised(opened: Opened, price: Cost, promise: tuple[float, float] | None) -> bool:
-    """Whether a run promises a total that was given as (ε, δ), so that it may be all of it.
+    """Return whether a single run promises at most the (ε, δ) of the total.
 
-    The total in zCDP is for any runs together. One run of the same (ε, δ) can have a larger ρ, as
-    its own accounting is exact.
+    The total in zCDP is for any runs together. One run of the same (ε, δ) can have a larger ρ,
+    since its own accounting is exact.
     """
     declared = opened.declared
     if promise is None or "epsilon" not in declared:
@@ -228,18 +223,26 @@ def is_promised(opened: Opened, price: Cost, promise: tuple[float, float] | None
     return within and price.delta_units <= opened.total.delta_units
 
 
-# All runs as the entries tell of them.
+# The states of all runs, from the entries.
 
 State = Literal["open", "finished", "closed"]
 
 
 @dataclass
 class RunState:
-    """What a ledger knows of one run.
+    """The state of one run of a ledger.
 
-    It is "open" (at work or interrupted), "finished", or "closed" before it was. It asked for what
-    is public in ``request``, might spend ``reserved``, spent ``spent`` on the events, and released
-    them in so many transactions. Times are those of its first and its last entry, UTC.
+    Attributes:
+        number: The number of the run.
+        reserved: The budget.
+        request: The public parameters.
+        insecure: Whether the noise comes from a seed.
+        started: Time of its first entry, UTC.
+        ended: Time of its last entry, UTC.
+        state: "open" (active or interrupted), "finished", or "closed" before it was finished.
+        spent: The cost of the events.
+        events: All charges.
+        releases: Number of transactions.
     """
 
     number: int
@@ -255,7 +258,7 @@ class RunState:
 
     @property
     def counted(self) -> Cost:
-        """What it counts against the total."""
+        """The part of the total that it uses."""
         return self.reserved if self.state == "open" else self.spent
 
     @property
@@ -265,11 +268,11 @@ class RunState:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """μ of Gaussian DP, rounded up, where all its events are fine Gaussian noise on a batch of
-        answers, whose parameters were fixed in advance. It holds up to a share 2⁻²⁰ of δ, for δ of
-        at least 10⁻³⁰⁰.
+        """μ of Gaussian DP, rounded up, of a batch of answers; None for any other run.
 
-        What a run that decides as it goes happens to have spent is no such bound.
+        It requires that all events are fine Gaussian noise with parameters that were fixed in
+        advance; the cost that an adaptive run happens to have is no such bound. It holds up to a
+        share 2⁻²⁰ of δ, for δ of at least 10⁻³⁰⁰.
         """
         fine = FINE_NOISE**2
         if not self.events or not all(
@@ -303,13 +306,13 @@ class RunState:
 
 
 def collect_runs(rows: Iterable[Row]) -> list[RunState]:
-    """All runs in the order in which they began, from all entries.
+    """Return all runs in the order in which they began, from all entries.
 
-    Costs are computed anew from the events, the budget from the runs, and both compared with what
-    the entries say.
+    Costs are computed anew from the events, the budget in use from the runs, and both are compared
+    with the entries.
 
     Raises:
-        ValueError: an entry does not fit those before it; the message starts with its number.
+        ValueError: If an entry does not fit those before it; the message starts with its number.
     """
     runs: dict[int, RunState] = {}
     held = total = Cost()
@@ -337,7 +340,7 @@ def collect_runs(rows: Iterable[Row]) -> list[RunState]:
                 held -= run.counted
                 run._follow(body, row.time)
                 held += run.counted
-            # Only what was released from a copy that is lost may exceed the total.
+            # Only releases of a lost copy may exceed the total.
             exceeds = isinstance(body, Reserved) and not held.fits(total)
             if isinstance(body, Reserved) and held == body.price and opened is not None:
                 promised = is_promised(opened, body.price, read_promise(body.request))

@@ -1,4 +1,4 @@
-"""The file of a ledger: what it holds, how it is kept, and whether it is as it was written."""
+"""The file of a ledger: reading, writing, and the check that it is as it was written."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from adaptive_qs.ledger.entries import (
     Released,
     Reserved,
     Row,
-    chained,
+    chain_entry,
     compute_digests,
-    last_sound,
+    find_last_sound,
     parse_body,
 )
-from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, owners_file
+from adaptive_qs.ledger.files import Anchor, Mark, MarkFile, create_private_file
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.table.files import private_folder
@@ -39,13 +39,12 @@ from adaptive_qs.table.files import private_folder
 FORMAT_VERSION = 2
 APPLICATION_ID = 0x61715F73
 BUSY_SECONDS = 60.0
-"""How long to wait for other processes that write."""
+"""Maximum time to wait for other processes that write, in seconds."""
 PIECE_BYTES = 2**28
-"""Largest piece in which an output is kept; SQLite takes no more than 10^9 bytes at once."""
+"""Largest piece in which an output is stored; the limit of SQLite is 10^9 bytes."""
 
 _FULL_SYNC = ("fullfsync = ON", "checkpoint_fullfsync = ON")
-"""Through the cache of the drive, where the system has both."""
-_PATIENCE_SECONDS = 0.02
+"""Settings that also flush the cache of the drive, on systems that have them."""
 _COLUMNS = "SELECT number, time, body, hash FROM entries"
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -78,26 +77,27 @@ OfKind = TypeVar("OfKind", bound=Body)
 
 
 class Store:
-    """An open ledger file: entries that are only ever appended, and what open runs need.
+    """An open ledger file: entries that are only appended, and the data that open runs need.
 
-    It is an SQLite database with a write-ahead log, of which every commit is synced to the disk.
-    One writer at a time, in transactions that take the lock before they read (BEGIN IMMEDIATE), so
-    that no two processes decide on the same state.
+    It is an SQLite database with a write-ahead log; every commit is synced to the disk. One process
+    writes at a time, in transactions that take the lock before they read (BEGIN IMMEDIATE), so that
+    no two processes decide on the same state. All methods raise LedgerError if the file cannot be
+    read or written.
 
     Args:
-        path: the file.
-        anchor: records how far it had come, as its mark does; None for no anchor.
-        restoring: take a copy that does not reach its mark or anchor. The next entry makes both
-            begin anew.
-        reading: open it also where it cannot be written, and write nothing then.
+        path: The file.
+        anchor: A second mark; None for no anchor.
+        restoring: Open a copy that does not reach its mark or anchor. The next entry writes both
+            anew.
+        reading: Also open a file that cannot be written, and do not write to it.
 
     Attributes:
-        reached: newest entry that it had come to, as mark and anchor say; 0 where neither does.
-        unmarked: whether the mark or the anchor could not be read, when restoring.
+        reached: Number of the newest entry by mark and anchor; 0 without both.
+        unmarked: Whether the mark or the anchor could not be read, when restoring.
 
     Raises:
-        LedgerError: it is missing, not a ledger, of a newer version, or damaged; the message names
-            the last good entry. All methods raise it where the file cannot be read or written.
+        LedgerError: If it is missing, not a ledger, of a newer version, or damaged. The message
+            names the last good entry.
     """
 
     def __init__(
@@ -113,12 +113,11 @@ class Store:
         self._cleanup = ExitStack()
         self._appended: Mark | None = None  # in the transaction at hand
         if not os.path.isfile(self.path):  # never raises, unlike Path.is_file
+            create = f"set its total with adaptive-qs ledger create --ledger {path}"
+            why = f"no such ledger: check the path, or {create}"
             if os.path.isdir(self.path):
-                raise LedgerError(f"{path}: is a folder: name the file of a ledger in it")
-            raise LedgerError(
-                f"{path}: no such ledger: check the path, or set its total with "
-                f"adaptive-qs ledger create --ledger {path}"
-            )
+                why = "is a folder: name the file of a ledger in it"
+            raise LedgerError(f"{path}: {why}")
         self._marks = [MarkFile(self.path)]
         if anchor is not None:
             self._marks.append(anchor)
@@ -141,27 +140,24 @@ class Store:
 
     @staticmethod
     def write_new(path: Path, opened: Opened, anchor: Anchor | None) -> None:
-        """Make a ledger that appears whole or not at all, readable by its owner only."""
-        row = chained(START, 1, _now(), opened.model_dump_json())
+        """Create a ledger atomically, readable by its owner only."""
+        row = chain_entry(START, 1, _now(), opened.model_dump_json())
         try:
             if not os.path.lexists(path):
                 MarkFile(path).begin(Mark())
                 if anchor is not None:
                     anchor.create(Mark())
-            with owners_file(path) as (_, temporary):
+            with create_private_file(path) as (_, temporary):
                 with closing(_opened(temporary)) as connection:
                     connection.execute("PRAGMA journal_mode = MEMORY")  # no second file is left
                     connection.executescript(_TABLES)
                     _insert(connection, row)
                 path.hardlink_to(temporary)
         except FileExistsError:
+            why = f"{path} already exists, and a total is set once. Choose another path."
             if path.is_dir():
-                raise LedgerError(
-                    f"{path}: is a folder: name a file in it, such as my.ledger"
-                ) from None
-            raise LedgerError(
-                f"{path} already exists, and a total is set once. Choose another path."
-            ) from None
+                why = f"{path}: is a folder: name a file in it, such as my.ledger"
+            raise LedgerError(why) from None
         except OSError as error:
             raise LedgerError(
                 f"{path}: cannot be written ({reason(error)}): give a path in a writable folder"
@@ -177,14 +173,12 @@ class Store:
             self._connection.close()
         self._cleanup.close()
 
-    # Writing.
-
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction: durable and marked when the block ends, undone where it fails."""
+        """Run a transaction, which is durable and marked at the end and undone if it fails."""
         with self._explained():
             _patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
-            self._appended = None  # also where an earlier transaction failed after an entry
+            self._appended = None  # also if an earlier transaction failed after an entry
             try:
                 yield
                 self._connection.execute("COMMIT")
@@ -199,12 +193,12 @@ class Store:
     def append(self, body: Body) -> None:
         """Add an entry; inside :meth:`writing`."""
         last = self.last()
-        row = chained(last.hash, last.number + 1, _now(), body.model_dump_json())
+        row = chain_entry(last.hash, last.number + 1, _now(), body.model_dump_json())
         _insert(self._connection, row)
         self._appended = Mark.of(row)
 
     def add_outputs(self, run: int, position: int, stored: list[tuple[str, bytes]]) -> None:
-        """Keep the outputs of a release; inside :meth:`writing`."""
+        """Store the outputs of a release; inside :meth:`writing`."""
         self._connection.executemany(
             "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)",
             (
@@ -215,18 +209,17 @@ class Store:
         )
 
     def add_input(self, run: int, digest: str, request: Mapping[str, str]) -> None:
-        """Keep what a run reads and is asked for; inside :meth:`writing`.
+        """Store the keyed hash of a table and the request of a run; inside :meth:`writing`.
 
-        The keyed hash of the table depends on the private rows, so no entry holds it and no hash
-        of entries covers it.
+        The keyed hash depends on private rows, so no entry and no hash of entries covers it.
         """
-        row = (run, digest, _text(request))
+        row = (run, digest, json.dumps(request, sort_keys=True))
         self._connection.execute("INSERT INTO inputs VALUES (?, ?, ?)", row)
 
     def end_run(self, run: int, finished: bool) -> None:
-        """Record that a run is over, free what it did not spend and forget its outputs.
+        """Close a run, free what it did not spend and delete its outputs; inside :meth:`writing`.
 
-        Nothing happens where it was closed before. Inside :meth:`writing`.
+        Does nothing if the run is closed already.
         """
         if any(self.rows("closed", run)):
             return
@@ -236,12 +229,10 @@ class Store:
         for table in ("outputs", "inputs"):
             self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
-    # Reading.
-
     def rows(
         self, kind: Kind | None = None, run: int | None = None, position: int | None = None
     ) -> Iterator[Row]:
-        """Entries in order, all or those of a kind, run and position."""
+        """Yield the entries in order, all or those of a kind, run and position."""
         # A kind in the text, not as a parameter: the index over entries of a kind needs it.
         conditions = ["TRUE" if kind is None else f"kind = '{kind}'"]
         given = {"run": run, "position": position}
@@ -251,54 +242,54 @@ class Store:
             yield from map(Row._make, self._connection.execute(query, given))
 
     def bodies(self, kind: type[OfKind], run: int | None = None) -> Iterator[OfKind]:
-        """What the entries of a kind say, of one run where it is given."""
+        """Yield the parsed entries of a kind, of all runs or of one."""
         for row in self.rows(kind.model_fields["kind"].default, run):
             body = parse_body(row.body)
             assert isinstance(body, kind)
             yield body
 
     def last(self) -> Row:
-        """The newest entry."""
+        """Return the newest entry."""
         with self._explained():
             query = f"{_COLUMNS} ORDER BY number DESC LIMIT 1"
             return Row._make(self._connection.execute(query).fetchone())
 
     @property
     def held(self) -> Cost:
-        """What counts against the total: reserved by open runs, spent by others."""
+        """The budget in use: reserved by open runs and spent by closed ones."""
         return parse_body(self.last().body).held
 
     def newest_run(self) -> int:
-        """The number of the newest run, 0 where there is none."""
+        """Return the number of the newest run; 0 if there is none."""
         return self._first_column("SELECT MAX(run) FROM entries WHERE kind = 'reserved'")[0] or 0
 
     def open_runs(self) -> list[int]:
-        """Numbers of the runs that were not closed, in the order in which they began."""
+        """Return the numbers of the open runs, in the order in which they began."""
         return self._first_column(
             "SELECT run FROM entries WHERE kind = 'reserved' AND run NOT IN "
             "(SELECT run FROM entries WHERE kind = 'closed') ORDER BY run"
         )
 
     def reservation(self, run: int) -> Reserved:
-        """The entry that reserved a run's budget; a run that there is none of is refused."""
+        """Return the entry that reserved the budget of a run, or raise LedgerError."""
         body = next(self.bodies(Reserved, run), None)
         if body is None:
             raise LedgerError(f"{self.path}: has no run {run}: adaptive-qs ledger show lists them")
         return body
 
     def asked_for(self, digest: str, request: Mapping[str, str]) -> list[int]:
-        """The open runs that read this table and were asked for the same, newest first."""
+        """Return the open runs with this table and request, newest first."""
         query = "SELECT run FROM inputs WHERE digest = ? AND request = ? ORDER BY run DESC"
-        return self._first_column(query, digest, _text(request))
+        return self._first_column(query, digest, json.dumps(request, sort_keys=True))
 
     def input(self, run: int) -> str | None:
-        """The keyed hash of the table that an open run reads."""
+        """Return the keyed hash of the table that an open run reads."""
         query = "SELECT CAST(digest AS TEXT) FROM inputs WHERE run = ?"
         return next(iter(self._first_column(query, run)), None)
 
     def outputs(self, run: int, position: int) -> list[tuple[str, bytes]]:
-        """The outputs of a release, as they were kept."""
-        query = (  # the types as they were kept, also where the file is damaged
+        """Return the outputs of a release, as they were stored."""
+        query = (  # of the types that were stored, even if the file is damaged
             "SELECT part, CAST(kind AS TEXT), CAST(data AS BLOB) FROM outputs "
             "WHERE run = ? AND position = ? ORDER BY part, piece"
         )
@@ -310,8 +301,11 @@ class Store:
     def releases(
         self, run: int, position: int | None = None
     ) -> Iterator[tuple[Released, list[tuple[str, bytes]]]]:
-        """The releases of an open run, each with the outputs kept for it, if these have the hashes
-        that the entry states."""
+        """Yield the releases of an open run, each with its stored outputs.
+
+        Raises:
+            LedgerError: If outputs do not have the hashes that the entry states.
+        """
         for row in self.rows("released", run, position):
             body = parse_body(row.body)
             assert isinstance(body, Released)
@@ -326,10 +320,8 @@ class Store:
         with self._explained():
             return [value for (value, *_) in self._connection.execute(query, given)]
 
-    # Whether the file is as it was written.
-
     def _read_marks(self) -> dict[Mark, str]:
-        """How far the ledger had come, and what says so; when restoring, what still does."""
+        """Return the marks of the ledger and the names of their files."""
         found = {}
         for file in self._marks:
             try:
@@ -345,21 +337,24 @@ class Store:
             (file.write if self._restoring else file.advance)(mark)
 
     def _check_sound(self, marks: Mapping[Mark, str]) -> None:
-        """Check the chain of entries, that it has those of the marks, and that the file's tables
-        and indices agree; a refusal names the last good entry."""
+        """Check the chain of entries, the entries of the marks, and the indices of the file.
+
+        Raises:
+            LedgerError: If one of them is damaged; the message names the last good entry.
+        """
         missing = {mark: source for mark, source in marks.items() if mark.number > 0}
         number, sound = 0, False
 
         def good_rows() -> Iterator[Row]:
             nonlocal number
             for row in map(Row._make, self._connection.execute(f"{_COLUMNS} ORDER BY number")):
-                yield row  # whoever asks for another one found it good
+                yield row  # the caller requests another one only if it is good
                 number = row.number
                 missing.pop(Mark.of(row), None)
 
         self._connection.execute("BEGIN")  # one state of the file for the whole check
         try:
-            if last_sound(good_rows())[1]:
+            if find_last_sound(good_rows())[1]:
                 check = self._connection.execute("PRAGMA integrity_check(1)")
                 sound = check.fetchone()[0] == "ok"
         except sqlite3.DatabaseError as error:
@@ -390,7 +385,7 @@ class Store:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a ledger; a file of another kind is refused and left as it is."""
+    """Open a ledger; raise LedgerError for a file of another kind, without changing it."""
     connection = _opened(path)
     try:
         _check_kind(connection, path)
@@ -406,7 +401,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _connect_to_read(path: Path, cleanup: ExitStack) -> sqlite3.Connection:
     """Open a ledger that cannot be written, or a private copy of it until the cleanup.
 
-    SQLite reads a log only where its index can be made beside it, or another process has made it.
+    SQLite reads a log only if its index exists or can be created next to it.
     """
     real = os.path.realpath(path)
     try:
@@ -460,7 +455,7 @@ def _insert(connection: sqlite3.Connection, row: Row) -> None:
 
 
 def _patiently(attempt: Callable[[], Result]) -> Result:
-    """Try while other processes write, for so long; signals are heard in between."""
+    """Try again while other processes write, for ``BUSY_SECONDS``, so that signals are handled."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -468,37 +463,33 @@ def _patiently(attempt: Callable[[], Result]) -> Result:
         except sqlite3.OperationalError as error:
             if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > end:
                 raise
-        time.sleep(random.uniform(0, _PATIENCE_SECONDS))
+        time.sleep(random.uniform(0, 0.02))
 
 
 def _name(error: sqlite3.Error) -> str:
-    """Such as "SQLITE_BUSY"; nothing where the error is not one of the database itself."""
+    """Return a name such as "SQLITE_BUSY"; "" if the error is not one of the database itself."""
     return getattr(error, "sqlite_errorname", "") or ""
 
 
 def _explanation(path: Path, error: sqlite3.Error) -> LedgerError:
     name = _name(error)
     unknown = f"the ledger cannot be used ({name or 'unknown reason'}): {RESTORE}"
-    words = (words for prefix, words in _REASONS.items() if name.startswith(prefix))
-    return LedgerError(f"{path}: {next(words, unknown)}")
+    reasons = (text for prefixes, text in _REASONS.items() if name.startswith(prefixes))
+    return LedgerError(f"{path}: {next(reasons, unknown)}")
 
 
-_REASONS = {
-    "SQLITE_BUSY": "other processes keep the ledger locked: try again when they are done",
-    "SQLITE_LOCKED": "other processes keep the ledger locked: try again when they are done",
+_REASONS: dict[str | tuple[str, ...], str] = {
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): "other processes keep the ledger locked: try again when "
+    "they are done",
     "SQLITE_FULL": "no space left for the ledger: free some and try again",
     "SQLITE_READONLY": "the ledger or its folder is read-only: make both writable",
-    "SQLITE_CANTOPEN": "the ledger cannot be opened: make it and its folder readable and writable",
-    "SQLITE_PERM": "the ledger cannot be opened: make it and its folder readable and writable",
+    ("SQLITE_CANTOPEN", "SQLITE_PERM"): "the ledger cannot be opened: make it and its folder "
+    "readable and writable",
     "SQLITE_NOTADB": "is not a ledger, or is damaged before its first entry: " + RESTORE,
     "SQLITE_CONSTRAINT": "another process continued the same run: leave it to that one",
-    "SQLITE_IOERR": "the disk refused to read or write the ledger: mend it and try again",
+    "SQLITE_IOERR": "the disk refused to read or write the ledger: repair it and try again",
     "SQLITE_CORRUPT": f"is damaged: {RESTORE}",
 }
-
-
-def _text(request: Mapping[str, str]) -> str:
-    return json.dumps(request, sort_keys=True)
 
 
 def _now() -> str:

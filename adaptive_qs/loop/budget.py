@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_choice
-from adaptive_qs.cliques import Array, downward_closure
+from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.candidates import (
     FALL,
@@ -38,14 +37,14 @@ from adaptive_qs.residual import ReferenceModel
 from adaptive_qs.workload.workload import Workload
 
 SAFETY = 1e-6
-"""Part of a budget left unspent so that rounding costs up, and what exact accounting adds to those
-of noise, never exceed it."""
+"""Share of a budget that stays unspent, so that costs that are rounded up, and what exact
+accounting adds to the costs of noise, never exceed it."""
 TOTAL_SHARE = 0.01
 """Part of ρ spent on the number of rows before anything else."""
 
 
 def one_way_precisions(workload: Workload, rho: float) -> Array:
-    """Precision (1 / rows²) with which to measure each attribute's marginal for ``rho`` in all.
+    """Return the precision (1 / rows²) of each attribute's marginal that costs ``rho`` in all.
 
     A variance σ_i² ∝ (w_i n_i)^(−2/3) minimises the summed L1 error Σ w_i n_i σ_i of noisy
     marginals that cost Σ 1/(2σ_i²), with w_i as for :attr:`Workload.column_weights`.
@@ -55,7 +54,7 @@ def one_way_precisions(workload: Workload, rho: float) -> Array:
 
 
 def assumed_shares(domain: Domain) -> tuple[Array, ...]:
-    """Zipf's law, before anything is counted: codes as frequent as 1, 1/2, 1/3, ..."""
+    """Return shares by Zipf's law, before any count: codes as frequent as 1, 1/2, 1/3, ..."""
     zipf = (1 / np.arange(1.0, size + 1) for size in domain.sizes)
     return tuple(weights / weights.sum() for weights in zipf)
 
@@ -63,7 +62,7 @@ def assumed_shares(domain: Domain) -> tuple[Array, ...]:
 def initial_share(
     workload: Workload, candidates: Sequence[Clique], rho: float, total: float
 ) -> float:
-    """Part of the budget for the one-way marginals, from public and released quantities alone.
+    """Return the share of the budget for the one-way marginals, from public and released values.
 
     A combination is off by a/√s + b/√(1 − s) if single columns get the part s of the budget: a and
     b are the mean L1 errors (share of the rows) that the columns of a combination, as the workload
@@ -97,8 +96,7 @@ def one_way_plan(
     strategies: Strategies = CELLS_ALONE,
     replaced: bool = False,
 ) -> dict[Clique, float]:
-    """Precision (1 / rows²) with which each single column is measured; costs are
-    as for :func:`measurement_cost`.
+    """Return the precision (1 / rows²) of each single column; costs as :func:`measurement_cost`.
 
     A column with a strategy gets the ρ that it would get for its cells.
     """
@@ -176,7 +174,7 @@ class RoundBudget:
 def selection_rho(
     price: float, typical: float, left: float, allowance: float, share: float
 ) -> float:
-    """ρ of a choice, fixed before it.
+    """Return ρ of a choice, fixed before it.
 
     At ε the exponential mechanism misses the best score by about 2/ε (rows times the largest
     weight); so at a price λ it is worth ρ = ε²/8 where √(1/2ρ) + λρ is least. It never takes more
@@ -261,7 +259,7 @@ class LoopBudget:
         return one_way_plan(workload, columns_rho, estimates.strategies, estimates.replaced)
 
     def pay(self, rho: float, measurements: int) -> None:
-        """Subtract the cost of measurements that nothing was spent on choosing."""
+        """Subtract the cost of measurements that no selection preceded."""
         self.left -= rho * (1 + SAFETY) + measurements / UNITS_PER_RHO
 
     def begin_rounds(self, rounding: float) -> None:
@@ -301,8 +299,10 @@ class LoopBudget:
         return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
 
     def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:
-        """Spend on a choice and on measuring what was chosen, which gets all there is where not
-        as much again would be left for a later round."""
+        """Spend on a choice and on measuring it.
+
+        The measurement gets all of the budget if less than as much would be left for a later round.
+        """
         candidates.limit.take(candidates.cliques[row])
         measuring = float(plan.gains.budget[row])
         cost = choice_cost(plan.selecting, self.left)
@@ -341,7 +341,7 @@ class LoopBudget:
 #
 #     min over f of  f e(f) + (1 − f) e + (1 − f)² D
 #
-# where e(f) is the error of a marginal that has its even part of the budget among so many, and e
+# where e(f) is the error of a marginal that has its even part of the budget, and e
 # that of one that is left as it is. Measured together, all have the error of the joint plan.
 #
 # Of a workload of triples all pairs may be measured together, with half of the budget, and the
@@ -447,22 +447,22 @@ class _Together:
         return curves
 
     def _errors(self, stds: Array, rows: NDArray[np.int64]) -> Array:
-        """L1 errors (rows) by the noise (rows) in a cell."""
+        """Return L1 errors (rows) by the noise (rows) in a cell."""
         scale = TABULATED_ROWS / self._total
         return self._curves.at(stds * scale, rows) / scale
 
     def _mean(self, errors: Array) -> float:
-        """Weighted mean of errors (rows), as a share of the rows."""
+        """Return the weighted mean of errors (rows), as a share of the rows."""
         return float(np.average(errors, weights=self._weights)) / self._total
 
     def _planned(self, share: float) -> tuple[Array, Array]:
-        """New precisions, and the errors (rows) expected, with a share of the budget."""
+        """Return new precisions, and the errors (rows) expected, with a share of the budget."""
         rho = share * self._rho - len(self._closure) / UNITS_PER_RHO  # charges are rounded up
         budget = 2 * max(rho, 0.0) / (1 + SAFETY)
         return self._planner.plan_together(self._errors, self._held, budget, self._weights)
 
     def if_chosen(self, distance: float) -> float:
-        """The mean error (share of the rows) if these were measured one by one, as a loop would.
+        """Return the mean error (share of the rows) if a loop measured these one by one.
 
         Args:
             distance: mean L1 distance (share of the rows) from what is known, noise apart.
@@ -476,7 +476,7 @@ class _Together:
         return float(forecasts.min())
 
     def opening(self, share: float) -> Opening:
-        """Their measurements, with a share of the budget."""
+        """Return their measurements, with a share of the budget."""
         new, errors = self._planned(share)
         left = {tau: x for tau, x in zip(self._closure, new.tolist()) if x > 0}
         precisions, expected = {}, {}

@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 
 def measurable_cliques(workload: Workload) -> tuple[Clique, ...]:
-    """Candidates: subsets of workload cliques in which every attribute has several values."""
+    """Return the subsets of workload cliques in which every attribute has several values."""
     sizes = workload.domain.sizes
     return tuple(c for c in workload.closure if c and all(sizes[i] > 1 for i in c))
 
@@ -47,7 +47,7 @@ MOST_SPREAD = 2**20
 def with_levels(
     domain: Domain, model: ReferenceModel, candidates: Sequence[Clique], error: float
 ) -> Domain:
-    """The domain with the levels at which marginals of it are offered; none where they do not pay.
+    """Return the domain with the levels at which marginals are offered, if these are worth it.
 
     Args:
         domain: the attributes.
@@ -86,7 +86,7 @@ def at_levels(domain: Domain, cliques: Sequence[Clique]) -> tuple[Clique, ...]:
 
 
 def closure_at_levels(domain: Domain, closure: Sequence[Clique]) -> tuple[Clique, ...]:
-    """Every residual of cliques that are closed under subsets, by size."""
+    """Return every residual of cliques that are closed under subsets, by size."""
     return tuple(chain.from_iterable(domain.at_levels(c) if len(c) > 1 else (c,) for c in closure))
 
 
@@ -155,7 +155,7 @@ class Gains:
     deficit: Array
 
     def offered(self, epsilon: float, fits: Flags) -> Flags:
-        """Which of the candidates that fit are offered to a choice at this ε.
+        """Return which of the candidates that fit are offered to a choice at this ε.
 
         Those worth it, and others where the choice sees that they are not unless they are off by
         far more than assumed: the exponential mechanism takes one of k whose scores are d lower
@@ -210,7 +210,7 @@ class ErrorTable:
             self._errors[:, some], self._now[some] = found[:-1], found[-1]
 
     def gains(self, price: float, most: float, total: float) -> Gains:
-        """The best budget of each candidate.
+        """Return the best budget of each candidate.
 
         What a candidate can gain is its error by now; where something of it was never measured,
         that is not known, and ``UNKNOWN`` of the rows are assumed. It is at most all of them twice.
@@ -231,8 +231,10 @@ class ErrorTable:
         return Gains(budgets[level], expected, paid, cost < gain, deficit)
 
     def _find_best(self, price: float, first: int, budgets: Array) -> None:
-        """Bring the best budgets up to date: of all candidates, or, where price and budgets are as
-        they were, of those that changed."""
+        """Update the best budgets.
+
+        All candidates are looked at, or those that changed if price and budgets did not.
+        """
         found_for = price, first, float(budgets[0])
         rows: Integers | slice = slice(None)
         if found_for == self._found_for:
@@ -248,7 +250,7 @@ class ErrorTable:
         self._stale[:] = False
 
     def opening_price(self, total: float) -> float:
-        """The first of falling prices at which all that is worth it takes ``OPENING_SHARE``."""
+        """Return the first of falling prices at which what is worth it takes ``OPENING_SHARE``."""
         rho = float(self.budgets[0])
         price = total / float(self.budgets[-1])
         for _ in range(MOST_FALLS):

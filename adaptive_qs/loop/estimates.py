@@ -12,8 +12,7 @@ import numpy as np
 
 from adaptive_qs.cliques import Array
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.denoise import positive_shares, single_targets
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import positive_shares, project_to_simplex, single_targets
 from adaptive_qs.loop.expected import LEAST_ERROR
 from adaptive_qs.privacy.counts import Measurement, PrivateTable
 from adaptive_qs.privacy.events import Purpose
@@ -51,12 +50,12 @@ MAX_SCALE = 2**20
 
 
 def cell_scale(domain: Domain, residual: Clique) -> int:
-    """n = Πn_i, what the cells of the residual are multiplied by in scaled form."""
+    """Return n = Πn_i, by which the cells of the residual are multiplied in scaled form."""
     return math.prod(groups.largest for groups in domain.parents(residual))
 
 
 def is_scaled(domain: Domain, residual: Clique) -> bool:
-    """Whether the residual is released in scaled form; public sizes and levels decide."""
+    """Return whether the residual is released in scaled form; public sizes and levels decide."""
     return cell_scale(domain, residual) <= MAX_SCALE
 
 
@@ -71,7 +70,7 @@ def measurement_cost(
     strategies: Strategies = CELLS_ALONE,
     replaced: bool = False,
 ) -> float:
-    """p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
+    """Return p_τ: a measurement of noise variance σ² costs ρ = p_τ / (2σ²) for one row.
 
     Where rows are ``replaced`` a run counts a row as costing a quarter of what another one in its
     place does (:meth:`~adaptive_qs.privacy.unit.Unit.for_rows`), and so p_τ is a quarter of that.
@@ -87,8 +86,11 @@ def measurement_cost(
 
 
 def _diameter(domain: Domain, residual: Clique) -> Fraction:
-    """Most that one row in another's place moves a residual, by the most that one more does; both
-    squared."""
+    """Return the squared diameter of a residual, relative to its squared sensitivity.
+
+    The diameter is the most that replacing one row moves it, the sensitivity the most that adding
+    one does.
+    """
     if not is_scaled(domain, residual):
         return Fraction(2)
     least = min((groups.largest for groups in domain.parents(residual)), default=1)
@@ -197,7 +199,7 @@ def _estimate(
 
 
 def _definition(domain: Domain, residual: Clique) -> str:
-    """Digest of the groups that a residual is over, which its event does not tell."""
+    """Return a digest of the groups that a residual is over, which its event does not contain."""
     if not domain.groupings or len(residual) < 2:
         return ""
     levels = [domain.groupings[i - len(domain)].groups for i in residual if i >= len(domain)]
@@ -206,7 +208,7 @@ def _definition(domain: Domain, residual: Clique) -> str:
 
 
 def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
-    """A strictly positive distribution per attribute from its noisy one-way marginal.
+    """Return a strictly positive distribution per attribute from its noisy one-way marginal.
 
     The marginal is denoised and floored at half a row: post-processing.
     """
@@ -214,7 +216,7 @@ def product_reference(model: ReferenceModel) -> tuple[Array, ...]:
 
 
 def projected_distance(first: Array, second: Array, total: float) -> float:
-    """L1 distance (rows) between two estimates of a marginal, each projected onto the simplex."""
+    """Return the L1 distance (rows) between two estimates, each projected onto the simplex."""
     total = max(total, 1.0)
     difference = project_to_simplex(first, total) - project_to_simplex(second, total)
     return float(np.abs(difference).sum())
@@ -225,7 +227,7 @@ MOST_UNIFORM = 0.5
 
 
 def compared_with(reference: Sequence[Array], error: float) -> tuple[Array, ...]:
-    """The reference that unmeasured combinations are filled with while the loop chooses.
+    """Return the reference that fills unmeasured combinations while the loop chooses.
 
     The larger the budget, the more of the uniform one is in it. Combinations that were not measured
     then are further off the truth than independent columns are, so that all of them are measured

@@ -27,7 +27,7 @@ from adaptive_qs.cliques import (
     form_cells,
 )
 from adaptive_qs.domain import Clique, Domain, subsets
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.machine import njit, over_items
 from adaptive_qs.residual import ReferenceModel
 
@@ -46,7 +46,8 @@ to 1.5, and from 1.5 to 2)."""
 FINEST = -4
 """The least noise for which errors are tabulated is 2**FINEST rows; below it they grow with it."""
 _SURE = -8.0
-"""Cells that are so many standard deviations above the threshold stay above it."""
+"""Position of the threshold relative to a cell, in standard deviations, below which the cell stays
+above it."""
 _ROOT, _SCALE = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 
@@ -95,7 +96,7 @@ def _expected_errors(counts, masses, stds, errors):  # type: ignore[no-untyped-d
 
 
 def _with_small_as_one(number: Array, share: Array, total: float) -> tuple[Array, Array]:
-    """Cells of each mean size and their rows; the last are those of up to 2**SMALLEST rows."""
+    """Return cells and rows by mean size; the last are cells of up to 2**SMALLEST rows."""
     mass, last = share * total, number.size
     kind = np.where(mass >= number * 2.0**SMALLEST, np.arange(last), last)
     numbers: Array = np.bincount(kind, number, last + 1).astype(np.float64)
@@ -126,7 +127,7 @@ class ErrorCurves:
         self._logs[rows] = np.log2(np.maximum(errors, 1e-300))
 
     def at(self, std: Array, rows: Integers) -> Array:
-        """Expected L1 error (rows) of estimates measured with this noise.
+        """Return the expected L1 error (rows) of estimates measured with this noise.
 
         Args:
             std: standard deviation of the noise in one cell (rows), shape (..., len(rows)).
@@ -160,7 +161,7 @@ class CellSizeHistogram:
 
     @classmethod
     def of(cls, cells: Array) -> CellSizeHistogram:
-        """Those of non-negative cells of any shape, not all zero."""
+        """Return the sizes of non-negative cells of any shape, not all zero."""
         share = cells.reshape(-1) / cells.sum()
         with np.errstate(divide="ignore"):
             fall = np.minimum(-2.0 * np.log2(share), 2.0 * LEAST_OCTAVE + 1).astype(np.int64)
@@ -169,12 +170,12 @@ class CellSizeHistogram:
         return cls(number, np.bincount(fall, share, kinds).astype(np.float64))
 
     def times(self, other: CellSizeHistogram) -> CellSizeHistogram:
-        """The sizes of the product of two estimates over different attributes."""
+        """Return the sizes of the product of two estimates over different attributes."""
         number, mass = np.convolve(self.number, other.number), np.convolve(self.mass, other.mass)
         return CellSizeHistogram(number, mass)
 
     def errors(self, total: float, stds: Array) -> Array:
-        """Expected L1 errors (rows) of an estimate of so many rows, by ascending noise (rows)."""
+        """Return expected L1 errors (rows) of an estimate of ``rows`` rows, by ascending noise."""
         errors = np.empty((1, stds.size))
         count, mass = _with_small_as_one(self.number, self.mass, total)
         _expected_errors(count[None], mass[None], stds, errors)
@@ -197,7 +198,8 @@ def _project(cells, bits, ends, total, thresholds, counts, masses):  # type: ign
         ends: where each estimate ends.
         total: rows of each.
         thresholds: τ, shape (estimates,).
-        counts, masses: cells of about each size and their rows, shape (estimates, sizes).
+        counts: cells of about each size, shape (estimates, sizes).
+        masses: their rows, of the same shape.
     """
     least = 2 * (1023 + SMALLEST) - 1
     begin = 0
@@ -300,7 +302,7 @@ class ProjectedEstimates:
         return self._all_formed or cells <= most or self.model.precision(clique) > 0
 
     def _product_sizes(self, clique: Clique) -> CellSizeHistogram:
-        """The sizes of cells if nothing but one marginal inside, and columns, were known."""
+        """Return the sizes of cells if only one marginal inside, and columns, were known."""
         domain, model = self._domain, self.model
         inside = (tau for tau in subsets(clique) if model.holds(tau) and self._is_formed(tau))
         known = max(inside, key=domain.size, default=())
@@ -340,7 +342,7 @@ rows; of more columns, its powers."""
 def mean_error(
     shares: Sequence[NDArray[np.float64]], total: float, candidates: Sequence[Clique], rho: float
 ) -> float:
-    """Mean L1 error (share of the rows) of marginals of several columns if each got as much.
+    """Return the mean L1 error (share of the rows) of marginals if each got as much budget.
 
     Where it is large the budget suffices for groups of codes or for some of them only, where it is
     small for all of them. Without any it is 0.
@@ -349,7 +351,7 @@ def mean_error(
         shares: of the codes of each column, all of which are taken to be independent.
         total: number of rows.
         candidates: marginals over codes.
-        rho: for all those of several columns together.
+        rho: for all marginals of several columns together.
     """
     several = [clique for clique in candidates if len(clique) > 1]
     total = max(total, 1.0)

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array
+from adaptive_qs.cliques import Array, maximal_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.loglinear import maximal_cliques
 from adaptive_qs.loop.budget import (
     TABULATED_ROWS,
     TOTAL_SHARE,
@@ -62,7 +61,7 @@ REMEDY = "Use coarser bins, fewer columns or a larger budget."
 
 
 def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
-    """Standard deviation (rows) of the noisy number of rows after a run's first measurements.
+    """Return the standard deviation (rows) of the number of rows after the first measurements.
 
     Rounds make it smaller where combinations are worth measuring. Rows are 0 where nobody knows
     about how many there are.
@@ -75,7 +74,7 @@ class PredictedMarginal(NamedTuple):
 
     Attributes:
         columns: their names.
-        groups: codes of each that are told apart, or groups of them.
+        groups: number of codes, or groups of codes, of each column.
         codes: all codes of each.
     """
 
@@ -89,8 +88,10 @@ class PredictedMarginal(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopForecast:
-    """What a run of this budget will likely measure, and which columns it leaves independent of all
-    others, selecting by AIM's rule whichever the settings name."""
+    """Forecast of what a run of this budget measures, and of the columns it leaves unconnected.
+
+    It selects by AIM's rule, whichever rule the settings name.
+    """
 
     workload: Workload
     rho: float
@@ -102,13 +103,15 @@ class LoopForecast:
         return bool(self._asked) and len(self.workload.closure) <= MOST_CANDIDATES
 
     def columns(self, rows: int) -> tuple[str, ...]:
-        """Columns that stay unconnected in a table of about so many rows, in the schema's order."""
+        """Return the columns that stay unconnected in a table of about ``rows`` rows."""
         left = self._left_unconnected(rows, RUNS)
         return tuple(name for i, name in enumerate(self.workload.domain.names) if i in left)
 
     def resolutions(self, rows: int) -> tuple[PredictedMarginal, ...]:
-        """The combinations that most loops measure in a table of about so many rows, the one that
-        most do first, at the finest levels at which most of these do."""
+        """Return the combinations that most loops measure in a table of about ``rows`` rows.
+
+        The most frequent comes first, each at the finest levels that most of these loops use.
+        """
         if opened := maximal_cliques(self._opening(rows).precisions):
             domain = self.workload.domain
             return tuple(
@@ -133,9 +136,9 @@ class LoopForecast:
         )
 
     def least_rows(self) -> dict[str, int | None]:
-        """About how many rows each column takes to be connected; None where ``ROWS`` has no such.
+        """Return about how many rows each column takes to be connected; None above ``ROWS``.
 
-        Columns of which no combination with another one is asked for are left out.
+        Columns without a requested combination with another one are not included.
         """
         left_at: dict[int, frozenset[int]] = {-1: self._asked}
 
@@ -156,8 +159,8 @@ class LoopForecast:
             for i in sorted(self._asked)
         }
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
-        """One line about the columns of a table of about so many rows, if there are any."""
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return one line about the columns of a table of about ``rows`` rows, if there are any."""
         columns = self.columns(rows) if self.possible else ()
         if not columns:
             return ()
@@ -169,16 +172,17 @@ class LoopForecast:
         )
 
     def note(self, compare: str = "--public-rows N") -> str | None:
-        """One line about the rows that it takes, where nobody knows how many there are, and with
-        which option that is compared.
+        """Return one line about the rows that it takes if their number is not public.
+
+        It names the option with which that is compared.
 
         Columns that take no more than ``FEW_ROWS`` are not named.
         """
         least = self.least_rows() if self.possible else {}
-        wanted = [(rows or math.inf, name) for name, rows in least.items()]
+        needed = [(rows or math.inf, name) for name, rows in least.items()]
         columns = [
             f"{name} {f'more than {ROWS[-1]:,}' if rows == math.inf else format(rows, ',')}"
-            for rows, name in sorted(wanted, key=lambda pair: -pair[0])
+            for rows, name in sorted(needed, key=lambda pair: -pair[0])
             if rows > FEW_ROWS
         ]
         if not columns:
@@ -301,7 +305,7 @@ class _Choices:
             self._same.setdefault(domain.columns(clique), []).append(row)
 
     def _tabulated(self, shares: Sequence[Array]) -> ErrorCurves:
-        """Errors expected of the candidates in a table of ``TABULATED_ROWS`` with such columns."""
+        """Return the errors of the candidates in a table of ``TABULATED_ROWS`` rows."""
         sizes: dict[tuple[float, ...], CellSizeHistogram] = {}
         alike: dict[tuple[tuple[float, ...], ...], list[int]] = {}
         kinds = []
@@ -319,12 +323,12 @@ class _Choices:
         return curves
 
     def errors(self, rows: int, stds: Array, which: NDArray[np.int64]) -> Array:
-        """L1 error (rows) of some candidates with this noise, in a table of so many rows."""
+        """Return the L1 error (rows) of some candidates with this noise."""
         scale = TABULATED_ROWS / max(rows, 1)
         return self._curves.at(stds * scale, which) / scale
 
     def first_errors(self, rows: int, precision: Array) -> Array:
-        """L1 error (rows) of all candidates before the first round, with these precisions."""
+        """Return the L1 error (rows) of all candidates before the first round."""
         error = np.full(len(self.every.cliques), DEPENDENCE * rows)
         single = np.flatnonzero([len(c) == 1 for c in self.every.cliques])
         (stds,) = self.every.planner.expected_stds(precision, np.zeros(1), single)
@@ -332,8 +336,11 @@ class _Choices:
         return error
 
     def unseen_after(self, clique: Clique) -> Iterator[tuple[int, float]]:
-        """The candidates over the attributes of a measured one, and which part of ``DEPENDENCE``
-        its groups hide from each: 1/g for every attribute that it tells apart more finely."""
+        """Return the candidates over the attributes of a measured one, and what its groups hide.
+
+        The part of ``DEPENDENCE`` hidden from each is 1/g for every attribute that it divides more
+        finely.
+        """
         shape = self.domain.shape(clique)
         for row in self._same[self.domain.columns(clique)]:
             finer = (i not in self.domain.chain(k) for i, k in zip(self.every.cliques[row], clique))
@@ -341,8 +348,7 @@ class _Choices:
 
 
 class _Start(NamedTuple):
-    """What all loops over a table of ``rows`` begin with: the precision (1 / rows²) of what was
-    measured first, and the rho left after that."""
+    """First measurements of all loops over a table: their precision (1 / rows²), and ρ left."""
 
     rows: int
     choices: _Choices
@@ -353,7 +359,7 @@ class _Start(NamedTuple):
 def _initial_precisions(
     workload: Workload, rho: float, rows: float
 ) -> tuple[dict[Clique, float], float]:
-    """Precision (1 / rows²) of the residuals measured first, and the part of ``rho`` they take."""
+    """Return the precision (1 / rows²) of the first residuals, and their share of ``rho``."""
     domain, candidates = workload.domain, measurable_cliques(workload)
     combined = any(len(clique) > 1 for clique in candidates)
     share = initial_share(workload, candidates, rho, rows) if combined else 1.0

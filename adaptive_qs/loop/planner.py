@@ -28,7 +28,7 @@ from adaptive_qs.residual import axis_weight
 def allocate_precision(
     weight: ArrayLike, cost: ArrayLike, known: ArrayLike, budget: ArrayLike
 ) -> Array:
-    """New precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
+    """Return the precisions x that minimise Σ weight/(x + known) subject to Σ cost·x ≤ budget.
 
     Args:
         weight: v, shape (..., m), non-negative.
@@ -76,7 +76,7 @@ more than eight residuals, so that some residual always gets more than that."""
 
 
 class ConditionalPlanner:
-    """Plans measurements of many candidate cliques at once.
+    """Planner of measurements of many candidate cliques together.
 
     Args:
         domain: the attributes, with their levels.
@@ -115,13 +115,12 @@ class ConditionalPlanner:
         return max(group.residuals.shape[1] for group in self._groups)
 
     def expected_stds(self, precision: Array, budgets: Array, rows: NDArray[np.int64]) -> Array:
-        """Noise in a cell (standard deviation, rows) of candidates after their own best
-        measurement.
+        """Return the noise in a cell (rows) of candidates after their best measurement.
 
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
             budgets: Σ p_τ x_τ available, 2ρ; several of them.
-            rows: positions of the candidates asked for, ascending.
+            rows: positions of the requested candidates, ascending.
 
         Returns:
             Shape (budgets, rows); infinite without a budget for what was never measured.
@@ -142,7 +141,7 @@ class ConditionalPlanner:
     def plan_together(
         self, errors: Errors, precision: Array, budget: float, priorities: Array
     ) -> tuple[Array, Array]:
-        """Measure all candidates at once: residuals that several of them share are measured once.
+        """Measure all candidates together: residuals that several of them share are measured once.
 
         Minimises Σ w_γ E_γ(σ_γ²), the weighted error expected of the candidates, where a variance
         is Σ v_τ / (x_τ + a_τ) over the residuals inside. The error of a projected marginal is about
@@ -183,8 +182,9 @@ class ConditionalPlanner:
         return best, least
 
     def noise_held(self, precision: Array) -> Array:
-        """Noise in a cell (standard deviation, rows) of each candidate that comes from the
-        residuals that are known; the others are taken to be exactly as estimated.
+        """Return the noise in a cell (standard deviation, rows) from the known residuals.
+
+        The other residuals are taken to be exactly as estimated.
 
         Args:
             precision: λ_τ held for each residual of the closure (1 / rows²).
@@ -193,7 +193,7 @@ class ConditionalPlanner:
         return np.asarray(np.sqrt(self._variance_weights() @ variance))
 
     def _variance_weights(self) -> csr_matrix:
-        """v_τ of each residual in the variance of each candidate, shape (candidates, residuals)."""
+        """Return v_τ of each residual in the variance of each candidate, shape (c, residuals)."""
         rows = [np.repeat(group.rows, group.residuals.shape[1]) for group in self._groups]
         residuals = [group.residuals.ravel() for group in self._groups]
         weights = [group.weight.ravel() for group in self._groups]
@@ -202,7 +202,7 @@ class ConditionalPlanner:
         return csr_matrix((np.concatenate(weights), places), shape=shape)
 
     def allocate(self, clique: Clique, precision: Array, budget: float) -> dict[Clique, float]:
-        """New precision for each residual of a candidate worth measuring (1 / rows²).
+        """Return a new precision for each residual of a candidate worth measuring (1 / rows²).
 
         Residuals that would get a negligible part of the budget and are already known are left
         out (Fuentes et al., Appendix D.2) and their share goes to the others.
@@ -230,7 +230,7 @@ class _Group(NamedTuple):
 def below_all(
     domain: Domain, members: NDArray[np.int64], depth: Sequence[int], index: CliqueIndex
 ) -> tuple[NDArray[np.int64], Array]:
-    """Where the residuals of many cliques stand, and their variance weights.
+    """Return the positions of the residuals of many cliques, and their variance weights.
 
     Args:
         domain: the attributes, with their levels.
@@ -277,7 +277,7 @@ class _AxisWeights:
         self._tables: dict[int | None, Array] = {}
 
     def __call__(self, positions: NDArray[np.int64], step: int | None) -> Array:
-        """Factors of attributes at these positions of cliques.
+        """Return factors of attributes at these positions of cliques.
 
         Args:
             positions: shape (cliques,).

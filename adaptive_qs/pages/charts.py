@@ -1,14 +1,12 @@
-"""Charts as plain values that templates draw, in colours that colour-blind people tell apart."""
+"""Charts as plain values that templates draw, in colours for colour-blind people."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
-# Colours that colour-blind people tell apart, each with a text colour that is legible on it.
+# Colour scales, each colour with a text colour that is legible on it.
 
 Colour = tuple[int, int, int]
 SEQUENTIAL_STEPS = 10
@@ -26,14 +24,13 @@ class Shade(NamedTuple):
 
 
 def sequential(dark: bool = False) -> list[Shade]:
-    """From nothing (as the page) to much (blue): classes ``s0`` to ``s9``, on a light or a dark
-    page."""
+    """Return shades from none (as the page) to much (blue), ``s0`` to ``s9``."""
     last, (paper, blue, _) = SEQUENTIAL_STEPS - 1, _colours(dark)
     return [_shade(f"s{k}", paper, blue, k / last) for k in range(SEQUENTIAL_STEPS)]
 
 
 def diverging(dark: bool = False) -> list[Shade]:
-    """From less (blue, ``n5``) over none (``z``) to more (orange, ``p5``)."""
+    """Return shades from less (blue, ``n5``) over none (``z``) to more (orange, ``p5``)."""
     steps, (paper, blue, orange) = range(1, DIVERGING_STEPS + 1), _colours(dark)
     return [
         *(_shade(f"n{k}", paper, blue, k / DIVERGING_STEPS) for k in reversed(steps)),
@@ -47,24 +44,24 @@ def _colours(dark: bool) -> tuple[Colour, Colour, Colour]:
 
 
 def sequential_class(value: float, top: float) -> str:
-    """The class of a value between 0 and ``top``."""
+    """Return the class of a value between 0 and ``top``."""
     return f"s{min(int(_part(value, top) * SEQUENTIAL_STEPS), SEQUENTIAL_STEPS - 1)}"
 
 
 def diverging_class(value: float, top: float) -> str:
-    """The class of a value between -``top`` and ``top``."""
+    """Return the class of a value between -``top`` and ``top``."""
     step = round(_part(abs(value), top) * DIVERGING_STEPS)
     return f"{'n' if value < 0 else 'p'}{step}" if step else "z"
 
 
 def _part(value: float, top: float) -> float:
-    """value/top within 0 and 1; 0 where that is no number."""
+    """Return value/top within 0 and 1; 0 if that is no number."""
     part = value / top if top > 0 else 0.0
     return 0.0 if math.isnan(part) else min(max(part, 0.0), 1.0)
 
 
 def contrast(first: str, second: str) -> float:
-    """Ratio of the luminances of two colours, 1 to 21 (WCAG 2.2, relative luminance)."""
+    """Return the ratio of the luminances of two colours, 1 to 21 (WCAG 2.2)."""
     found = []
     for colour in (first, second):
         channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
@@ -80,13 +77,10 @@ def _shade(name: str, paper: Colour, colour: Colour, part: float) -> Shade:
     return Shade(name, background, text)
 
 
-# Charts as plain values that templates draw; every number in them is a text beside them too.
+# Charts; a template also writes every number of them as text.
 
-TICK, CHARACTER, MOST_CHARACTERS = 16.0, 2.5, 12
-"""Least distance of the beginnings of labels below an axis, and the width of a character of them on
-the narrowest screen, in per cent of the axis; characters of a label that are shown."""
 HEIGHT = 100
-"""Of a histogram, in its own units; it is stretched to the place it gets."""
+"""Height of a histogram, in its own units."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +108,9 @@ class BarChart:
     Attributes:
         bars: in the order shown.
         scale: whether the axis is a scale, drawn as a histogram; otherwise one line for each bar.
-        apart: bars beside the scale, such as missing values.
-        note: what is grouped or left out; "" where nothing is.
-        whole: what the full length of a bar stands for; None: the largest number.
-        places: where the bars of a scale begin and end, ascending from 0: their areas are then the
-            numbers; () where all are equally wide, and their heights are.
+        apart: bars outside the scale, such as missing values.
+        note: what is grouped or not shown.
+        whole: number for the full length of a bar; by default the largest number.
     """
 
     bars: tuple[Bar, ...]
@@ -126,93 +118,53 @@ class BarChart:
     apart: tuple[Bar, ...] = ()
     note: str = ""
     whole: float | None = None
-    places: tuple[float, ...] = ()
 
     @property
     def top(self) -> float:
-        """The largest number drawn, if nothing else was asked for; those beside the scale have
-        an axis of their own."""
+        """The number for the full length of a bar of the scale."""
         largest = max((v for b in self.bars for v in (*b.values, b.high or 0.0)), default=0.0)
         return self.whole if self.whole is not None else largest or 1.0
 
     @property
     def beside(self) -> BarChart:
-        """Those beside the scale, as parts of all."""
+        """The bars outside the scale, as parts of all."""
         series = zip(*(bar.values for bar in self.numbers), strict=True)
         return BarChart(self.apart, False, whole=max(map(sum, series)) or 1.0)
 
     @property
     def numbers(self) -> tuple[Bar, ...]:
-        """Every bar, those beside the scale last."""
+        """Every bar, those outside the scale last."""
         return (*self.bars, *self.apart)
 
     @property
     def ticks(self) -> tuple[str, ...]:
-        """Labels below the axis: where it begins, its middle bar and where it ends."""
+        """Labels below the axis: of its first, its middle and its last bar."""
         ends = [bar.ends or (bar.label, bar.label) for bar in self.bars]
         return ends[0][0], ends[len(ends) // 2][0], ends[-1][1]
 
     def width(self, value: float) -> str:
-        """A number as part of the largest, in per cent."""
+        """Return a number as part of the largest, in per cent."""
         return f"{min(max(100 * value / self.top, 0), 100):.1f}"
 
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Where the bars of the scale begin and end."""
-        return self.places or tuple(range(len(self.bars) + 1))
-
-    @property
-    def placed_ticks(self) -> list[tuple[float, str]]:
-        """Where bars begin, in per cent of the axis, with labels; as many as fit, and the end."""
-        texts = [bar.ends or (bar.label, bar.label) for bar in self.bars]
-        end = 100 - _room(texts[-1][1])
-        chosen, free = [(0.0, texts[0][0])], max(TICK, _room(texts[0][0]))
-        for place, (first, _) in zip(self.places, texts):
-            at = 100 * place / self.places[-1]
-            if free <= at <= end - _room(first):
-                chosen.append((at, first))
-                free = at + max(TICK, _room(first))
-        return [*chosen, (100.0, texts[-1][1])]
-
     def area(self, series: int = 0) -> str:
-        """Bars without gaps, filled: the path of an SVG, a unit wide for each bar or as wide as
-        ``ends`` say."""
+        """Return the path of an SVG: filled bars without gaps, each one unit wide."""
         return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
 
     def steps(self, series: int = 1) -> str:
-        """The upper edge of the bars."""
-        edge = (
-            f"{self._y(bar.values[series], k)}H{_short(self.ends[k + 1])}"
-            for k, bar in enumerate(self.bars)
-        )
+        """Return the SVG path of the upper edge of the bars."""
+        edge = (f"{self._y(bar.values[series])}H{k}" for k, bar in enumerate(self.bars, 1))
         return "M0 " + "V".join(edge)
 
     def whiskers(self) -> str:
-        """The intervals, as vertical lines in the middle of the bars."""
+        """Return the SVG path of the intervals: vertical lines in the middle of the bars."""
         return "".join(
-            f"M{_short(sum(self.ends[k : k + 2]) / 2)} {self._y(bar.low, k)}V{self._y(bar.high, k)}"
+            f"M{k}.5 {self._y(bar.low)}V{self._y(bar.high)}"
             for k, bar in enumerate(self.bars)
             if bar.low is not None and bar.high is not None
         )
 
-    def _y(self, value: float, place: int) -> str:
-        top = self.top
-        if self.places:
-            top = self._densest * (self.places[place + 1] - self.places[place])
-        part = min(max(value / top, 0.0), 1.0) if top else 1.0  # a bar of no width
-        return _short(HEIGHT * (1 - part))
-
-    @cached_property
-    def _densest(self) -> float:
-        widths = [b - a for a, b in pairwise(self.places)]
-        wide = ((bar, w) for bar, w in zip(self.bars, widths) if w)
-        found = (v / w for bar, w in wide for v in (*bar.values, bar.high or 0.0))
-        return max(found, default=0.0) or 1.0
-
-
-def _room(label: str) -> float:
-    """The part of the axis that a label takes with a space after it, in per cent."""
-    return CHARACTER * (min(len(label), MOST_CHARACTERS) + 1)
+    def _y(self, value: float) -> str:
+        return _short(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)))
 
 
 def _short(number: float) -> str:
@@ -243,14 +195,14 @@ class HeatMap:
 
 
 def sequential_cell(value: float | None, top: float) -> Cell:
-    """A cell from 0 to ``top``; None is not known."""
+    """Return a cell for a number from 0 to ``top``; None is not known."""
     if value is None or math.isnan(value):
         return Cell("–")
     return Cell(_two_decimals(value), sequential_class(value, top))
 
 
 def diverging_cell(value: float | None, top: float) -> Cell:
-    """A cell from -``top`` to ``top``, with its sign."""
+    """Return a cell for a number from -``top`` to ``top``, with its sign."""
     if value is None or math.isnan(value):
         return Cell("–")
     text = _two_decimals(abs(value))

@@ -1,4 +1,4 @@
-"""Names, numbers and progress as people read them, and templates to one self-contained file."""
+"""Names, numbers and progress in words, and templates rendered to one self-contained file."""
 
 from __future__ import annotations
 
@@ -16,25 +16,21 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-# Names of columns and values, which may hold anything, in a line that people can read.
+# Names of columns and values, which may contain anything, in one readable line.
 
 LONGEST = 64
-"""Characters of a name that charts and tables show; the list of columns has it whole."""
+"""Maximum number of characters of a name in charts and tables."""
 
 _JOINT = re.compile(r"(?<=_)(?=[^\W_])|(?<=\w[/.])(?=[^\W\d])")
 
 
 def joints(text: str) -> list[str]:
-    """The parts of a text between which a line may break, after the joints of a name: "_"."""
+    """Split a text where a line may break, such as after "_" in a name."""
     return _JOINT.split(text)
 
 
 def short(name: str, longest: int = LONGEST) -> str:
-    """A name on one line, cut with "…" where it is longer.
-
-    Characters that are not printed, such as those that turn the direction of the text, are
-    written as escapes.
-    """
+    """Return a name on one line, cut with "…"; characters that are not printed are escaped."""
     shown = str(name)
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
@@ -42,22 +38,22 @@ def short(name: str, longest: int = LONGEST) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name inside a sentence."""
+    """Return a name in quotation marks, for a sentence."""
     return f"“{short(name)}”"
 
 
 def combination(names: Sequence[str]) -> str:
-    """Several columns together: "age × income"."""
+    """Join the names of several columns: "age × income"."""
     return " × ".join(short(name) for name in names)
 
 
 def at_resolution(columns: Sequence[str], groups: Sequence[int], codes: Sequence[int]) -> str:
-    """The same where codes of some were taken together: "age in 8 groups × city".
+    """Join the names of columns whose codes are grouped: "age in 8 groups × city".
 
     Args:
         columns: their names.
-        groups: how many groups of its codes each has, or all its codes.
-        codes: how many codes each has.
+        groups: number of groups of codes of each, or of its codes.
+        codes: number of codes of each.
     """
     return " × ".join(
         short(name) if number == size else f"{short(name)} in {number:,} groups"
@@ -66,20 +62,20 @@ def at_resolution(columns: Sequence[str], groups: Sequence[int], codes: Sequence
 
 
 def join_first(items: Sequence[str], most: int) -> str:
-    """All items, or the first few and how many more: "a, b, c" or "a, b and 3 more"."""
+    """Join all items, or the first ones and the number of others: "a, b and 3 more"."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more
 
 
 def listed(items: Sequence[str], most: int = 5) -> str:
-    """The first few, and how many more: "a, b and 3 more"."""
+    """Join items with "and", or the first ones and the number of others: "a, b and 3 more"."""
     shown = list(items[:most])
     if len(items) > most:
         shown.append(f"{len(items) - most:,} more")
     return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
-# Numbers as people read them: few digits, one kind of minus, never "nan".
+# Readable numbers: few digits, one kind of minus, never "nan".
 
 UNKNOWN = "n/a"
 MINUS = "−"
@@ -87,7 +83,7 @@ PER_CENT = "\u00a0%"
 
 
 def _readable(form: Callable[..., str]) -> Callable[..., str]:
-    """The same with one kind of minus, and a word for what is no finite number."""
+    """Wrap a format: one kind of minus, and a word for numbers that are not finite."""
 
     @wraps(form)
     def shown(value: float | None, *digits: int, **named: int) -> str:
@@ -100,7 +96,7 @@ def _readable(form: Callable[..., str]) -> Callable[..., str]:
 
 @_readable
 def significant(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits, thousands apart: "0.0661", "1,230"."""
+    """Format a number with significant digits and separated thousands: "0.0661", "1,230"."""
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
@@ -111,14 +107,14 @@ def significant(value: float, digits: int = 3) -> str:
 
 @_readable
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign and so many decimals: "+0.12"."""
+    """Format a difference with its sign: "+0.12"."""
     text = f"{value:+.{digits}f}"
     return text if float(text) else f"{0:.{digits}f}"
 
 
 @_readable
 def decimals(value: float, digits: int = 3) -> str:
-    """A number between -1 and 1 with so many decimals: "0.007", "under 0.001"."""
+    """Format a number between -1 and 1: "0.007", "under 0.001"."""
     text = f"{value:.{digits}f}"
     if float(text):
         return text
@@ -127,7 +123,7 @@ def decimals(value: float, digits: int = 3) -> str:
 
 @_readable
 def share(value: float, digits: int = 3) -> str:
-    """A part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
+    """Format a part of a whole in per cent: "12.3 %", "0.45 %", "under 0.001 %"."""
     percent = 100 * value
     if 0 < abs(percent) < 0.001:
         return f"under 0.001{PER_CENT}"
@@ -139,23 +135,23 @@ def share(value: float, digits: int = 3) -> str:
 
 @_readable
 def count(value: float) -> str:
-    """A number of things: "48,842"."""
+    """Format a number of things: "48,842"."""
     return f"{round(value):,}"
 
 
 def plain(value: float | None) -> str:
-    """A parameter, with no more digits than it was given: "1", "1e-09"."""
+    """Format a parameter with few digits: "1", "1e-09"."""
     return UNKNOWN if value is None else f"{value:.6g}"
 
 
 def grouped(text: str) -> str:
-    """A number with its thousands apart, "65,000"; any other text as it is."""
+    """Separate the thousands of a number, "65,000"; return any other text unchanged."""
     found = re.fullmatch(r"(-?)([1-9]\d{3,})(\.\d+)?", text)
     return f"{found[1]}{int(found[2]):,}{found[3] or ''}" if found else text
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
-    """A number with its noun: "1 column", "2 columns"."""
+    """Return a number with its noun: "1 column", "2 columns"."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
@@ -176,21 +172,19 @@ PHASES = {
     "attack": "attacking",
     "verdict": "grading the differences",
 }
-"""The phases of a run, as people read them."""
+"""The names of the phases of a run."""
 
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
 
 
 class ProgressBar:
-    """Shows how far a run has come, as its ``progress``: ``Synthesizer(progress=ProgressBar())``.
+    """Progress of a run, for ``Synthesizer(progress=ProgressBar())``.
 
-    In a notebook one line for each phase, with a bar and the seconds that it took so far; in a
-    terminal one line on stderr; anywhere else nothing. What is shown follows from the rows, as the
-    time of a run does: it is for the owner.
+    A notebook shows a line with a bar and seconds for each phase, a terminal one line on stderr.
+    The output depends on the rows, as the time of a run does: it is for the owner.
     """
 
-    _LEAST_SECONDS = 0.1
-    """Between two updates of a phase that is not at its end."""
+    _LEAST_SECONDS = 0.1  # between two updates of a phase
 
     def __init__(self) -> None:
         self._begun: dict[str, float] = {}
@@ -199,7 +193,7 @@ class ProgressBar:
         self._display: Callable[[str], None] | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """A report from a phase: steps done, and steps in all."""
+        """Report the steps of a phase that are done, and their number."""
         now = time.perf_counter()
         fresh = phase not in self._begun
         since = self._begun.setdefault(phase, now)
@@ -214,7 +208,7 @@ class ProgressBar:
         self._display(self.html() if self._display is not _line else self._text(phase))
 
     def html(self) -> str:
-        """All phases so far, as a notebook shows them."""
+        """Return the phases so far, for a notebook."""
         rows = "".join(
             f'<tr><td style="{_CELL}">{escape(PHASES.get(phase, phase))}</td>'
             f'<td style="{_CELL}"><progress max="{max(total, 1)}" value="{done}"></progress></td>'
@@ -233,7 +227,7 @@ def _percent(done: int, total: int) -> str:
 
 
 def _notebook() -> Callable[[str], None] | None:
-    """What shows HTML in the place of what it showed before; None outside notebooks."""
+    """Return a function that replaces the shown HTML; None outside notebooks."""
     library: Any = sys.modules.get("IPython")
     shell = None if library is None else library.get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
@@ -248,12 +242,12 @@ def _terminal() -> Callable[[str], None]:
 
 
 def _line(text: str) -> None:
-    """The line of the cursor, written again."""
+    """Overwrite the line of the cursor."""
     sys.stderr.write(f"\r\x1b[2K{text}")
     sys.stderr.flush()
 
 
-# Templates to one file: everything inline, every text escaped, an undefined name is an error.
+# Templates: everything inline, every text escaped, an undefined name is an error.
 
 _BLANK = re.compile(r"\n\s*")
 
@@ -285,12 +279,12 @@ def _environment(packages: tuple[str, ...]) -> Environment:
 
 
 def render(template: str, packages: tuple[str, ...], **content: Any) -> str:
-    """The page; the same content gives the same text.
+    """Render a page; the same content gives the same text.
 
     Args:
         template: its name.
-        packages: whose folders ``templates`` are searched, before those of this package.
-        content: what the template names.
+        packages: packages whose folders ``templates`` are searched first.
+        content: the variables of the template.
     """
     page = _environment(packages).get_template(template).render(**content)
     return _BLANK.sub("\n", page).strip() + "\n"

@@ -1,4 +1,4 @@
-"""What privacy costs (accounting) and the only places where privacy noise is drawn."""
+"""Privacy accounting, and the only modules that draw privacy noise."""
 
 from typing import Final, Literal
 

@@ -11,8 +11,8 @@ that a to 60 digits and then rounded.
 Gaussian DP: with x = ε/μ - μ/2, δ = Φ(-x) - exp(ε) Φ(-x-μ), exactly (Dong, Roth, Su 2022,
 Corollary 2.13). The second term is φ(x) times the Mills ratio at x + μ.
 
-Every conversion raises InputError for an ε, ρ or μ that is not positive and finite (a ρ of 0 costs
-nothing), and for a δ that is not in [1e-300, 1).
+Every conversion raises InputError if ε, ρ or μ is not positive and finite (a ρ of 0 costs nothing),
+or if δ is not in [1e-300, 1).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _PRECISE = Context(prec=60)
 _SMALLEST_DELTA = 1e-300
 
 FINE_NOISE = 2**19
-"""Standard deviation from which on discrete noise has the curve of Gaussian DP, up to a share of δ;
+"""Smallest standard deviation of discrete noise with the curve of Gaussian DP, up to a share of δ;
 proof in ``adaptive_qs.run.budget``."""
 
 DISCRETE_SHARE = 2.0**-21
-"""That share: by so much of itself δ may be larger than for continuous noise."""
+"""That share: the largest relative excess of δ over that of continuous noise."""
 
 _NORMAL_SLACK = 2.0**-48
-"""Times (1 + |x|)(16 + x + μ), the relative error allowed for each normal term: rounding moves x
-by at most 2⁻⁵²(x + μ), a tail by |x| as much, and the functions err by few ulp."""
+"""Relative error allowed for each normal term, divided by (1 + |x|)(16 + x + μ): rounding moves x
+by at most 2⁻⁵²(x + μ), a tail by |x| times that, and the functions err by a few ulp."""
 
 
 def compute_delta(rho: float, epsilon: float) -> float:
-    """The δ for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
+    """Return the δ for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_positive("epsilon", epsilon)
     if rho == 0:
         return 0.0
@@ -56,7 +56,7 @@ def compute_delta(rho: float, epsilon: float) -> float:
 
 
 def compute_epsilon(rho: float, delta: float) -> float:
-    """The smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
+    """Return the smallest ε for which ρ-zCDP implies (ε, δ)-DP, rounded up."""
     _check_delta(delta)
     if rho == 0:
         return 0.0
@@ -71,7 +71,7 @@ def compute_epsilon(rho: float, delta: float) -> float:
 
 
 def compute_rho(epsilon: float, delta: float) -> float:
-    """The largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down."""
+    """Return the largest ρ for which ρ-zCDP implies (ε, δ)-DP, rounded down."""
     _check_positive("epsilon", epsilon)
     _check_delta(delta)
     order = _best_order(lambda a: -(epsilon + (_shape(a) + math.log(delta)) / a) / (1 + a))
@@ -82,16 +82,16 @@ def compute_rho(epsilon: float, delta: float) -> float:
 
 
 def compute_gaussian_delta(mu: float, epsilon: float) -> float:
-    """The δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
+    """Return the δ for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_positive("epsilon", epsilon)
     return min(1.0, _gaussian_delta(mu, epsilon))
 
 
 def compute_gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
+    """Return the largest μ for which μ-Gaussian DP implies (ε, δ)-DP, rounded down.
 
-    Noise variances σ_i² on queries of squared sensitivities Δ_i² meet it if Σ Δ_i²/σ_i² <= μ².
+    Noise variances σ_i² on queries of squared sensitivities Δ_i² achieve it if Σ Δ_i²/σ_i² <= μ².
     """
     _check_positive("epsilon", epsilon)
     _check_delta(delta)
@@ -104,12 +104,12 @@ def compute_gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def compute_mu(rho: float) -> float:
-    """μ of Gaussian DP for a budget of μ²/2 = ρ, rounded up."""
+    """Return the μ of Gaussian DP for a budget of μ²/2 = ρ, rounded up."""
     return math.nextafter(math.sqrt(2 * rho), math.inf)
 
 
 def compute_gaussian_epsilon(mu: float, delta: float) -> float:
-    """The smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
+    """Return the smallest ε for which μ-Gaussian DP implies (ε, δ)-DP, rounded up."""
     _check_positive("mu", mu)
     _check_delta(delta)
     lowest = 1e-12
@@ -120,7 +120,7 @@ def compute_gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """Upper bound of the exact δ, above it by the rounding errors allowed for."""
+    """Return an upper bound of the exact δ that allows for rounding errors."""
     x = epsilon / mu - mu / 2
     first = float(ndtr(-x))
     second = math.exp(-x * x / 2) * float(erfcx((x + mu) / math.sqrt(2))) / 2
@@ -129,17 +129,17 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _shape(a: float) -> float:
-    """g(a) of the module's docstring, in floating point."""
+    """Return g(a) of the module's docstring, in floating point."""
     return a * math.log1p(1 / a) + math.log1p(a)
 
 
 def _precise_shape(a: Decimal) -> Decimal:
-    """g(a) to the digits of the current decimal context."""
+    """Return g(a) to the digits of the current decimal context."""
     return a * (1 + 1 / a).ln() + (1 + a).ln()
 
 
 def _best_order(loss: Callable[[float], float]) -> Decimal:
-    """The a = α - 1 with the least loss; the loss has one valley in ln a."""
+    """Return the a = α - 1 with the least loss, which has one valley in ln a."""
     low, high = -80.0, 80.0
     while high - low > 1e-9:  # by thirds; the loss is flat where it is least
         third = (high - low) / 3
@@ -151,7 +151,7 @@ def _best_order(loss: Callable[[float], float]) -> Decimal:
 
 
 def _float_above(value: Decimal) -> float:
-    """The smallest float that is not below the value."""
+    """Return the smallest float that is not below the value."""
     nearest = float(value)
     return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
 
@@ -164,7 +164,7 @@ def _last_safe(safe: float, other: float, is_safe: Callable[[float], bool]) -> f
 
 
 def _moved(value: float, direction: int, is_safe: Callable[[float], bool]) -> float:
-    """The value, moved up (1) or down (-1) by a few ulp until it is safe."""
+    """Move a value up (1) or down (-1) by a few ulp until it is safe."""
     step = 2.0**-52
     while not is_safe(value):
         value *= 1 + direction * step
@@ -186,36 +186,36 @@ def _check_delta(delta: float) -> None:
 #
 # It counts μ² = 2R, R in units of ρ, of which every step takes some, decided by what remains:
 #
-# - Gaussian noise of variance σ² on values of squared sensitivity Δ² takes Δ²/(2(σ² − r²)), which
-#   is its zCDP cost but for r² = 9: what the noise loses in width where discrete noise is seen as
+# - Gaussian noise of variance σ² on values of squared sensitivity Δ² takes Δ²/(2(σ² − r²)). This is
+#   its zCDP cost except for r² = 9, the variance that is lost when discrete noise is regarded as
 #   continuous noise that is rounded at random;
 # - a choice by the exponential mechanism with zCDP cost s = ε²/8 leaves (R + √(R² − 4Rs))/2 of R.
 #   It takes s and about s²/R more, as the Gaussian noise that may still come blurs what it reveals,
 #   and is refused where 4s > R.
 #
-# All that is released within R is μ-Gaussian DP, up to a share of 2⁻²⁰ of δ, however steps were
-# chosen: the whole curve (ε, δ(ε)) of one Gaussian measurement. As each step takes at least its
-# zCDP cost, it is R-zCDP besides.
+# Everything released within R is μ-Gaussian DP, up to a share of 2⁻²⁰ of δ, for any choice of
+# steps: it has the whole curve (ε, δ(ε)) of one Gaussian measurement. It is also R-zCDP, since each
+# step takes at least its zCDP cost.
 #
 # Proof: docs/proofs.md, section 6.
 
 ROUNDING_VARIANCE = 9
-"""r²: variance of the random rounding to integers. With r = 3 the rounding of continuous noise has
+"""Variance r² of the random rounding to integers. With r = 3 the rounding of continuous noise has
 the law of discrete noise up to a factor of 1 ± 2⁻²⁵³ for each value that is drawn."""
 
 LARGEST_CHOICE = 0.25
-"""A choice may take no larger part of what remains, as zCDP."""
+"""Largest zCDP cost of a choice, as a share of what remains."""
 
 
 def left_after(left: int, events: Iterable[Event]) -> int:
-    """What the filter has left after some more events, rounded down.
+    """Return what the filter has left after the events, rounded down.
 
     Args:
-        left: units of 2**-60 ρ that it has before.
-        events: in the order of their charge.
+        left: What it has before, in units of 2**-60 ρ.
+        events: The events in the order of their charge.
 
     Raises:
-        BudgetExceeded: an event does not fit.
+        BudgetExceeded: If an event does not fit.
     """
     for event in events:
         after = _after_choice if isinstance(event, SelectionEvent) else _after_noise
@@ -247,10 +247,10 @@ def _after_noise(left: int, event: Event) -> int | None:
 
 
 def choice_cost(rho: float, remaining: float) -> float:
-    """What a choice of zCDP cost ``rho`` takes of a remaining ρ, in floating point, for plans.
+    """Return what a choice of zCDP cost ``rho`` takes of a remaining ρ, for plans.
 
     Raises:
-        ValueError: the choice is too large a part of it; see ``LARGEST_CHOICE``.
+        ValueError: If the choice is above ``LARGEST_CHOICE`` of what remains.
     """
     if not 0 < rho <= LARGEST_CHOICE * remaining:
         raise ValueError(f"a choice of rho {rho!r} where {remaining!r} remains")

@@ -1,4 +1,4 @@
-"""The budget of a run: as users give it, within what limits, and how every release is charged."""
+"""The budget of a run: its parameters and limits, and the ledger that charges every release."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from adaptive_qs.privacy.accounting import left_after
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import ROWS, Unit
 
-# The ledger that every release passes: charged first, then drawn, then handed out.
+# The ledger that every release passes: charged first, then drawn, then returned.
 
 Output = NDArray[np.int64] | int | tuple[str, ...]
 """Noisy counts, the position selected, or the values discovered."""
-
-
 Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
 class Place:
-    """Where a durable ledger keeps the charges of a run; every release states it.
+    """The position of a run in a durable ledger, which every release states.
 
-    It names the ledger, the run, the number of its transactions, and the hash of what they
-    released and what that cost.
+    Attributes:
+        ledger: The name of the ledger.
+        run: The number of the run.
+        releases: The number of its transactions.
+        hash: The hash of what they released and of its cost.
     """
 
     ledger: Hex
@@ -47,7 +48,7 @@ class Place:
 
 
 _forks = 0
-"""Forks between the first process and this one: process numbers repeat."""
+"""Number of forks between the first process and this one, since process numbers repeat."""
 
 
 def _count_fork() -> None:
@@ -65,13 +66,12 @@ def this_process() -> tuple[int, int]:
 
 
 def check_process(process: tuple[int, int]) -> None:
-    """Check that this process is the one that opened a budget; after a fork both would spend it.
+    """Raise InputError in another process than the one that opened a budget.
+
+    After a fork both processes would spend it.
 
     Args:
-        process: see :func:`this_process`.
-
-    Raises:
-        InputError: the process is another one.
+        process: The result of :func:`this_process` in the process that opened the budget.
     """
     if this_process() != process:
         raise InputError("a run does not follow a fork: begin another one in the new process")
@@ -80,14 +80,11 @@ def check_process(process: tuple[int, int]) -> None:
 class Ledger(ABC):
     """A privacy budget through which every release passes.
 
-    Args:
-        limit: the budget.
-        filtered: whether its ρ is also that of the filter (:func:`left_after`), so that everything
-            together is Gaussian DP with μ² = 2ρ; of zCDP only, otherwise.
-        unit: whom the budget protects; the events of its releases are for that.
-
     Attributes:
-        limit, filtered, unit: as given.
+        limit: The budget.
+        filtered: Whether its ρ also bounds the filter (:func:`left_after`), so that everything
+            together is Gaussian DP with μ² = 2ρ.
+        unit: The unit of privacy, for which its events are priced.
     """
 
     def __init__(self, limit: Cost, filtered: bool = False, unit: Unit = ROWS) -> None:
@@ -99,7 +96,7 @@ class Ledger(ABC):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything charged so far, in order."""
+        """All charges so far, in order."""
         return tuple(self._events)
 
     @property
@@ -109,31 +106,31 @@ class Ledger(ABC):
 
     @property
     def left(self) -> Cost:
-        """What may still be spent."""
+        """The budget that is left."""
         left = self.limit - self._spent
         return Cost(min(left.rho_units, self._filter_left), left.delta_units)
 
     @property
     def place(self) -> Place | None:
-        """Where the releases stand; None where nothing outlives the process."""
+        """The position in a durable ledger; None if nothing outlives the process."""
         return None
 
     @abstractmethod
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""
     ) -> Sequence[Output]:
-        """Charge all the events or none, draw, and hand out what was drawn once it is safe.
+        """Charge all the events or none, draw, and return the outputs once they are durable.
 
         Args:
-            events: what is about to be drawn.
-            definition: what the outputs mean, where the events do not tell: known outputs of
-                another definition must not be handed out.
-            draw: one output for each event; called after the charge, or not at all where these
-                events were released before and their outputs are known.
+            events: One event for each draw.
+            draw: Returns one output for each event. It is called after the charge, or not at all
+                if these events were released before and their outputs are stored.
+            definition: A digest of what the outputs mean beyond the events. Stored outputs of
+                another definition are not returned.
 
         Raises:
-            BudgetExceeded: they cost more than what remains; nothing is recorded or drawn.
-            InputError: an event of unknown kind.
+            BudgetExceeded: If they cost more than what is left; nothing is recorded or drawn.
+            InputError: If the kind of an event is unknown.
         """
 
     def _check(self, events: Sequence[Event], cost: Cost) -> None:
@@ -155,7 +152,7 @@ class Budget(Ledger):
     Floats stand for their exact binary values.
 
     Raises:
-        InputError: the budget is not positive and finite, or below one unit.
+        InputError: If the budget is not positive and finite, or is below one unit.
     """
 
     def __init__(
@@ -226,11 +223,7 @@ class Part(Ledger):
 
 
 def check_fits(events: Sequence[Event], cost: Cost, remaining: Cost) -> None:
-    """Refuse events that cost more than what remains.
-
-    Raises:
-        BudgetExceeded: they do.
-    """
+    """Raise BudgetExceeded if events cost more than what remains."""
     if cost.fits(remaining):
         return
     what = events[0].label + (f" and {len(events) - 1} more" if len(events) > 1 else "")
@@ -246,30 +239,30 @@ def check_fits(events: Sequence[Event], cost: Cost, remaining: Cost) -> None:
 
 
 def float_below(value: Fraction) -> float:
-    """The largest float that is not above the value."""
+    """Return the largest float that is not above the value."""
     nearest = float(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
 def float_above(value: Fraction) -> float:
-    """The smallest float that is not below the value."""
+    """Return the smallest float that is not below the value."""
     return 0.0 - float_below(-value)  # a zero without a sign
 
 
 # Privacy parameters as users give them.
 
 DEFAULT_DELTA = 1e-9
-"""δ where none is given: below 1/rows for any table that fits a machine."""
+"""Default δ: below 1/rows for any table that fits a machine."""
 LEAST_DELTA = 1e-290
-"""The smallest δ that is taken: part of it is set aside before it is converted, and conversions go
-down to 1e-300."""
+"""Smallest δ that is accepted: part of it can be set aside before the rest is converted, and
+conversions accept at least 1e-300."""
 
 
-def chosen_delta(value: Any) -> float:
-    """δ as a float; the default where it is None.
+def choose_delta(value: Any) -> float:
+    """Return δ as a float, or the default if it is None.
 
     Raises:
-        InputError: it is not a number from ``LEAST_DELTA`` to below 1.
+        InputError: If it is not a number from ``LEAST_DELTA`` to below 1.
     """
     delta = DEFAULT_DELTA if value is None else positive_number("delta", value)
     if not delta < 1:
@@ -282,14 +275,14 @@ def chosen_delta(value: Any) -> float:
 
 
 def delta_left(delta: float, discovery: Fraction | float) -> float:
-    """The part of δ that converts ρ to ε, rounded down, where discovering values takes the rest."""
+    """Return the part of δ that converts ρ to ε, rounded down; discovery takes the rest."""
     return float_below(Fraction(delta) - Fraction(discovery))
 
 
-# Budgets that promise next to nothing, or buy next to nothing: warned of, and refused far out.
+# Warnings about budgets that promise little or buy little. Extreme budgets are refused.
 #
-# Only public numbers are looked at: what was asked for, and a number of rows that its owner calls
-# public. The true number of rows never decides, since a refusal is seen.
+# They depend on public numbers only: the parameters, and a number of rows that its owner declares
+# public. The true number of rows never decides, since a refusal is visible.
 #
 # | what | warning | refusal without consent |
 # | --- | --- | --- |
@@ -303,27 +296,31 @@ WARNED_EPSILON, MOST_EPSILON = 20.0, 100.0
 WARNED_DELTA, MOST_DELTA = 1e-4, 1e-2
 WARNED_STD, MOST_STD = 1e3, 1e5
 DELTA_ROWS = 10
-"""A delta of so many rows is refused, and a standard deviation of a part of the rows as large
-(one in so many) is warned of."""
+"""Multiple of 1/rows from which delta is refused, and the inverse of the share of the rows from
+which a standard deviation causes a warning."""
 MOST_ROWS = 10**15
-"""Counts up to it are exact in floating point, with any noise."""
+"""Largest number of rows: counts are exact in floating point, with any noise."""
 CONSENT = "--beyond-limits (in Python beyond_limits=True)"
 
 
 @dataclass(frozen=True)
 class BudgetWarning:
-    """What about a budget its owner may not have meant, with the number and what to do; and the
-    limit that it is beyond, in words, or "" where there is only a warning."""
+    """A warning about a budget.
+
+    Attributes:
+        text: The number, what it means, and what to do.
+        beyond: The limit that is exceeded, so that the run needs consent; "" if there is none.
+    """
 
     text: str
     beyond: str = ""
 
 
-def checked_public_rows(rows: Any, name: str = "public_rows") -> int | None:
-    """A number of rows that a table may have, or None where none is given.
+def check_public_rows(rows: Any, name: str = "public_rows") -> int | None:
+    """Return a public number of rows as an integer, or None if none is given.
 
     Raises:
-        InputError: it is no positive integer, or beyond what can be counted.
+        InputError: If it is not a positive integer, or is above ``MOST_ROWS``.
     """
     whole = as_integer(rows)
     if rows is not None and (whole is None or not 1 <= whole <= MOST_ROWS):
@@ -339,14 +336,15 @@ def list_budget_warnings(
     counted: str = "a count",
     unit: Unit = ROWS,
 ) -> tuple[BudgetWarning, ...]:
-    """What there is to say about a budget.
+    """Return warnings about a budget.
 
     Args:
-        epsilon, delta: of the whole run, given or implied.
-        count_std: standard deviation (rows) of a count with this budget; None for no check.
-        rows: about how many rows there are, as far as is public.
-        counted: what is counted so.
-        unit: whom the budget protects.
+        epsilon: ε of the whole run, given or implied.
+        delta: δ of the whole run.
+        count_std: Standard deviation (rows) of a count with this budget; None for no check.
+        rows: The public number of rows, if there is one.
+        counted: The count of which ``count_std`` is the standard deviation.
+        unit: The unit of privacy.
     """
     found = []
     if epsilon > WARNED_EPSILON:
@@ -384,34 +382,30 @@ def list_budget_warnings(
 
 
 def weaknesses(epsilon: float, delta: float, unit: Unit = ROWS) -> tuple[str, ...]:
-    """What a reader of a release should know of its (ε, δ), from these two alone."""
-    return tuple(rail.text for rail in list_budget_warnings(epsilon, delta, None, None, unit=unit))
+    """Return the warnings about (ε, δ) for readers of a release."""
+    found = list_budget_warnings(epsilon, delta, None, None, unit=unit)
+    return tuple(warning.text for warning in found)
 
 
-def check_budget_warnings(rails: Iterable[BudgetWarning], beyond_limits: bool) -> tuple[str, ...]:
-    """The warnings, or a refusal.
+def check_budget_warnings(found: Sequence[BudgetWarning], beyond_limits: bool) -> tuple[str, ...]:
+    """Return the texts of warnings.
 
     Raises:
-        InputError: a limit is exceeded without the owner's consent; all such limits are named.
+        InputError: If limits are exceeded without the owner's consent; the message names them.
     """
-    found = tuple(rails)
-    refused = [f"{rail.text} This is beyond {rail.beyond}." for rail in found if rail.beyond]
+    refused = [f"{each.text} This is beyond {each.beyond}." for each in found if each.beyond]
     if refused and not beyond_limits:
         raise InputError(f"{' '.join(refused)} To continue anyway, set {CONSENT}.")
-    return tuple(rail.text for rail in found)
+    return tuple(warning.text for warning in found)
 
 
-def refusable(rails: Iterable[BudgetWarning]) -> tuple[str, ...]:
-    """The warnings of a plan, which nothing is spent on: each says whether it would be refused."""
-    return tuple(
-        f"{rail.text} Runs with this budget are refused without {CONSENT}."
-        if rail.beyond
-        else rail.text
-        for rail in rails
-    )
+def describe_refusals(found: Iterable[BudgetWarning]) -> tuple[str, ...]:
+    """Return the texts of the warnings of a plan; each says if a run would be refused."""
+    note = f" Runs with this budget are refused without {CONSENT}."
+    return tuple(warning.text + note * bool(warning.beyond) for warning in found)
 
 
 def warn_all(texts: Iterable[str], stacklevel: int) -> None:
-    """Each as a :class:`GuardRailWarning` where the caller's caller stands."""
+    """Warn with each text as a :class:`GuardRailWarning`."""
     for text in texts:
         warnings.warn(text, GuardRailWarning, stacklevel=stacklevel + 1)

@@ -1,4 +1,4 @@
-"""Private counts: they open inside this package only, for the budget that pays for them.
+"""Private counts, which open inside this package only, for the budget that pays for them.
 
 Python can be forced. These types protect against mistakes: nothing that holds an exact count can be
 printed, converted, copied, pickled, indexed or compared, and no mechanism of another budget takes
@@ -25,21 +25,21 @@ from adaptive_qs.privacy.noise import NOISE_LIMIT
 from adaptive_qs.privacy.query import Integers, LinearQuery
 
 MOST_ROWS = 2**40
-"""Rows that a table may have; coefficients are scaled so that sums over them fit 64 bits."""
+"""Largest number of rows of a table: coefficients are scaled so that sums over them fit 64 bits."""
 KEPT_CELLS = 2**22
-"""Cells of all marginals over groups that are kept."""
+"""Maximum number of cells of all marginals over groups that are kept."""
 BLOCK_VALUES = 1 << 20
-"""Values that are counted at a time."""
+"""Number of values that are counted at a time."""
 Occupied = tuple[Integers, Integers]
-"""Cells of a flattened marginal that have rows, and how many."""
+"""Cells of a flattened marginal that have rows, and their numbers of rows."""
 
 
 class Closed:
-    """Something private that no caller can open.
+    """A private value that no caller can open.
 
     Args:
-        exact: what is private.
-        owner: the budget that pays for what is measured of it.
+        exact: The private value.
+        owner: The budget that pays for measurements of it.
     """
 
     __slots__ = ("__exact", "owner")
@@ -72,10 +72,10 @@ class Closed:
 
 
 def opened(private: Closed, ledger: Ledger) -> Any:
-    """Return what is private, for mechanisms of the budget that owns it.
+    """Return the private value to mechanisms of the budget that owns it.
 
     Raises:
-        InputError: another budget owns it.
+        InputError: If another budget owns it.
     """
     if private.owner is not ledger:
         raise InputError("private values belong to another budget: measure them with that one")
@@ -86,9 +86,9 @@ class PrivateCounts(Closed):
     """Exact counts.
 
     Args:
-        exact: integers of any shape.
-        owner: the budget that pays for what is measured of them.
-        histograms: cells in which one row is counted, at most.
+        exact: Integers of any shape.
+        owner: The budget that pays for measurements of them.
+        histograms: Maximum number of cells in which one row is counted.
     """
 
     __slots__ = ("histograms",)
@@ -103,14 +103,14 @@ class PrivateCounts(Closed):
 
 @dataclass(frozen=True)
 class Measurement:
-    """Counts, a query and the variance of its noise; what is charged follows from these three.
+    """Counts, a query and the variance of its noise, from which the charge follows.
 
     Attributes:
-        query: what is measured of the counts.
-        counts: private.
-        noise_variance: of the integer noise on the answers times ``factor``.
-        factor: power of two that answers and noise are multiplied by, so that the noise is fine
-            compared with the integers.
+        query: The query of the counts.
+        counts: The private counts.
+        noise_variance: Variance of the integer noise on the answers times ``factor``.
+        factor: Power of two that multiplies the answers, so that the noise is fine compared with
+            the integers.
     """
 
     query: LinearQuery
@@ -119,7 +119,7 @@ class Measurement:
     factor: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse counts in which a row is in more cells than the query takes it to be."""
+        """Raise ValueError if a row is in more cells than the sensitivity assumes."""
         if self.counts.histograms > self.query.histograms:
             raise ValueError("a row is in more cells than the sensitivity of the query allows")
 
@@ -132,7 +132,7 @@ class Measurement:
         """Return the same with as large a factor as the noise needs and 64 bits allow.
 
         Args:
-            most_rows: rows that a table may have.
+            most_rows: Largest number of rows of a table.
         """
         factor, most = 1, self.query.largest * most_rows
         while self.noise_variance * factor**2 < FINE_NOISE**2 and 2 * factor * most <= NOISE_LIMIT:
@@ -141,19 +141,19 @@ class Measurement:
 
     @property
     def event(self) -> GaussianEvent:
-        """What is charged, for one row."""
+        """The charge for one row."""
         squared = self.query.squared_sensitivity * self.factor**2
         return GaussianEvent(self.query.purpose, self.query.columns, squared, self.noise_variance)
 
     @property
     def squared_diameter(self) -> int | None:
-        """Most by which a row in another's place moves the answers, if that is known."""
+        """Largest squared change of the answers if one row replaces another, if known."""
         diameter = self.query.diameter
         squared = self.query.squared_sensitivity * self.factor**2
         return None if diameter is None else int(squared * diameter)
 
     def exact_answers(self, ledger: Ledger) -> Integers:
-        """Return the exact answers, times the factor, for the mechanisms of the budget."""
+        """Return the exact answers, times the factor, to mechanisms of the budget."""
         answers = self.query.answers(opened(self.counts, ledger)) * self.factor
         if answers.size and (np.max(answers) > NOISE_LIMIT or np.min(answers) < -NOISE_LIMIT):
             raise InputError("a value to release exceeds 2**62: use a smaller scale")
@@ -161,16 +161,16 @@ class Measurement:
 
 
 class PrivateValues(Closed):
-    """One value of each row that has one, of int64 or float64."""
+    """The values of a column (int64 or float64), at most one for each row."""
 
     __slots__ = ()
 
     def histograms(self, *cells: tuple[Callable[[NDArray[Any]], Integers], int]) -> PrivateCounts:
-        """Count rows in cells, one histogram after the other.
+        """Count rows in the cells of several histograms.
 
         Args:
-            cells: for each histogram the cell of every value, below 0 for none, and how many cells
-                there are.
+            cells: For each histogram a function that returns the cell of every value, below 0 for
+                none, and the number of cells.
         """
         values = opened(self, self.owner)
         counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
@@ -183,7 +183,7 @@ class PrivateValues(Closed):
 
 
 class PrivateTexts(Closed):
-    """Every text that occurs, ascending, and the rows with each; a row has one of them at most."""
+    """The texts that occur, ascending, and their numbers of rows; a row has at most one text."""
 
     __slots__ = ()
 
@@ -192,12 +192,12 @@ class PrivateTexts(Closed):
 
 
 class PrivateScores(Closed):
-    """Scores of the candidates on offer.
+    """Scores of candidates.
 
     Args:
-        exact: shape (candidates,), integers in any common unit.
-        owner: the budget that pays for a choice among them.
-        sensitivity: most by which one row moves any of them, in that unit.
+        exact: Integers in any common unit, of shape (candidates,).
+        owner: The budget that pays for a choice among them.
+        sensitivity: Largest change of any score by one row, in that unit.
     """
 
     __slots__ = ("sensitivity",)
@@ -208,7 +208,7 @@ class PrivateScores(Closed):
 
 
 class Counter(Protocol):
-    """What counts the rows of one private table."""
+    """A counter of the rows of one private table."""
 
     domain: Domain
 
@@ -226,12 +226,12 @@ class Counter(Protocol):
 
 
 class LevelCounter:
-    """Exact marginals at levels of the attributes: those over codes, summed over groups.
+    """Exact marginals at levels of the attributes, summed over groups of codes.
 
     Args:
-        counter: counts the rows.
-        domain: its domain, with levels.
-        most_cells: cells of all marginals over groups that are kept.
+        counter: The counter of the rows.
+        domain: Its domain, with levels.
+        most_cells: Maximum number of cells of all marginals over groups that are kept.
     """
 
     def __init__(self, counter: Counter, domain: Domain, most_cells: int = KEPT_CELLS) -> None:
@@ -292,14 +292,14 @@ class LevelCounter:
 
 
 class PrivateTable(Closed):
-    """The rows of one table; what it returns is closed too.
+    """The private rows of one table.
 
     Args:
-        counter: counts the rows.
-        owner: the budget that pays for what is measured of them.
+        counter: The counter of the rows.
+        owner: The budget that pays for measurements of them.
 
     Attributes:
-        domain: the columns, with the levels at which they are counted.
+        domain: The columns, with the levels at which they are counted.
     """
 
     __slots__ = ("domain",)
@@ -309,7 +309,7 @@ class PrivateTable(Closed):
         self.domain = counter.domain
 
     def at_levels(self, domain: Domain) -> PrivateTable:
-        """Return the same rows, counted at the levels of a domain as well."""
+        """Return the same rows, also counted at the levels of a domain."""
         return PrivateTable(LevelCounter(opened(self, self.owner), domain), self.owner)
 
     def marginals(self, cliques: Iterable[Clique]) -> list[PrivateCounts]:

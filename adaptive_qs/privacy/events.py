@@ -1,4 +1,4 @@
-"""What was released, for what purpose, what it costs, and its exact form in a record."""
+"""Events: what is released, for what purpose, at what cost, and their exact form in records."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Purpose(StrEnum):
     SELECTION = "selection"
     """Which marginal is measured next."""
     RESIDUAL = "residual"
-    """The part of a marginal that smaller ones do not tell."""
+    """What a marginal adds to its sub-marginals."""
     STRATEGY = "strategy"
-    """Answers to a strategy, from which the workload's follow."""
+    """Answers to a strategy, from which the answers to the workload follow."""
 
 
 _WORDS = {
@@ -51,11 +51,11 @@ _COLUMNS = {
     Purpose.SELECTION: range(1),
     Purpose.RESIDUAL: range(1, 2**16),
 }
-"""How many columns a charge of such a purpose is about; any number of them otherwise."""
+"""The allowed numbers of columns of an event; any number for other purposes."""
 
 
 def format_label(purpose: Purpose, columns: Sequence[str]) -> str:
-    """A purpose and its columns in public words, for messages; nothing reads them back."""
+    """Return a purpose and its columns as text for messages."""
     about = "" if purpose is Purpose.SELECTION else " x ".join(columns) or "total"
     return _WORDS[purpose] + about
 
@@ -63,14 +63,14 @@ def format_label(purpose: Purpose, columns: Sequence[str]) -> str:
 # Every number of an event is exact, and written as "numerator/denominator".
 
 MOST_DIGITS = 1_000
-"""Of a numerator or denominator: floats have 767 at most, products of sizes far fewer."""
+"""Maximum number of digits of a numerator or denominator; floats have 767 at most."""
 LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
-"""Between them lies every charge that can be drawn, and floats hold all their squares."""
+"""Range of the numbers of an event; floats hold all their squares."""
 _RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
 
 
 def _read_ratio(value: Any) -> Fraction:
-    """A fraction of an event, or one as it is written."""
+    """Return a fraction that is given as such or as text."""
     if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
         found = _RATIO.fullmatch(value)
         value = Fraction(int(found[1]), int(found[2])) if found else None
@@ -92,17 +92,16 @@ Ratio = Annotated[Fraction | int, *_EXACT]
 
 @dataclass(frozen=True)
 class _Charge:
-    """What every event says of itself; its fields are those of its record in JSON.
+    """The common fields of events; they are also the fields of the record in JSON.
 
     Attributes:
-        mechanism: names the kind of event.
-        purpose: what was paid for.
-        columns: names of the columns that it is about; none for the number of rows, for a
-            selection, and for counts of all rows.
+        mechanism: The kind of event.
+        purpose: What the charge pays for.
+        columns: Names of its columns; none for the number of rows, for a selection, and for
+            counts of all rows.
 
     Raises:
-        InputError: no purpose, columns that are not names, not as many as the purpose has, or a
-            parameter out of range.
+        InputError: If the purpose, the columns, their number or a parameter is invalid.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", revalidate_instances="always")
@@ -122,11 +121,11 @@ class _Charge:
 
     @property
     def label(self) -> str:
-        """What was released, in public words for messages."""
+        """The purpose and the columns as text for messages."""
         return format_label(self.purpose, self.columns)
 
     def _set_positive(self, *parameters: str) -> None:
-        """Keep parameters as fractions; refuse those that are not a positive int or Fraction."""
+        """Keep parameters as fractions; raise InputError if one is not positive and rational."""
         for name in parameters:
             value = getattr(self, name)
             if not isinstance(value, int | Fraction) or value.numerator <= 0:
@@ -140,8 +139,8 @@ class GaussianEvent(_Charge):
     """Discrete or continuous Gaussian noise on integer values.
 
     Attributes:
-        squared_sensitivity: largest squared L2 change of the values between neighbours, Δ².
-        noise_variance: parameter σ² of the noise.
+        squared_sensitivity: Largest squared L2 change of the values between neighbours, Δ².
+        noise_variance: Parameter σ² of the noise.
     """
 
     mechanism: Literal["discrete gaussian"] = field(default="discrete gaussian", kw_only=True)
@@ -155,11 +154,11 @@ class GaussianEvent(_Charge):
 
     @property
     def rho(self) -> Fraction:
-        """zCDP cost Δ²/(2σ²). Canonne, Kamath, Steinke 2020, Theorem 14."""
+        """The zCDP cost Δ²/(2σ²): Canonne, Kamath, Steinke 2020, Theorem 14."""
         return Fraction(self.squared_sensitivity) / (2 * self.noise_variance)
 
     def of_group(self, rows: int) -> Self:
-        """The same draw for neighbours that are so many times as far apart: Δ is as often."""
+        """Return the event for neighbours that differ by ``rows`` rows: Δ is larger by that."""
         return replace(self, squared_sensitivity=self.squared_sensitivity * rows**2)
 
 
@@ -168,7 +167,7 @@ class SelectionEvent(_Charge):
     """One draw of the exponential mechanism.
 
     Attributes:
-        epsilon: ε of the mechanism; a float stands for its exact binary value.
+        epsilon: The parameter ε of the mechanism; a float stands for its exact binary value.
     """
 
     mechanism: Literal["exponential"] = field(default="exponential", kw_only=True)
@@ -183,27 +182,27 @@ class SelectionEvent(_Charge):
 
     @property
     def rho(self) -> Fraction:
-        """zCDP cost ε²/8 by bounded range: Cesar and Rogers 2021; Fuentes et al., Prop. B.3."""
+        """The zCDP cost ε²/8 by bounded range: Cesar and Rogers 2021; Fuentes et al., Prop. B.3."""
         return Fraction(self.epsilon) ** 2 / 8
 
     def of_group(self, rows: int) -> Self:
-        """The same draw for neighbours that are so many times as far apart: ε is as often."""
+        """Return the event for neighbours that differ by ``rows`` rows: ε is larger by that."""
         return replace(self, epsilon=self.epsilon * rows)
 
 
 @dataclass(frozen=True)
 class PartitionEvent(_Charge):
-    """Which of unknown values occur: those whose noisy count reaches a threshold.
+    """The release of values whose noisy count reaches a threshold.
 
-    A row is one value. Values that only the ``rows`` rows have by which neighbours differ are
-    found with probability at most rows · P[rows + noise ≥ threshold] ≤ δ; otherwise neighbours
-    differ as Gaussian counts do.
+    Each row has one value. Neighbours differ by at most ``rows`` rows. Values that only these rows
+    have are released with probability at most rows · P[rows + noise ≥ threshold] ≤ δ; otherwise
+    neighbours differ as Gaussian counts do.
 
     Attributes:
-        noise_variance: parameter σ² of the discrete Gaussian noise on each count.
-        threshold: least noisy count of a value that is released.
-        delta: share of δ that covers such values; at least that probability.
-        rows: most rows by which neighbours differ.
+        noise_variance: Parameter σ² of the discrete Gaussian noise on each count.
+        threshold: Smallest noisy count of a value that is released.
+        delta: The share of δ that bounds that probability.
+        rows: Maximum number of rows by which neighbours differ.
     """
 
     mechanism: Literal["partition selection"] = field(default="partition selection", kw_only=True)
@@ -229,12 +228,15 @@ class PartitionEvent(_Charge):
 
     @property
     def rho(self) -> Fraction:
-        """zCDP cost rows²/(2σ²): counts change by so many rows together."""
+        """The zCDP cost rows²/(2σ²), since counts change by ``rows`` rows together."""
         return Fraction(self.rows**2) / (2 * self.noise_variance)
 
     def of_group(self, rows: int) -> Self:
-        """Noise of the same variance for neighbours that are so many times as far apart: a value of
-        so many more rows passes the threshold as rarely, and there may be as many of them."""
+        """Return the event for neighbours that are ``rows`` times as far apart.
+
+        The noise is the same. A value of that many rows passes the higher threshold with the same
+        probability, and there can be that many such values.
+        """
         return replace(
             self,
             rows=self.rows * rows,
@@ -248,7 +250,7 @@ E = TypeVar("E", GaussianEvent, SelectionEvent, PartitionEvent)
 
 
 class Transcript(BaseModel):
-    """Everything that was charged, in order."""
+    """All charges, in order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -256,20 +258,19 @@ class Transcript(BaseModel):
 
 
 def threshold_delta(noise_variance: Fraction | int, threshold: int) -> Fraction:
-    """An upper bound on P[1 + noise ≥ threshold], for a threshold of at least 2.
+    """Return an upper bound on P[1 + noise ≥ threshold], for a threshold of at least 2.
 
     The discrete Gaussian has P[X ≥ m] ≤ P[N(0, σ²) ≥ m − 1] (Canonne, Kamath, Steinke 2020,
-    Proposition 25); the error function is raised by far more than it may be wrong.
+    Proposition 25). The error function is raised by far more than its possible error.
     """
     tail = math.erfc((threshold - 2) / math.sqrt(2 * noise_variance)) / 2
     return Fraction(tail) * Fraction(2**30 + 1, 2**30)
 
 
-# What it costs: zCDP, and for partition selection also a share of δ.
+# Costs: zCDP, and for partition selection also a share of δ.
 #
-# Costs are exact, rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ; limits are rounded down. So the
-# sum of the costs is at most the limit with no tolerance, and no float takes part in the
-# comparison.
+# Costs are rounded up to whole units of 2⁻⁶⁰ ρ and 2⁻¹⁰⁰ δ, and limits are rounded down. So sums of
+# costs are compared with limits exactly, without a tolerance and without floats.
 
 UNITS_PER_RHO = 2**60
 UNITS_PER_DELTA = 2**100
@@ -280,8 +281,8 @@ class Cost:
     """A privacy cost in whole units.
 
     Attributes:
-        rho_units: in 2**-60 ρ.
-        delta_units: in 2**-100 δ.
+        rho_units: The zCDP part, in units of 2**-60 ρ.
+        delta_units: The part of δ, in units of 2**-100 δ.
     """
 
     rho_units: int = 0
@@ -294,7 +295,7 @@ class Cost:
         return Cost(self.rho_units - other.rho_units, self.delta_units - other.delta_units)
 
     def fits(self, limit: Cost) -> bool:
-        """Whether neither part exceeds the limit's."""
+        """Return whether neither part exceeds that of the limit."""
         return self.rho_units <= limit.rho_units and self.delta_units <= limit.delta_units
 
     @property
@@ -309,24 +310,24 @@ class Cost:
 
     @classmethod
     def within(cls, rho: Fraction | float, delta: Fraction | float = 0) -> Self:
-        """The largest whole units that exceed neither; floats stand for their exact values."""
+        """Return the largest cost that exceeds neither; floats stand for their exact values."""
         return cls(
             math.floor(Fraction(rho) * UNITS_PER_RHO), math.floor(Fraction(delta) * UNITS_PER_DELTA)
         )
 
     @classmethod
     def covering(cls, rho: Fraction | float, delta: Fraction | float = 0) -> Self:
-        """The smallest whole units that are below neither; floats stand for their exact values."""
+        """Return the smallest cost that is below neither; floats stand for their exact values."""
         return cls(
             math.ceil(Fraction(rho) * UNITS_PER_RHO), math.ceil(Fraction(delta) * UNITS_PER_DELTA)
         )
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """What events cost together, each rounded up.
+        """Return the cost of events together, each rounded up.
 
         Raises:
-            InputError: an event of unknown kind, whose cost would be a guess.
+            InputError: If the kind of an event is unknown.
         """
         known = list(events)
         for event in known:
@@ -341,8 +342,8 @@ class Cost:
 
 
 def zcdp_name(delta: float) -> str:
-    """The kind of zCDP where so much of δ was spent on discovering values.
+    """Return the name of zCDP if ``delta`` was spent on the discovery of values.
 
-    Bun and Steinke 2016, section 8: with any of it the promise of zCDP alone does not hold.
+    Any such δ makes it approximate zCDP: Bun and Steinke 2016, section 8.
     """
     return f"{delta:.3g}-approximate zCDP" if delta else "zCDP"

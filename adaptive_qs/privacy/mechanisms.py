@@ -1,4 +1,4 @@
-"""Every way by which private counts leave: each draw of noise is charged first."""
+"""The only way for private counts to leave: each draw of noise is charged first."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from adaptive_qs.privacy.events import (
 )
 from adaptive_qs.privacy.noise import (
     EntropySource,
-    checked_variance,
+    check_variance,
     discrete_gaussian,
 )
 from adaptive_qs.privacy.selection import (
+    check_rate,
+    check_scores,
     check_values,
-    checked_rate,
-    checked_scores,
     exponential_mechanism,
-    released_values,
+    select_values,
 )
 
 Counts = NDArray[np.int64]
@@ -50,12 +50,12 @@ class PrimitiveCall:
     """One use of a private primitive, for tests that record and replay. Holds private inputs.
 
     Attributes:
-        event: what was charged.
-        inputs: the exact values or scores that went in.
-        score_sensitivity: declared sensitivity of the scores; None for counts, whose
-            sensitivity is in the event.
-        output: the noisy values, the position selected, or the values discovered.
-        values: what the counts of a discovery belong to; empty otherwise.
+        event: The charge.
+        inputs: The exact values or scores.
+        score_sensitivity: Declared sensitivity of the scores; None for counts, whose sensitivity
+            is in the event.
+        output: The noisy values, the position selected, or the values discovered.
+        values: The values to which the counts of a discovery belong; empty otherwise.
     """
 
     event: Event
@@ -75,20 +75,17 @@ Observer = Callable[[PrimitiveCall], None]
 class Mechanisms:
     """Noise and selection bound to one ledger and one source of entropy.
 
-    Measurements, scores and events are for one row; what is charged and recorded is for the unit of
-    the ledger (:mod:`adaptive_qs.privacy.unit`).
+    Measurements, scores and events are for one row; charges and records are for the unit of the
+    ledger (:mod:`adaptive_qs.privacy.unit`). A replay overrides ``_draw_counts``,
+    ``_draw_selection`` and ``_draw_values``, which run after the charge.
 
-    A replay overrides ``_draw_counts``, ``_draw_selection`` and ``_draw_values``, which run after
-    the charge.
+    Every method raises InputError if a parameter is out of range, and charges nothing then, and
+    BudgetExceeded if the ledger refuses, and draws nothing then.
 
     Args:
-        ledger: charged before anything is drawn.
-        entropy: what is drawn from.
-        observer: called with every use, in tests only.
-
-    Raises:
-        InputError: from every method, for a parameter out of range; nothing is charged.
-        BudgetExceeded: from every method, where the ledger refuses; nothing is drawn.
+        ledger: The ledger that is charged before anything is drawn.
+        entropy: The source of random bits.
+        observer: Called with every use, in tests only.
     """
 
     def __init__(
@@ -109,20 +106,20 @@ class Mechanisms:
             self.ledger = whole
 
     def table(self, counter: Counter) -> PrivateTable:
-        """Return the rows of a table, closed to all but the budget that is charged now."""
+        """Return the rows of a table, which only the current ledger opens."""
         return PrivateTable(counter, self.ledger)
 
     def measure(self, measurements: Sequence[Measurement]) -> list[NDArray[np.float64]]:
-        """Return noisy answers; see :meth:`release`, whose integers are in units of the factors."""
+        """Return noisy answers: the integers of :meth:`release` divided by the factors."""
         return [
             np.asarray(noisy / measured.factor)
             for noisy, measured in zip(self.release(measurements), measurements)
         ]
 
     def release(self, measurements: Sequence[Measurement]) -> list[Counts]:
-        """Add discrete Gaussian noise to exact answers; several are charged all or none.
+        """Add discrete Gaussian noise to exact answers; all measurements are charged or none.
 
-        None of them may wait for another's outcome. Without any nothing is charged.
+        No measurement may depend on the outcome of another one.
 
         Returns:
             Noisy integers for each measurement, one axis for each map of its query.
@@ -133,30 +130,30 @@ class Mechanisms:
         unit = self.ledger.unit
         events = [unit.priced_counts(each.event, each.squared_diameter) for each in measurements]
         for event in events:
-            checked_variance(event.noise_variance)
+            check_variance(event.noise_variance)
         outputs = self._release(
             events,
             lambda: [self._draw_counts(event, exact) for event, exact in zip(events, values)],
             _definition(measurements),
         )
-        noisy = [self._checked_output(output, exact) for output, exact in zip(outputs, values)]
+        noisy = [self._check_output(output, exact) for output, exact in zip(outputs, values)]
         for event, exact, output in zip(events, values, noisy):
-            self._tell(PrimitiveCall(event, exact, None, output))
+            self._observe(PrimitiveCall(event, exact, None, output))
         return noisy
 
     def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
         """Choose a candidate by the exponential mechanism.
 
         Args:
-            scores: of the candidates on offer, with what one row changes any of them by.
-            epsilon: ε for one row.
+            scores: The scores of the candidates, with their sensitivity.
+            epsilon: The parameter ε for one row.
 
         Returns:
             The position of the candidate drawn.
         """
-        exact = checked_scores(opened(scores, self.ledger))
+        exact = check_scores(opened(scores, self.ledger))
         event = SelectionEvent(Purpose.SELECTION, (), epsilon)
-        checked_rate(scores.sensitivity, event.epsilon)
+        check_rate(scores.sensitivity, event.epsilon)
         event = self.ledger.unit.priced(event)
         sensitivity = scores.sensitivity * self.ledger.unit.group
         (output,) = self._release(
@@ -164,7 +161,7 @@ class Mechanisms:
         )
         if not isinstance(output, int) or not 0 <= output < exact.size:
             raise MISMATCH
-        self._tell(PrimitiveCall(event, exact, sensitivity, output))
+        self._observe(PrimitiveCall(event, exact, sensitivity, output))
         return output
 
     def discover_values(
@@ -173,16 +170,16 @@ class Mechanisms:
         """Find values that occur in many rows; see :mod:`adaptive_qs.privacy.selection`.
 
         Args:
-            event: what is charged: purpose, noise, threshold and share of δ, for one row.
-            texts: every value that occurs.
-            at_most: how many values are released, those of the largest noisy counts.
+            event: The charge for one row: purpose, noise, threshold and share of δ.
+            texts: Every value that occurs, with its count.
+            at_most: Maximum number of values; those of the largest noisy counts are released.
 
         Returns:
             Values whose noisy count passes the threshold, in ascending order.
         """
         values, counts = opened(texts, self.ledger)
         counts = opened(counts, self.ledger).astype(np.int64)
-        checked_variance(event.noise_variance)
+        check_variance(event.noise_variance)
         event = self.ledger.unit.priced(event)
         check_values(values, counts, at_most)
         (output,) = self._release(
@@ -191,7 +188,7 @@ class Mechanisms:
         if not isinstance(output, tuple) or len(output) > at_most:
             raise MISMATCH
         if self._observer is not None:
-            self._tell(PrimitiveCall(event, counts, None, output, tuple(values)))
+            self._observe(PrimitiveCall(event, counts, None, output, tuple(values)))
         return output
 
     def _release(
@@ -201,8 +198,8 @@ class Mechanisms:
         self._releases += 1
         return self.ledger.release(events, draw, definition)
 
-    def _checked_output(self, output: Output, values: Counts) -> Counts:
-        """Outputs that come back from a ledger must be of the kind that was requested."""
+    def _check_output(self, output: Output, values: Counts) -> Counts:
+        """Return an output of a ledger as counts; raise InputError if it is of another kind."""
         array = np.asarray(output)
         if array.dtype != np.int64 or array.size != values.size:
             raise MISMATCH
@@ -219,9 +216,9 @@ class Mechanisms:
         self, event: PartitionEvent, values: Sequence[str], counts: Counts, at_most: int
     ) -> tuple[str, ...]:
         noise = discrete_gaussian(event.noise_variance, counts.size, self.entropy)
-        return released_values(values, counts + noise, event.threshold, at_most)
+        return select_values(values, counts + noise, event.threshold, at_most)
 
-    def _tell(self, call: PrimitiveCall) -> None:
+    def _observe(self, call: PrimitiveCall) -> None:
         if self._observer is not None:
             self._observer(call)
 
@@ -231,10 +228,10 @@ _AUDITED: ContextVar[Mechanisms | None] = ContextVar("audited", default=None)
 
 @contextmanager
 def auditing(mechanisms: Mechanisms) -> Iterator[None]:
-    """Have runs that begin in the block draw by these mechanisms, which record or replay.
+    """Make runs that begin in the block use these mechanisms, which record or replay.
 
-    For audits on rows that are made up: what a replay hands out is no noise. Other threads are not
-    concerned.
+    This is for audits on generated rows, since the output of a replay is no noise. Other threads
+    are not affected.
     """
     token = _AUDITED.set(mechanisms)
     try:
@@ -244,10 +241,10 @@ def auditing(mechanisms: Mechanisms) -> Iterator[None]:
 
 
 def audited(ledger: Ledger) -> Mechanisms | None:
-    """The mechanisms of the audit that this run is part of; None outside of audits.
+    """Return the mechanisms of the audit that this run is part of; None outside of audits.
 
     Args:
-        ledger: of the run; in memory, as no audit may draw on the budget of a data set.
+        ledger: The ledger of the run, in memory: no audit may use the budget of a data set.
     """
     found = _AUDITED.get()
     if found is not None and not isinstance(ledger, Budget):
@@ -256,6 +253,6 @@ def audited(ledger: Ledger) -> Mechanisms | None:
 
 
 def _definition(measurements: Sequence[Measurement]) -> str:
-    """Return one digest of several definitions; none where there are none."""
+    """Return one digest of several definitions; "" if there are none."""
     parts = [each.query.definition for each in measurements]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest() if any(parts) else ""

@@ -1,4 +1,4 @@
-"""Exact discrete Gaussian noise, and where its random bits come from."""
+"""Exact discrete Gaussian noise, and the sources of its random bits."""
 
 from __future__ import annotations
 
@@ -18,77 +18,72 @@ from adaptive_qs.arguments import natural_number
 from adaptive_qs.errors import InputError
 from adaptive_qs.machine import njit
 
-# Where random bits come from: the operating system, or a seed that forfeits privacy.
+# The sources of random bits: the operating system, or a seed, which gives no privacy.
 
 Words = NDArray[np.uint64]
 
 
 class EntropySource(Protocol):
-    """A stream of independent, uniform 64-bit words, each handed out once."""
+    """A stream of independent, uniform 64-bit words, each returned once."""
 
     @property
     def insecure(self) -> bool:
         """Whether the stream can be predicted, so that nothing drawn from it is private."""
-        ...
 
     def begin(self, release: int) -> None:
-        """Say that words are now drawn for the release with this number in its run."""
-        ...
+        """Start to draw words for the release with this number in its run."""
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words."""
-        ...
+        """Return the next ``count`` words."""
 
 
 class SystemEntropy:
     """The operating system's cryptographic generator.
 
-    It keeps no words between calls, so neither a fork, a copy nor a restored process image can
-    hand a word out twice. Ask for words in blocks: one block costs one system call.
+    It keeps no words between calls, so no fork, copy or restored process image can return a word
+    twice. Request words in blocks: one block costs one system call.
     """
 
     insecure = False
 
     def begin(self, release: int) -> None:
-        """Nothing to do: words are never repeated."""
+        """Do nothing, since words are never repeated."""
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words, from ``os.urandom``."""
+        """Return the next ``count`` words from ``os.urandom``."""
         return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 class InsecureSeed:
-    """A reproducible stream for tests: whoever knows the seed can subtract the noise.
+    """A reproducible stream for tests: anyone who knows the seed can subtract the noise.
 
-    The stream (Philox 4x64, counter mode) depends on the seed alone, not on how it is cut into
-    calls. Each release has a stream of its own, so that a run that is resumed draws what an
-    undisturbed one would.
+    The stream (Philox 4x64, counter mode) depends on the seed only, not on the sizes of the calls.
+    Each release has its own stream, so that a resumed run draws the same as an undisturbed one.
 
     Raises:
-        InputError: the seed is not a non-negative integer.
+        InputError: If the seed is not a non-negative integer.
     """
 
     insecure = True
 
     def __init__(self, seed: int) -> None:
-        """The stream of ``seed``, from its start."""
         self._seed = natural_number("insecure seed", seed)
         self._generator = np.random.Philox(self._seed)
 
     def begin(self, release: int) -> None:
-        """Go to the start of the release's own stream."""
+        """Go to the start of the stream of the release."""
         self._generator = np.random.Philox(np.random.SeedSequence(self._seed, spawn_key=(release,)))
 
     def words(self, count: int) -> Words:
-        """The next ``count`` words of the seed's stream."""
+        """Return the next ``count`` words of the stream."""
         return self._generator.random_raw(count)
 
 
 # Exact decisions about a uniform real, by bounds that narrow until they no longer overlap.
 #
-# The fast samplers decide in floating point wherever that is surely right. The rare rest comes
-# here: every bound is rigorous because `decimal` rounds exp and ln correctly (to nearest), so that
-# the neighbouring decimals enclose the true value.
+# The fast samplers decide in floating point if that is certainly right. The rare rest is decided
+# here. Every bound is rigorous: `decimal` rounds exp and ln correctly (to nearest), so the
+# neighbouring decimals enclose the true value.
 
 WORD_BITS = 64
 
@@ -97,17 +92,20 @@ class LazyUniform:
     """A uniform real in [0, 1) whose binary digits are drawn as they are needed.
 
     It lies between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
+
+    Args:
+        word: The first 64 digits, already drawn.
+        entropy: The source of the later digits.
     """
 
     def __init__(self, word: int, entropy: EntropySource) -> None:
-        """Start from the first 64 digits, already drawn; later ones come from ``entropy``."""
         self.numerator = word
         self.bits = WORD_BITS
         self._entropy = entropy
 
     @property
     def digits(self) -> int:
-        """Decimal digits at which a bound is finer than what is known of this number."""
+        """Number of decimal digits at which a bound is finer than what is known of this number."""
         return 20 + self.bits // 3
 
     def refine(self) -> None:
@@ -116,7 +114,7 @@ class LazyUniform:
         self.bits += WORD_BITS
 
     def is_below(self, bounds: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
-        """Whether this number is below the one that ``bounds(digits)`` encloses."""
+        """Return whether this number is below the one that ``bounds(digits)`` encloses."""
         while True:
             lower, upper = bounds(self.digits)
             if self.numerator + 1 <= lower * 2**self.bits:
@@ -127,7 +125,7 @@ class LazyUniform:
 
 
 def exp_bounds(exponent: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """Lower and upper bound of exp(-exponent), for exponent >= 0, to about ``digits`` digits."""
+    """Return bounds of exp(-exponent), for exponent >= 0, to about ``digits`` digits."""
     if exponent > 3 * digits:  # exp(-3 digits) < 10**-digits; never write out a vast power
         return Fraction(0), Fraction(1, 10**digits)
     smallest, largest = quotient_bounds(exponent, digits)
@@ -138,7 +136,7 @@ def exp_bounds(exponent: Fraction, digits: int) -> tuple[Fraction, Fraction]:
 
 
 def gumbel_bounds(uniform: LazyUniform, digits: int) -> tuple[Decimal, Decimal]:
-    """Bounds of -ln(-ln w) over all w that ``uniform`` may still be; infinite at the ends."""
+    """Return bounds of -ln(-ln w) over all w that ``uniform`` can be; infinite at the ends."""
     context = Context(prec=digits)
     scale = 2**uniform.bits
     smallest, _ = quotient_bounds(Fraction(uniform.numerator, scale), digits)
@@ -151,7 +149,7 @@ def gumbel_bounds(uniform: LazyUniform, digits: int) -> tuple[Decimal, Decimal]:
 
 
 def quotient_bounds(value: Fraction, digits: int) -> tuple[Decimal, Decimal]:
-    """The decimals of ``digits`` digits just below and just above a fraction."""
+    """Return the decimals of ``digits`` digits just below and just above a fraction."""
     numerator, denominator = Decimal(value.numerator), Decimal(value.denominator)
     return (
         Context(prec=digits, rounding=ROUND_FLOOR).divide(numerator, denominator),
@@ -166,8 +164,8 @@ def quotient_bounds(value: Fraction, digits: int) -> tuple[Decimal, Decimal]:
 #
 #     x = offset/t + (y - σ²/t)² / (2σ²)
 #
-# joins the paper's two rejections (Algorithm 2, step "D", and Algorithm 3, step "C"); both start
-# afresh, so one test of the product is the same distribution. A negative zero is rejected.
+# joins the paper's two rejections (Algorithm 2, step "D", and Algorithm 3, step "C"). Both restart
+# the trial, so one test of the product gives the same distribution. A negative zero is rejected.
 #
 # Two words make a trial, accepted or not, so trials are independent of where a buffer ends.
 # The first gives the sign (1 bit) and the offset (63 bits, by rejection). The second, u, is read
@@ -176,20 +174,20 @@ def quotient_bounds(value: Fraction, digits: int) -> tuple[Decimal, Decimal]:
 #
 #     w < exp(-k-1) + (exp(-k) - exp(-k-1)) exp(-x) =: T.
 #
-# The kernel decides in double precision where that is surely right, and hands over the rest to
-# exact arithmetic, which continues the same w with more bits. Error of the computed T: all inputs
+# The kernel decides in double precision if that is certainly right. The rest is decided by exact
+# arithmetic, which continues the same w with more bits. Error of the computed T: all inputs
 # are rounded once (2⁻⁵³), and y < 2⁵³ is exact. If x <= 50 then |y - σ²/t| <= 10σ and σ²/t < σ, so
 # the difference errs by at most 12·2⁻⁵³ σ and x by at most 400·2⁻⁵³ < 2⁻⁴⁴; exp adds below 2⁻⁵⁰
 # (four ulp), and the sum, the constants and float(u) below 2⁻⁵⁰: in total less than 2⁻⁴³ T, and the
-# filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter allows 2 beside.
+# filter allows 2⁻⁴⁰ T. If x > 50 then 2⁶⁴ exp(-x) < 0.004, and the filter also allows 2.
 #
 # Proof: docs/proofs.md, section 2.
 
 VARIANCE_LIMIT = 2**92
-"""Variances from 1/VARIANCE_LIMIT to VARIANCE_LIMIT: 45 blocks of t stay below 2⁵³."""
+"""Largest variance, and the inverse of the smallest: 45 blocks of t stay below 2⁵³."""
 
 NOISE_LIMIT = 2**62
-"""No draw reaches this magnitude (an honest one would with probability below exp(-2¹⁵))."""
+"""Bound on the magnitude of draws, exceeded with probability below exp(-2¹⁵)."""
 
 FILTER_SLACK = 2.0**-40
 """Relative error that the floating-point filter allows for; see above."""
@@ -201,21 +199,21 @@ _BLOCK_TRIALS = 2**16
 def discrete_gaussian(
     variance: Fraction | int, count: int, entropy: EntropySource
 ) -> NDArray[np.int64]:
-    """Independent draws with P(y) ∝ exp(-y² / (2 variance)) on the integers, exactly.
+    """Draw independent integers y with probability ∝ exp(-y² / (2 variance)), exactly.
 
     Args:
-        variance: the parameter σ² (the variance of the draws is at most this, and equal to it
+        variance: The parameter σ² (the variance of the draws is at most this, and equal to it
             within 1 % from σ² = 0.5 on).
-        count: how many draws.
-        entropy: where the random bits come from.
+        count: Number of draws.
+        entropy: The source of random bits.
 
     Returns:
         Draws of shape (count,).
 
     Raises:
-        InputError: the variance is not a rational number in the supported range.
+        InputError: If the variance is not a rational number in the supported range.
     """
-    variance = checked_variance(variance)
+    variance = check_variance(variance)
     scale = math.isqrt(variance.numerator // variance.denominator) + 1
     offsets = 2 ** (WORD_BITS - 1)
     last_offset = np.uint64(offsets - offsets % scale - 1)
@@ -240,12 +238,8 @@ def discrete_gaussian(
     return out
 
 
-def checked_variance(variance: Fraction | int) -> Fraction:
-    """The variance as a fraction.
-
-    Raises:
-        InputError: it is not a rational number from 2**-92 to 2**92.
-    """
+def check_variance(variance: Fraction | int) -> Fraction:
+    """Return the variance as a fraction; raise InputError unless it is from 2**-92 to 2**92."""
     if not isinstance(variance, int | Fraction):
         raise InputError(f"noise variance is a {type(variance).__name__}: give an int or Fraction")
     if not Fraction(1, VARIANCE_LIMIT) <= variance <= VARIANCE_LIMIT:
@@ -268,10 +262,10 @@ def _run_trials(
     out: NDArray[np.int64],
     filled: int,
 ) -> tuple[int, int, bool]:
-    """Run trials until the words or the places end, or one is undecided (not consumed).
+    """Run trials until the words or the output end, or a trial is undecided (not consumed).
 
     Returns:
-        Next word, next free place, and whether every trial was decided.
+        The next word, the number of outputs, and whether every trial was decided.
     """
     one = np.uint64(1)
     inverse_scale = 1.0 / np.float64(scale)
@@ -301,7 +295,7 @@ def _run_trials(
 def _exact_trial(
     first: int, second: int, variance: Fraction, scale: int, entropy: EntropySource
 ) -> int | None:
-    """The trial that these two words begin, by rational arithmetic; None if it rejects."""
+    """Run the trial of two words by rational arithmetic; return None if it rejects."""
     negative, digits = first & 1, first >> 1
     offsets = 2 ** (WORD_BITS - 1)
     if digits >= offsets - offsets % scale:
@@ -319,7 +313,7 @@ def _exact_trial(
 
 
 def _limit_bounds(block: int, x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """Bounds of T = exp(-k-1) + exp(-k-x) - exp(-k-1-x) for block k."""
+    """Return bounds of T = exp(-k-1) + exp(-k-x) - exp(-k-1-x) for block k."""
     floor = exp_bounds(Fraction(block + 1), digits)
     whole = exp_bounds(block + x, digits)
     cut = exp_bounds(block + 1 + x, digits)
@@ -327,7 +321,7 @@ def _limit_bounds(block: int, x: Fraction, digits: int) -> tuple[Fraction, Fract
 
 
 def _block_tables() -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
-    """2⁶⁴exp(-k-1) rounded down and to nearest, and 2⁶⁴(exp(-k) - exp(-k-1)), k = 0 .. 44."""
+    """Return 2⁶⁴exp(-k-1) rounded down and to nearest, and 2⁶⁴(exp(-k) - exp(-k-1)), k < 45."""
     unit = 2**WORD_BITS
     powers = [unit * exp_bounds(Fraction(k), 60)[0] for k in range(_BLOCKS + 1)]
     return (

@@ -1,8 +1,8 @@
-"""Linear queries with integer coefficients: what is measured, and how far one row moves it.
+"""Linear queries with integer coefficients, and their sensitivity.
 
 A query is a Kronecker product of integer maps along the axes of a table of counts. Its sensitivity
-follows from the maps, so that nobody states it: the columns of a Kronecker product are products of
-columns, and their largest norms multiply.
+follows from the maps: the columns of a Kronecker product are products of columns, and their largest
+norms multiply.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class IntegerMap(Protocol):
 
 @dataclass(frozen=True)
 class Identity:
-    """The cells themselves.
+    """The identity on cells.
 
     Attributes:
-        size: cells.
-        histograms: how many histograms the cells belong to; a row is in one cell of each at most.
+        size: Number of cells.
+        histograms: Number of histograms of the cells; a row is in at most one cell of each.
     """
 
     size: int
@@ -61,7 +61,7 @@ class Identity:
 
     @property
     def squared_norm(self) -> int:
-        """One for each cell in which a row is."""
+        """The maximum number of cells of a row."""
         return self.histograms
 
     def answers(self, table: Integers) -> Integers:
@@ -71,10 +71,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Centering:
-    """n times each cell, less n/m times the sum of its group of m, rounded; n is the largest m.
+    """A map to n times each cell minus n/m, rounded, times the sum of its group of m cells.
 
-    What rounding leaves of the sum is centered away from the estimate, and no row moves the answers
-    by more than n(n − 1) (squared).
+    n is the largest m. The estimate removes what rounding leaves of the sums. No row changes the
+    answers by more than n(n − 1) (L2, squared).
     """
 
     groups: Groups
@@ -86,12 +86,12 @@ class Centering:
 
     @property
     def largest(self) -> int:
-        """n."""
+        """The largest number of cells of a group, n."""
         return self.groups.largest
 
     @property
     def squared_norm(self) -> int:
-        """n(n − 1)."""
+        """The largest squared length of a column, n(n − 1)."""
         return self.largest * (self.largest - 1)
 
     def answers(self, table: Integers) -> Integers:
@@ -107,14 +107,15 @@ class LinearQuery:
     """A query with integer coefficients: a Kronecker product of integer maps.
 
     Attributes:
-        purpose, columns: what the charge pays for.
-        maps: along the axes of the counts, in order; none for a single count.
-        diameter: largest squared distance of the answers to two rows, by ``squared_sensitivity``;
-            None if it is not known.
-        definition: digest of what the purpose and the columns do not say about the maps.
+        purpose: The purpose of the charge.
+        columns: The columns of the charge.
+        maps: Maps along the axes of the counts, in order; none for a single count.
+        diameter: Largest squared distance between the answers to two rows, divided by
+            ``squared_sensitivity``; None if unknown.
+        definition: Digest of what the purpose and the columns do not determine about the maps.
 
     Raises:
-        TypeError: a map has no integer coefficients.
+        TypeError: If a map has no integer coefficients.
     """
 
     purpose: Purpose
@@ -124,18 +125,18 @@ class LinearQuery:
     definition: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse maps whose answers would be rounded."""
+        """Raise TypeError if the answers of a map would be rounded."""
         if not all(isinstance(getattr(each, "squared_norm", None), int) for each in self.maps):
             raise TypeError("only maps with integer coefficients have exact answers")
 
     @property
     def squared_sensitivity(self) -> int:
-        """Most by which one row moves the answers (L2, squared)."""
+        """Largest change of the answers by one row (L2, squared)."""
         return math.prod(each.squared_norm for each in self.maps)
 
     @property
     def histograms(self) -> int:
-        """Cells in which a row may be: one, but for one map over cells of several histograms."""
+        """Maximum number of cells of a row: one, except for a map over several histograms."""
         found = [each.histograms for each in self.maps if isinstance(each, Identity)]
         return found[0] if len(self.maps) == len(found) == 1 else 1
 
@@ -145,7 +146,7 @@ class LinearQuery:
         return math.prod(each.largest for each in self.maps)
 
     def answers(self, counts: Integers) -> Integers:
-        """Return the exact answers, one axis for each map that covers one axis or more."""
+        """Return the exact answers, one axis for each map."""
         array: NDArray[Any] = counts
         for each in self.maps:
             others = array.shape[len(each.shape) :]

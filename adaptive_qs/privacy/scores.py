@@ -1,9 +1,9 @@
-"""How far public estimates are off the private rows: the scores of a choice.
+"""The scores of candidates: errors of public estimates, compared with the private rows.
 
 Score of candidate γ: w_γ (‖μ_γ − μ̂_γ‖₁ − expected L1 error once measured), Fuentes et al.,
 Appendix F.1, both of estimates projected onto the simplex. μ̂_γ is public, so adding or removing
-one row moves the score by at most w_γ and the sensitivity is the largest w_γ on offer. Estimates
-are rounded to a power-of-two grid and summed in integers, which makes that bound exact.
+one row changes the score by at most w_γ, and the sensitivity is the largest w_γ of the candidates.
+Estimates are rounded to a power-of-two grid and summed in integers, which makes that bound exact.
 
 Proof: docs/proofs.md, section 1.
 """
@@ -33,24 +33,24 @@ from adaptive_qs.residual import ReferenceModel
 Flags = NDArray[np.bool_]
 
 CELL_BITS = 16
-"""Estimates are rounded to 2**-16 rows."""
+"""Number of binary digits to which estimates are rounded (rows)."""
 WEIGHT_BITS = 10
-"""Weights are rounded up to 2**-10 of the largest."""
+"""Number of binary digits to which weights are rounded up, relative to the largest."""
 ERROR_LIMIT = 2**51
-"""Errors saturate at 2**35 rows, so that weight times error stays below the selection's 2**62.
-Saturation moves no score further than the error itself, so the sensitivity still holds."""
+"""Largest error (2**35 rows), so that weight times error stays below the limit of a selection.
+Saturation changes no score more than the error changes, so the sensitivity still holds."""
 CELL_LIMIT = 2.0**40
-"""Estimates saturate at this many rows, the most a table may have."""
+"""Largest estimate of a cell (rows): the largest number of rows of a table."""
 
 
 class PrivateErrors(Closed):
     """L1 errors of the public estimates of candidates, kept until an estimate changes.
 
     Args:
-        table: the private rows, at the levels of the candidates.
-        cliques: the candidates, none empty.
-        weights: w_γ > 0 of each.
-        workers: threads that compare; the errors do not depend on it.
+        table: The private rows, at the levels of the candidates.
+        cliques: The candidates, none empty.
+        weights: The weight w_γ > 0 of each candidate.
+        workers: Number of threads; the errors do not depend on it.
     """
 
     __slots__ = ("_cells", "_cliques", "_listable_cells", "_stale", "_weights", "_workers")
@@ -74,19 +74,19 @@ class PrivateErrors(Closed):
         self._listable_cells = np.where(short, np.array(self._cells, dtype=np.float64), 0.0)
 
     def outdate(self, changed: Flags) -> None:
-        """Have the errors of candidates computed again once they are on offer."""
+        """Mark the errors of candidates to be computed again."""
         self._stale |= changed
 
     def refresh(self, model: ReferenceModel, thresholds: Array, offered: Flags) -> int:
-        """Compare estimates with the rows, of those on offer whose estimates changed.
+        """Compare the changed estimates of candidates with the rows.
 
         Args:
-            model: the public estimates.
-            thresholds: of the projection of each candidate (rows).
-            offered: which candidates may be chosen.
+            model: The public estimates.
+            thresholds: Threshold of the projection of each candidate (rows).
+            offered: True for candidates that can be selected.
 
         Returns:
-            How many were compared.
+            The number of candidates that were compared.
         """
         rows = np.flatnonzero(self._stale & offered)
         self._stale[rows] = False
@@ -108,9 +108,9 @@ class PrivateErrors(Closed):
         return rows.size
 
     def scores(self, expected_errors: Array, offered: Flags) -> PrivateScores:
-        """Return the scores w_γ (error − expected error) of the candidates on offer.
+        """Return the scores w_γ (error − expected error) of the candidates that can be selected.
 
-        Their sensitivity is the largest w_γ on offer: a row moves an error by one at most.
+        Their sensitivity is the largest w_γ of them, since a row changes an error by at most one.
         """
         if self._stale[offered].any():
             raise RuntimeError("a candidate on offer was not compared")
@@ -123,12 +123,12 @@ class PrivateErrors(Closed):
 
 
 ROWS_LISTED, LEAST_LISTED = 8, 2**10
-"""Occupied cells are listed, and kept in place of all, where there is more than one cell for so
-many rows, but never in marginals of so few cells."""
+"""Occupied cells are listed in marginals with more than one cell per ``ROWS_LISTED`` rows and more
+than ``LEAST_LISTED`` cells."""
 LISTED_CELLS = 2**23
-"""Most cells, but for one clique, of marginals whose occupied cells are listed at a time."""
+"""Maximum number of cells of marginals whose occupied cells are listed at a time."""
 _SUMMED = 64
-"""Cells whose differences, of at most 2**56 units each, are summed without leaving 63 bits."""
+"""Number of cells whose differences, of at most 2**56 units each, have a sum below 2**63."""
 
 
 def grid_l1(
@@ -137,10 +137,9 @@ def grid_l1(
     cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows, μ̂_γ projected and rounded.
+    """Return ‖μ_γ − μ̂_γ‖₁ of each clique in units of 2**-CELL_BITS rows.
 
-    Cliques are not empty. The threshold of each is taken off its estimate before that is clipped
-    at zero (rows).
+    μ̂_γ is the estimate minus the threshold (rows), clipped at zero and rounded. No clique is empty.
     """
     errors = np.empty(len(cliques), dtype=np.int64)
     counts = [count.reshape(-1) for count in counter.count_all(cliques)]
@@ -156,10 +155,10 @@ def grid_l1_of_occupied(
     cliques: Sequence[Clique],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """The same of cliques of one to three attributes, from the cells that have rows.
+    """Return the same for cliques of one to three attributes, from the cells that have rows.
 
-    An empty cell adds its estimate m, an occupied one |v − m|: in all Σm, which is public and taken
-    to be the number of rows, and Σ (|v − m| − m) over the occupied cells.
+    An empty cell adds its estimate m, an occupied one |v − m|. The sum is Σm, which is public and
+    replaced by the number of rows, plus Σ (|v − m| − m) over the occupied cells.
     """
     errors = np.empty(len(cliques), dtype=np.int64)
     parts = Parts.of(model, cliques)
@@ -172,9 +171,9 @@ def grid_l1_of_occupied(
 
 @njit(cache=True, nogil=True)
 def _occupied_distance(parts, row, listed, counts, threshold):  # type: ignore[no-untyped-def]
-    """Sum |v − m| − m over the listed cells of a clique, in units.
+    """Return the sum of |v − m| − m over the listed cells of a clique, in units.
 
-    The cells are positions in the flattened marginal, in any order; ascending ones take least time.
+    The cells are positions in the flattened marginal, in any order; ascending is fastest.
     """
     axes, sizes, begin, starts, steps, values = parts
     at, step = starts[row], steps[row]
@@ -211,7 +210,7 @@ def _occupied_distance(parts, row, listed, counts, threshold):  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def _add_distances(cells, counts, ends, thresholds, errors):  # type: ignore[no-untyped-def]
-    """Write the distance of each estimate, which lie one after the other, in units."""
+    """Write the distance of each of the consecutive estimates to ``errors``, in units."""
     begin = 0
     for row in range(ends.size):
         tau, total = thresholds[row], 0

@@ -1,4 +1,4 @@
-"""Private choices: the exponential mechanism, and which of unknown values occur."""
+"""Private choices: the exponential mechanism and partition selection."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from adaptive_qs.privacy.noise import (
     quotient_bounds,
 )
 
-# The exponential mechanism, exactly, as the largest score plus Gumbel noise.
+# The exponential mechanism, exactly, as the largest sum of score and Gumbel noise.
 #
 # Cost: ε²/8-zCDP, since the exponential mechanism has bounded range ε (Cesar and Rogers 2021;
 # Fuentes et al., Proposition B.3). Permute-and-flip is not used: it is ε-DP but its range is up to
 # 2ε, so its zCDP cost is up to four times as high, and ε²/8 would be an undercharge.
 #
-# Each candidate's uniform w is known by 64 bits at first, which put g = -ln(-ln w) into a narrow
-# interval. With m the distance of the bits from the nearer end of their range, one unit changes g
-# by at most 2/(m - 1) <= 4/m. Double precision errs by a few ulp of 1 + |g| + |loss|, and the
-# filter allows 2⁻⁴⁰ of it. Candidates whose interval reaches the best lower bound are compared
+# At first 64 bits of each candidate's uniform w are known, which give a narrow interval for
+# g = -ln(-ln w). With m the distance of the bits from the nearer end of their range, one unit
+# changes g by at most 2/(m - 1) <= 4/m. Double precision errs by a few ulp of 1 + |g| + |loss|, and
+# the filter allows 2⁻⁴⁰ of it. Candidates whose interval reaches the best lower bound are compared
 # exactly, with more bits of the same w.
 #
 # Proof: docs/proofs.md, section 1.
 
 SCORE_LIMIT = 2**62
-"""Scores stay below this magnitude, so that their differences fit 64 bits."""
+"""Bound on the magnitude of scores, so that their differences fit 64 bits."""
 
 EPSILON_LIMIT = 2**40
-"""With it, every score times its rate stays finite in floating point."""
+"""Largest ε, so that every score times its rate stays finite in floating point."""
 
 FILTER_SLACK = 2.0**-40
 """Relative error that the floating-point filter allows for; see above."""
@@ -55,20 +55,20 @@ def exponential_mechanism(
     """Draw a candidate with probability ∝ exp(epsilon · score / (2 sensitivity)).
 
     Args:
-        scores: shape (candidates,), integers in any common unit, such as a power of two.
-        sensitivity: most that one row changes any score, in the same unit.
-        epsilon: ε of the mechanism, a float standing for its exact binary value.
-        entropy: where the random bits come from.
+        scores: Integers in any common unit, such as a power of two, of shape (candidates,).
+        sensitivity: Largest change of any score by one row, in the same unit.
+        epsilon: The parameter ε; a float stands for its exact binary value.
+        entropy: The source of random bits.
 
     Returns:
         The position of the candidate drawn.
 
     Raises:
-        InputError: no scores, scores that are not integers below 2**62, or a sensitivity or
-            epsilon that is not positive and moderate.
+        InputError: If there are no scores, or they are not integers below 2**62, or the
+            sensitivity or epsilon is out of range.
     """
-    scores = checked_scores(scores)
-    rate = checked_rate(sensitivity, epsilon)
+    scores = check_scores(scores)
+    rate = check_rate(sensitivity, epsilon)
     words = entropy.words(scores.size)
     losses = np.max(scores) - scores
     values, radii = _filtered_gumbels(words)
@@ -78,16 +78,16 @@ def exponential_mechanism(
     contenders = np.flatnonzero(values + radii >= np.max(values - radii))
     if contenders.size == 1:
         return int(contenders[0])
-    return _settle(
+    return _find_largest(
         {int(i): (rate * int(losses[i]), LazyUniform(int(words[i]), entropy)) for i in contenders}
     )
 
 
-def checked_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
-    """The scores as a vector of 64-bit integers.
+def check_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the scores as a vector of 64-bit integers.
 
     Raises:
-        InputError: none, not one-dimensional, not integers, or one of 2**62 or more.
+        InputError: If they are not a non-empty vector of integers below 2**62.
     """
     array = np.asarray(scores)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
@@ -97,11 +97,11 @@ def checked_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.in
     return array.astype(np.int64)
 
 
-def checked_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
-    """The exact factor epsilon / (2 sensitivity) that multiplies a score.
+def check_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
+    """Return the exact factor epsilon / (2 sensitivity) that multiplies a score.
 
     Raises:
-        InputError: the sensitivity is not a positive integer, or epsilon not in (0, 2**40].
+        InputError: If the sensitivity is not a positive integer, or epsilon not in (0, 2**40].
     """
     if not isinstance(sensitivity, int) or sensitivity < 1:
         raise InputError(f"score sensitivity is {sensitivity!r}: give a positive integer")
@@ -111,7 +111,7 @@ def checked_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
 
 
 def _filtered_gumbels(words: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gumbel values of these bits, and how far the true ones may lie; infinite at the ends."""
+    """Return Gumbel values of these bits and bounds on their errors, infinite at the ends."""
     complements = np.uint64(0) - words  # 2⁶⁴ - word, exact; 0 only for word 0
     upper_half = words >= np.uint64(2**63)
     distances = np.where(upper_half, complements, words)
@@ -123,8 +123,8 @@ def _filtered_gumbels(words: Words) -> tuple[NDArray[np.float64], NDArray[np.flo
     return gumbels, radii
 
 
-def _settle(rivals: dict[int, tuple[Fraction, LazyUniform]]) -> int:
-    """The position with the largest Gumbel value minus loss, refined until one surely leads."""
+def _find_largest(rivals: dict[int, tuple[Fraction, LazyUniform]]) -> int:
+    """Return the position with the largest Gumbel value minus loss; refine until it is certain."""
     while True:
         bounds = {i: _value_bounds(loss, uniform) for i, (loss, uniform) in rivals.items()}
         best = max(lower for lower, _ in bounds.values())
@@ -145,26 +145,26 @@ def _value_bounds(loss: Fraction, uniform: LazyUniform) -> tuple[Decimal, Decima
     )
 
 
-# Which of unknown values occur: noisy counts above a threshold (partition selection).
+# Partition selection: which unknown values occur, by noisy counts above a threshold.
 #
-# The rows of every value that occurs are counted, discrete Gaussian noise of variance σ² is added
-# to each count, and of the values whose noisy count is at least T the M largest are released, by
-# name and in alphabetical order, without the counts. A row holds one value at most, so this is
+# The rows of every value that occurs are counted. Discrete Gaussian noise of variance σ² is added
+# to each count. Of the values whose noisy count is at least T, the M largest are released by name
+# in alphabetical order, without the counts. A row holds one value at most, so this is
 # δ-approximate ρ-zCDP (Bun and Steinke 2016, section 8) with ρ = 1/(2σ²) and δ = P[1 + noise ≥ T].
-# How many values occur, and so how many draws are made, is never released; what time and memory
-# tell is not covered.
+# The number of values that occur, which is the number of draws, is never released. Time and memory
+# are not covered.
 #
 # Proof: docs/proofs.md, section 8.
 
 LIBRARY_MARGIN = Fraction(2**20 - 1, 2**20)
-"""Part of δ that a threshold uses, so that another machine's erfc accepts it as well."""
+"""Share of δ that a threshold uses, so that the erfc of another machine accepts it as well."""
 
 
 def least_threshold(noise_variance: Fraction | int, delta: Fraction) -> int:
-    """The smallest T of at least 2 for which a single row's value passes with at most ``delta``.
+    """Return the smallest T >= 2 that the value of a single row passes with at most ``delta``.
 
     Raises:
-        InputError: δ is not above 0 and below 1.
+        InputError: If δ is not above 0 and below 1.
     """
     if not 0 < delta < 1:
         raise InputError(f"delta is {float(delta):.4g}: discovering values needs one above 0")
@@ -181,12 +181,16 @@ def least_threshold(noise_variance: Fraction | int, delta: Fraction) -> int:
     return high
 
 
-def released_values(
+def select_values(
     values: Sequence[str], noisy: NDArray[np.int64], threshold: int, at_most: int
 ) -> tuple[str, ...]:
-    """The values of the largest noisy counts that pass, in alphabetical order.
+    """Return the values of the largest noisy counts that pass, in alphabetical order.
 
-    Values are distinct and ascending, with a noisy count each; ties go to the first.
+    Args:
+        values: Distinct values in ascending order.
+        noisy: Their noisy counts; ties go to the first.
+        threshold: Smallest noisy count that passes.
+        at_most: Maximum number of values.
     """
     passing = np.flatnonzero(noisy >= threshold)
     by_count = passing[np.argsort(-noisy[passing], kind="stable")]
@@ -194,10 +198,10 @@ def released_values(
 
 
 def check_values(values: Sequence[str], counts: NDArray[np.int64], at_most: int) -> None:
-    """Refuse values that are not distinct and ascending with one count each, or to keep none.
+    """Raise InputError unless values are distinct and ascending, with one positive count each.
 
-    Order and number of the values must not carry anything but which of them occur, and a value
-    that came twice would be charged once. No value is quoted.
+    Order and number of the values must not carry anything but which of them occur. A value that
+    came twice would be charged once. The message quotes no value.
     """
     if counts.shape != (len(values),):
         raise InputError("values and counts differ in number: give one count for each value")

@@ -1,4 +1,4 @@
-"""Whom a promise protects, and what that makes of measurements of rows."""
+"""The unit of privacy, and the cost of measurements of rows for it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NEIGHBOURS: Mapping[str, Relation] = MappingProxyType(
         "replace": Relation(2, "replace"),
     }
 )
-"""The kinds of neighbours that a run can be told."""
+"""The kinds of neighbouring tables, by the name of the option."""
 
 Weigh = Literal["rows", "persons"]
 WEIGH: Mapping[str, str] = MappingProxyType(
@@ -68,7 +68,7 @@ WEIGH: Mapping[str, str] = MappingProxyType(
 """What weighs the same in everything that is counted, by the name that a run is told."""
 
 MOST_ROWS = 2**20
-"""Of one person: with so many there is nothing but noise."""
+"""Largest number of rows of one person: above it there is nothing but noise."""
 _TOGETHER = "which together count as one row"
 
 
@@ -118,11 +118,11 @@ class Unit:
     def of(
         person: str | None, rows_per_person: Any, neighbours: Any, weigh: Any = DEFAULT_WEIGH
     ) -> Unit:
-        """The unit that a schema and the options of a run name.
+        """Return the unit that a schema and the options of a run name.
 
         Raises:
-            InputError: there is a person column without a number of rows, or the other way
-                round, persons are to weigh alike without one, or one of the values is none.
+            InputError: If a person column is named without a number of rows, or the reverse, if
+                persons are weighted equally without one, or if a value is invalid.
         """
         check_choice("neighbours", neighbours, NEIGHBOURS)
         check_weigh(weigh, person)
@@ -229,16 +229,17 @@ class Unit:
         return self.neighbours == "replace"
 
     def priced(self, event: E) -> E:
-        """An event whose parameters are for one row, as one whose parameters are for the unit."""
+        """Return the event for the unit, given the event for one row."""
         return event.of_group(self.group)
 
     def priced_counts(self, event: GaussianEvent, squared_diameter: int | None) -> GaussianEvent:
-        """The same of counts, by what a row in another's place changes, where that is known.
+        """Return the event of counts for the unit.
 
         Args:
-            event: its sensitivity is for one row more or less.
-            squared_diameter: squared L2 distance of what two rows contribute, at most; not less
-                than the squared sensitivity, as a person may have fewer rows than another.
+            event: The event for one row that is added or removed.
+            squared_diameter: Largest squared L2 distance between the contributions of two rows,
+                not less than the squared sensitivity, as a person may have fewer rows than
+                another; None if unknown. It lowers the cost of replacing a unit.
         """
         if squared_diameter is None or not self.replaced:
             return self.priced(event)
@@ -248,8 +249,7 @@ class Unit:
         return replace(event, squared_sensitivity=squared_diameter).of_group(self.rows)
 
     def for_rows(self, cost: Cost) -> Cost:
-        """What events for one row may cost together, rounded down, so that they cost the unit no
-        more than this."""
+        """Return the largest cost for one row that costs the unit at most ``cost``."""
         return Cost(cost.rho_units // self.group**2, cost.delta_units // self.group)
 
 

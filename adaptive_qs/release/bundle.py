@@ -25,7 +25,7 @@ from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.privacy.budget import Place
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
-from adaptive_qs.release.facts import Fact, paid_facts
+from adaptive_qs.release.facts import Fact, list_paid_facts
 from adaptive_qs.release.statement import (
     MANIFEST,
     Manifest,
@@ -142,9 +142,9 @@ class Bundle:
         if self.schema.fingerprint != self.manifest.schema_fingerprint:
             raise ValueError("the schema is not the one of the manifest")
         stated = [fact for fact in self.manifest.facts if fact.basis == "paid for"]
-        if [*map(_paid, stated)] != [*map(_paid, paid_facts(self.events, self.schema))]:
+        if [*map(_paid, stated)] != [*map(_paid, list_paid_facts(self.events, self.schema))]:
             raise ValueError("the charges are not what the manifest says that was paid for")
-        if self.manifest.taken(self.events) > 1:
+        if self.manifest.spent_share(self.events) > 1:
             raise ValueError("mu is not that of the charges")
         if () not in self.estimates:
             raise ValueError("the number of rows is not among the estimates")

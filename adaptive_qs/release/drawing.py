@@ -20,11 +20,12 @@ from adaptive_qs.table.files import STAMP_KEY
 from adaptive_qs.table.schema import Schema
 
 if TYPE_CHECKING:
+    from adaptive_qs.cliques import Rows
     from adaptive_qs.generate.chains import Chances
     from adaptive_qs.generate.conditional import Kinds
-    from adaptive_qs.generate.loglinear import Rows
     from adaptive_qs.table.columns.base import Drawer
-    from adaptive_qs.table.where import Mask, Where
+    from adaptive_qs.table.conditions import Mask
+    from adaptive_qs.table.rule_sampling import Where
 
 DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
@@ -133,9 +134,9 @@ class SampleRequest:
                 than ``MOST_BOXES`` kinds and parts of them.
         """
         from adaptive_qs.generate.conditional import MOST_BOXES
-        from adaptive_qs.table.where import Where  # few tables need these
+        from adaptive_qs.table.rule_sampling import Where  # few tables need these
 
-        where = None if condition is None else Where.from_text(condition, schema)
+        where = None if condition is None else Where.from_text(condition, schema.columns)
         boxes: list[Chances] = [{}] if where is None else [*where.boxes]
         boxes = [box for box in boxes if _is_possible(box, ruled, schema)]
         if not boxes:
@@ -282,7 +283,7 @@ class Drawing:
         parts, order = [], []
         for box in np.unique(boxes).tolist():
             chosen = np.flatnonzero(boxes == box)
-            drawers = self.where.narrow(box, self.schema, self.drawers)
+            drawers = self.where.narrow(box, self.drawers)
             final = written[chosen]
             parts.append(self._values_in_box(rows[chosen], rng, final, drawers))
             written[chosen] = final

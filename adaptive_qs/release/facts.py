@@ -1,9 +1,9 @@
-"""Disclosure facts: everything that a reader of a release learns of the private table, and why."""
+"""Facts about a release: what it reveals, on what basis, and what the promise assumes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
@@ -15,30 +15,32 @@ from adaptive_qs.privacy.events import (
     PartitionEvent,
     Purpose,
     SelectionEvent,
+    zcdp_name,
 )
+from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema, is_unreviewed
 
 Basis = Literal["declared public", "paid for", "post-processing", "not revealed", "NOT COVERED"]
-"""Known before the run; measured with noise and charged; computed from these two; kept back; or
-in the release with no promise about it."""
+"""Why a fact may be known: declared before the run; measured with noise and charged; computed from
+these two; not revealed; or revealed without a promise."""
 
 Kind = Literal[
     "columns", "values", "heaps", "missing", "other cells", "constant", "ignored",
     "refusals", "settings", "rows", "single columns", "combinations", "selections",
     "answers", "derived", "kept back",
 ]  # fmt: skip
-"""What a fact is about; one column has at most one fact of a kind."""
+"""The subject of a fact; a column has at most one fact of each kind."""
 
 Units = Annotated[int, Field(ge=0, le=2**160)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Fact(BaseModel):
-    """Something that a reader of the release learns, and why that is allowed.
+    """One thing that a reader of the release learns, with its basis and its cost.
 
     Raises:
-        ValueError: figures that contradict the exact ones, or a basis that contradicts them.
+        ValueError: If the figures contradict the exact ones, or the basis contradicts them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,16 +48,16 @@ class Fact(BaseModel):
     kind: Kind
     fact: str
     columns: Annotated[tuple[str, ...], FailFast()] = ()
-    """The columns it is about; none where it is about the whole table or about combinations."""
+    """Its columns; none if it is about the whole table or about combinations of columns."""
     basis: Basis
     rho: NonNegative = 0.0
-    """What was paid (zCDP), rounded up."""
+    """The cost in zCDP, rounded up."""
     delta: NonNegative = 0.0
-    """The share of δ that was paid, rounded up."""
+    """The cost in δ, rounded up."""
     rho_units: Units = 0
-    """What was paid, exactly, in units of 2⁻⁶⁰ ρ."""
+    """The exact cost in units of 2⁻⁶⁰ ρ."""
     delta_units: Units = 0
-    """The share of δ, exactly, in units of 2⁻¹⁰⁰."""
+    """The exact cost in units of 2⁻¹⁰⁰ δ."""
 
     @model_validator(mode="after")
     def _check_figures(self) -> Self:
@@ -67,14 +69,14 @@ class Fact(BaseModel):
 
     @property
     def cost(self) -> Cost:
-        """What was paid, exactly."""
+        """The exact cost."""
         return Cost(self.rho_units, self.delta_units)
 
     @classmethod
-    def paid(
+    def from_charges(
         cls, kind: Kind, fact: str, events: Iterable[Event], columns: Sequence[str] = ()
     ) -> Self:
-        """A fact that these charges paid for."""
+        """Return a fact that costs what these charges cost."""
         cost = Cost.of(events)
         return cls(
             kind=kind,
@@ -89,11 +91,9 @@ class Fact(BaseModel):
 
 
 def total_cost(facts: Iterable[Fact]) -> Cost:
-    """What all facts cost together, exactly."""
+    """Return the exact cost of all facts together."""
     return sum((fact.cost for fact in facts), Cost())
 
-
-# What a release discloses, fact by fact.
 
 _PUBLIC: tuple[tuple[Kind, str], ...] = (
     ("refusals", "that the table has rows at all: without any there would be no release"),
@@ -125,8 +125,8 @@ ANSWERS = ("every answer with its standard error and interval",)
 
 _HEAPS = "which values and last digits are frequent, and how many rows have them, learnt with noise"
 _OF_ONE_COLUMN: tuple[Kind, ...] = ("values", "heaps")
-"""Kinds of facts that are paid for column by column."""
-_SAYS: dict[Kind, str] = {
+"""Kinds of which each column has a fact of its own."""
+_PAID_TEXTS: dict[Kind, str] = {
     "rows": "the number of rows, with noise",
     "selections": "which marginals are measured: {} noisy choices",
     "heaps": _HEAPS,
@@ -135,7 +135,7 @@ _SAYS: dict[Kind, str] = {
     "of marginals",
     "answers": "{} noisy measurements, from which all answers follow",
 }
-"""What was paid for, with the number of its charges."""
+"""The text of each kind, to be formatted with the number of charges."""
 _MECHANISMS = {
     GaussianEvent: "exact discrete Gaussian",
     SelectionEvent: "exponential mechanism",
@@ -144,20 +144,17 @@ _MECHANISMS = {
 
 
 def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) -> tuple[Fact, ...]:
-    """Every fact in a release with these charges.
-
-    Each charge is in exactly one fact, so that the exact costs of all facts add up to the cost of
-    all events.
+    """Return every fact of a release; each charge is in exactly one of them.
 
     Args:
-        events: every charge.
-        schema: as released.
-        derived: what was computed from released values: ``TABLES`` or ``ANSWERS``.
+        events: All charges.
+        schema: The schema in the release.
+        derived: What was computed from released values: ``TABLES`` or ``ANSWERS``.
 
     Raises:
-        ValueError: a charge is about a column that the schema does not have.
+        ValueError: If a charge names a column that the schema does not have.
     """
-    paid = paid_facts(events, schema)
+    paid = list_paid_facts(events, schema)
     learnt, counted = (
         {name for fact in paid if fact.kind == kind for name in fact.columns}
         for kind in _OF_ONE_COLUMN
@@ -172,15 +169,12 @@ def list_facts(events: Iterable[Event], schema: Schema, derived: Iterable[str]) 
 
 
 def list_mechanisms(events: Iterable[Event]) -> tuple[str, ...]:
-    """The kinds of randomness behind these charges, each once."""
+    """Return the names of the mechanisms that were charged, each once."""
     return tuple(dict.fromkeys(_MECHANISMS[type(event)] for event in events))
 
 
-# What was paid for: one fact for every purpose, in the order in which they were first charged.
-
-
-def paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
-    """The facts that these charges paid for; each charge is in exactly one of them."""
+def list_paid_facts(events: Iterable[Event], schema: Schema) -> list[Fact]:
+    """Return one fact for each purpose, in the order of the first charges."""
     names = {*schema.names, schema.person}
     groups: dict[tuple[Kind, str], list[Event]] = {}
     for event in events:
@@ -213,11 +207,27 @@ def _paid_fact(kind: Kind, charged: Sequence[Event], schema: Schema) -> Fact:
     if kind in (*_OF_ONE_COLUMN, "single columns"):
         columns = tuple(dict.fromkeys(name for event in charged for name in event.columns))
     learnt = kind == "values"
-    text = _learnt_text(schema.column(columns[0])) if learnt else _SAYS[kind]
-    return Fact.paid(kind, text.format(f"{len(charged):,}"), charged, columns)
+    text = _learnt_text(schema.column(columns[0])) if learnt else _PAID_TEXTS[kind]
+    return Fact.from_charges(kind, text.format(f"{len(charged):,}"), charged, columns)
 
 
-# What a schema tells of a table: every column once for each kind of fact.
+HEADINGS: tuple[tuple[Basis, str], ...] = (
+    ("NOT COVERED", "Not covered by the promise: taken from the data"),
+    ("paid for", "Learnt with noise and paid for"),
+    ("declared public", "Declared public: known without the rows"),
+    ("post-processing", "Follows from the above, at no further cost"),
+    ("not revealed", "Not revealed"),
+)
+"""The headings under which people read the facts, by basis."""
+
+
+def group_facts(facts: Sequence[Fact]) -> list[tuple[str, list[Fact]]]:
+    """Return the headings in order, each with its facts, without those that have none."""
+    groups = ((title, [f for f in facts if f.basis == basis]) for basis, title in HEADINGS)
+    return [(title, found) for title, found in groups if found]
+
+
+# What a schema reveals: every column once for each kind of fact.
 
 _LEARNT = {
     "min": "the smallest value",
@@ -234,19 +244,22 @@ _MISSING = (
     "that no cell is missing: with one there would be no release",
     'that cells may be missing, and the markers that mean "no value"',
 )
-_ORDER = {kind: place for place, kind in enumerate(get_args(Kind))}
 _CATCH_ALL = "the label under which every value that is not listed counts"
 _CONSTANT = "that they hold one value only, so that nothing is measured about them"
 
 
 def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[str]) -> list[Fact]:
-    """The facts about columns that the schema declares, one for every kind, text and basis.
+    """Return the facts that the schema declares, one for each kind, text and basis.
 
-    A schema that says of itself that it was taken from the data declares nothing: its facts are
-    "NOT COVERED". Values that this run ``paid`` for are left out here, and so are frequent ones
-    that it ``counted``.
+    If the schema was drafted from the data and not reviewed, they are "NOT COVERED".
+
+    Args:
+        schema: The schema in the release.
+        paid: Columns whose values this run learnt, which are other facts.
+        counted: Columns whose frequent values this run counted, likewise.
     """
     basis: Basis = "NOT COVERED" if is_unreviewed(schema) else "declared public"
+    kinds = get_args(Kind)
     groups: dict[tuple[Kind, str, Basis], list[str]] = {}
 
     def add(kind: Kind, text: str, why: Basis, *names: str) -> None:
@@ -282,7 +295,7 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
         add("ignored", text, basis, *schema.ignore)
     return [
         Fact(kind=kind, fact=fact, columns=tuple(names), basis=why)
-        for (kind, fact, why), names in sorted(groups.items(), key=lambda g: _ORDER[g[0][0]])
+        for (kind, fact, why), names in sorted(groups.items(), key=lambda g: kinds.index(g[0][0]))
     ]
 
 
@@ -291,10 +304,102 @@ def _learnt(column: ColumnBase) -> tuple[str, ...]:
 
 
 def _learnt_text(column: ColumnBase) -> str:
-    """What about a column's values was learnt, as the schema notes it, and what was declared."""
+    """Return which properties of the values were learnt, and which bounds were declared."""
     learnt = _learnt(column)
     known = [_LEARNT[key] for key in learnt] or ["the values"]
     text = " and ".join(filter(None, (", ".join(known[:-1]), known[-1]))) + ", learnt with noise"
     if "bins" in learnt and (declared := [k for k in ("min", "max") if k not in learnt]):
         text += f" ({' and '.join(_LEARNT[key] for key in declared)} declared public)"
     return text
+
+
+# What is promised, and what the promise assumes.
+
+SAMPLING_SEEDS = (
+    "a seed chooses one of the tables that the released numbers allow: it costs no privacy, "
+    "protects nothing and may be published"
+)
+_OF_ROWS = (
+    "anyone who has this release, every other table made from it, and all rows but one",
+    "several rows of one person: for k rows at once rho counts k² times",
+)
+_OF_PERSONS = (
+    "anyone who has this release, every other table made from it, and all rows of all persons but "
+    "one",
+    "several persons at once, such as a family: for k of them rho counts k² times",
+)
+_OF_PARENTS = (
+    "anyone who has this release, every other table made from it, and all rows of both tables but "
+    "those of one parent and its children",
+    "several parents at once, such as two households of one person: for k of them rho counts k² "
+    "times",
+)
+_OF_QUERIES = (
+    "rows of the tables that the query reads: one of them can change many rows of its result, and "
+    "the unit is a row of that"
+)
+
+
+class ThreatModel(BaseModel):
+    """What the promise holds against, what it trusts, and what it does not cover."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protects_against: tuple[str, ...] = (_OF_ROWS[0], "any amount of computing, now or later")
+    trusted: tuple[str, ...] = (
+        "the machine that ran the program, with its operating system and random numbers",
+        "whoever wrote the schema, the workload and the settings not to have taken them from "
+        "the rows",
+    )
+    excluded: tuple[str, ...] = (
+        "running time, memory use, progress and messages of the program: they are for the owner",
+        "that a run was refused, why, and how often it was tried",
+        _OF_ROWS[1],
+        "other releases about the same people: their costs add up, and a ledger keeps the sum",
+        "what holds of people in general, and so of one whose row is not in the table",
+    )
+
+    @classmethod
+    def for_unit(cls, unit: Unit) -> Self:
+        """Return the threat model of a unit of privacy."""
+        rows = cls()
+        if unit.query is not None:
+            rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
+        if unit.person is None:
+            return rows
+        texts = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
+        against = tuple(texts.get(text, text) for text in rows.protects_against)
+        excluded = tuple(texts.get(text, text) for text in rows.excluded)
+        return cls(protects_against=against, excluded=excluded)
+
+
+DISCRETE = " up to a share 2^-20 of delta, for delta of at least 1e-300"
+"""The difference of discrete noise from Gaussian DP; statements of earlier versions lack it."""
+
+
+def build_guarantee(
+    rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
+) -> str:
+    """Return the promise in one sentence, the same in every statement, page and manifest.
+
+    Args:
+        rho: The budget in zCDP.
+        epsilon: ε that the budget implies.
+        delta: δ of that ε.
+        delta_spent: The part of δ that the discovery of values cost.
+        mu: μ of Gaussian DP, or None if (ε, δ) follows from zCDP.
+    """
+    means = f"({epsilon:.6g}, {delta:g})-differential privacy"
+    zcdp = zcdp_name(delta_spent)
+    if mu is not None:
+        kind = zcdp.replace("zCDP", "mu-Gaussian DP")
+        return f"{kind} with mu = {mu:.6g}{DISCRETE}, which is {means}; rho = {rho:.6g} {zcdp}"
+    kind = zcdp.replace("zCDP", "rho-zCDP")
+    return f"{kind} with rho = {rho:.6g}, which implies {means}"
+
+
+class Line(NamedTuple):
+    """One line of a statement for people."""
+
+    label: str
+    text: str

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Clique
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.check import CheckedPages
-from adaptive_qs.generate.denoise import single_target
-from adaptive_qs.generate.loglinear import Rows
+from adaptive_qs.generate.targets import single_target
 from adaptive_qs.machine import PhaseProgress
 from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
@@ -82,7 +82,7 @@ class RelatedRelease:
         if second.protects.rows != schema.most_children:
             raise ValueError("the promise counts another number of children than the schema")
         spent = Cost.of(self.events)
-        if float_above(spent.rho) > first.rho or (first.mu and first.taken(self.events) > 1):
+        if float_above(spent.rho) > first.rho or (first.mu and first.spent_share(self.events) > 1):
             raise ValueError("the charges of both tables exceed the budget")
 
     @property

@@ -15,12 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import natural_number, positive_integer
+from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.check import Check, CheckedPages
-from adaptive_qs.generate.denoise import single_target
-from adaptive_qs.generate.loglinear import Rows
 from adaptive_qs.generate.rows import Fitted, SynthesisSettings, fit_model, synthesize_rows
+from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
@@ -30,7 +30,7 @@ from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
 from adaptive_qs.release.drawing import Drawing, SampleRequest
 from adaptive_qs.release.facts import TABLES
-from adaptive_qs.release.statement import Manifest, RoundRecord, stated
+from adaptive_qs.release.statement import Manifest, RoundRecord, derive_fields
 from adaptive_qs.residual import is_measured, measured_variance
 from adaptive_qs.table.archive import write_archive
 from adaptive_qs.table.bin_density import build_drawers
@@ -142,7 +142,7 @@ class Release(Bundle):
         if unit.copies > 1:
             estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
-            **stated(events, schema, TABLES, stamp, unit),
+            **derive_fields(events, schema, TABLES, stamp, unit),
             rho=rho,
             epsilon=epsilon,
             delta=delta,

@@ -1,4 +1,4 @@
-"""The statement of every release: promised, spent and assumed; for programs and for people."""
+"""The statement of a release: what is promised, what was spent, and what the promise assumes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from adaptive_qs.errors import BudgetExceeded, InputError, of_another_version
 from adaptive_qs.machine import find_version
-from adaptive_qs.pages.words import at_resolution
+from adaptive_qs.pages.words import at_resolution, join_first
 from adaptive_qs.privacy.accounting import (
     DISCRETE_SHARE,
     compute_delta,
@@ -26,26 +25,35 @@ from adaptive_qs.privacy.accounting import (
 from adaptive_qs.privacy.budget import Place, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
-from adaptive_qs.release.facts import Fact, NonNegative, list_facts, list_mechanisms, total_cost
+from adaptive_qs.release.facts import (
+    DISCRETE,
+    SAMPLING_SEEDS,
+    Fact,
+    Line,
+    NonNegative,
+    ThreatModel,
+    build_guarantee,
+    group_facts,
+    list_facts,
+    list_mechanisms,
+    total_cost,
+)
 from adaptive_qs.table.files import PRIVATE, Stamp
 from adaptive_qs.table.schema import Schema
 
 MANIFEST = "manifest.json"
-"""The statement, among the members of a bundle and what a ledger records as handed over."""
-
-# The versions that decide whether the same release gives the same bytes again.
-
+"""The name of the statement in a bundle, and of its digest in a ledger."""
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "jinja2", "markupsafe")
-"""They round, compile, render or write what comes out."""
+"""Libraries that round, compile, render or write, so that the bytes of a release depend on them."""
 
 
 def package_version() -> str:
-    """Version of the installed package."""
+    """Return the version of the installed package."""
     return find_version("adaptive-qs")
 
 
 def versions() -> dict[str, str]:
-    """Versions of this package, of Python and of libraries, and the kind of processor."""
+    """Return the versions of everything on which the bytes of a release depend."""
     return {
         "adaptive-qs": package_version(),
         "python": platform.python_version(),
@@ -55,103 +63,15 @@ def versions() -> dict[str, str]:
     }
 
 
-# The promise that every release comes with, in words: what it holds against, and what not.
-
-SAMPLING_SEEDS = (
-    "a seed chooses one of the tables that the released numbers allow: it costs no privacy, "
-    "protects nothing and may be published"
-)
-
-
-_OF_ROWS = (
-    "anyone who has this release, every other table made from it, and all rows but one",
-    "several rows of one person: for k rows at once rho counts k² times",
-)
-_OF_PERSONS = (
-    "anyone who has this release, every other table made from it, and all rows of all persons but "
-    "one",
-    "several persons at once, such as a family: for k of them rho counts k² times",
-)
-_OF_PARENTS = (
-    "anyone who has this release, every other table made from it, and all rows of both tables but "
-    "those of one parent and its children",
-    "several parents at once, such as two households of one person: for k of them rho counts k² "
-    "times",
-)
-
-
-_OF_QUERIES = (
-    "rows of the tables that the query reads: one of them can change many rows of its result, and "
-    "the unit is a row of that"
-)
-
-
-class ThreatModel(BaseModel):
-    """Whom the promise trusts, what it holds against, and what it leaves out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    protects_against: tuple[str, ...] = (
-        _OF_ROWS[0],
-        "any amount of computing, now or later",
-    )
-    trusted: tuple[str, ...] = (
-        "the machine that ran the program, with its operating system and random numbers",
-        "whoever wrote the schema, the workload and the settings not to have taken them from "
-        "the rows",
-    )
-    excluded: tuple[str, ...] = (
-        "running time, memory use, progress and messages of the program: they are for the owner",
-        "that a run was refused, why, and how often it was tried",
-        _OF_ROWS[1],
-        "other releases about the same people: their costs add up, and a ledger keeps the sum",
-        "what holds of people in general, and so of one whose row is not in the table",
-    )
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self:
-        """The same, for a unit that need not be a row."""
-        rows = cls()
-        if unit.query is not None:
-            rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
-        if unit.person is None:
-            return rows
-        told = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
-        against = tuple(told.get(text, text) for text in rows.protects_against)
-        return cls(
-            protects_against=against, excluded=tuple(told.get(text, text) for text in rows.excluded)
-        )
-
-
-DISCRETE = " up to a share 2^-20 of delta, for delta of at least 1e-300"
-"""What discrete noise leaves of Gaussian DP; earlier versions did not say it."""
-
-
-def build_guarantee(
-    rho: float, epsilon: float, delta: float, delta_spent: float, mu: float | None
-) -> str:
-    """What is promised, in the one sentence that every statement, page and manifest has.
-
-    ρ, the (ε, δ) that it implies, the part of δ that discovering values took, and μ where the
-    budget is stated by it.
-    """
-    means = f"({epsilon:.6g}, {delta:g})-differential privacy"
-    zcdp = zcdp_name(delta_spent)
-    if mu is not None:
-        kind = zcdp.replace("zCDP", "mu-Gaussian DP")
-        return f"{kind} with mu = {mu:.6g}{DISCRETE}, which is {means}; rho = {rho:.6g} {zcdp}"
-    kind = zcdp.replace("zCDP", "rho-zCDP")
-    return f"{kind} with rho = {rho:.6g}, which implies {means}"
-
-
-# What every release states, tables and answers alike: promised, spent and assumed.
+# What every release states, of tables and of answers.
 
 FORMAT_VERSION = 3
 ROUNDING = Fraction(1, 2**30)
-"""Relative error allowed to δ for functions that differ between versions of the libraries."""
-
+"""Relative error of δ that is allowed, since library functions differ between versions."""
 MOST_LOSS = 1e12
-"""Largest budget and ε of a statement: with more there is no noise at all."""
+"""Largest budget and ε of a statement; with more there is no noise."""
+LARGEST_EXPLAINED_EPSILON = 20
+"""Largest ε for which pages show e^ε."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Loss = Annotated[float, Field(gt=0, le=MOST_LOSS)]
@@ -161,9 +81,9 @@ class Statement(BaseModel):
     """The privacy statement that goes with a release.
 
     Raises:
-        ValueError: parts that contradict each other: facts whose exact costs are not what was
-            spent, more spent than the budget, a stamp that is not that of the noise, or an (ε, δ)
-            that the budget does not imply.
+        ValueError: If parts contradict each other: facts that do not add up to the cost, a cost
+            above the budget, a stamp that is not that of the noise, or an (ε, δ) that the budget
+            does not imply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -171,67 +91,115 @@ class Statement(BaseModel):
     format_version: Literal[3] = 3
     package_version: str = Field(default_factory=package_version)
     versions: dict[str, str] = Field(default_factory=versions)
-    """What the bytes of a release depend on besides its numbers."""
+    """Everything on which the bytes of the release depend besides its numbers."""
     stamp: Stamp
     protects: Unit = ROWS
     unit: str = ""
     neighbours: str = ""
-    """What is protected, and which tables are neighbours, in words that follow from it."""
+    """The unit and the neighbouring tables as text, which follows from ``protects``."""
     guarantee: str = ""
-    """What is promised, in words that follow from the figures below."""
+    """The promise in one sentence, which follows from the figures."""
     rho: Loss
-    """zCDP budget."""
+    """The budget in zCDP."""
     rho_spent: Loss
-    """Sum of all charges, rounded up."""
+    """The sum of all charges, rounded up."""
     epsilon: Annotated[float, Field(ge=0, le=2 * MOST_LOSS)]
     delta: Annotated[float, Field(gt=0, lt=1)]
-    """(ε, δ)-DP that the budget implies."""
+    """The (ε, δ) that the budget implies."""
     delta_spent: NonNegative = 0.0
-    """The part of δ that discovering unknown values took, rounded up."""
+    """The part of δ that the discovery of values cost, rounded up."""
     accountant: Literal["zCDP", "Gaussian DP"]
-    """How (ε, δ) follows from the budget."""
+    """The notion from which (ε, δ) follows."""
     mu: Annotated[float, Field(gt=0, le=2 * MOST_LOSS)] | None = None
-    """μ of Gaussian DP, where (ε, δ) follows from it."""
+    """μ, if (ε, δ) follows from Gaussian DP."""
     mechanisms: tuple[str, ...]
     entropy: Literal["operating system CSPRNG", "insecure seed"]
-    """Where the noise came from."""
+    """The source of the noise."""
     sampling_seeds: str = SAMPLING_SEEDS
     threat_model: ThreatModel = ThreatModel()
     settings: dict[str, Any]
-    """How the budget was to be spent."""
+    """The settings of the run."""
     schema_fingerprint: str
     ledger: Place | None = None
-    """Where a durable ledger keeps the charges."""
+    """The position in the ledger that keeps the charges, if there is one."""
     facts: Annotated[tuple[Fact, ...], FailFast()]
-    """Everything learnt from the data, and whether it was declared public or paid for."""
+    """Everything that the release reveals, with its basis."""
 
     @property
     def insecure(self) -> bool:
-        """Whether the noise can be predicted, so that nothing here is private."""
+        """Whether the noise can be predicted, so that nothing is private."""
         return self.entropy == "insecure seed"
 
     @property
     def zcdp(self) -> str:
-        """What its kind of zCDP is called."""
+        """The name of its kind of zCDP."""
         return zcdp_name(self.delta_spent)
 
     @property
     def drafted(self) -> bool:
-        """Whether the promise leaves out what the schema reveals, which was taken from the data."""
+        """Whether the schema was taken from the data, so that the promise does not cover it."""
         return any(fact.basis == "NOT COVERED" for fact in self.facts)
 
     @property
-    def factor(self) -> float | None:
-        """e^ε; None where it says nothing to anybody."""
-        return math.exp(self.epsilon) if self.epsilon <= TELLING_EPSILON else None
-
-    @property
     def charges_in(self) -> str:
-        """The file in which each charge stands."""
+        """The file that lists the charges."""
         raise NotImplementedError
 
+    @property
+    def explained_factor(self) -> float | None:
+        """The factor e^ε; None above ``LARGEST_EXPLAINED_EPSILON``."""
+        return math.exp(self.epsilon) if self.epsilon <= LARGEST_EXPLAINED_EPSILON else None
+
+    @property
+    def conclusion(self) -> str:
+        """What the promise means for conclusions about one unit, in one sentence."""
+        factor = self.explained_factor
+        return (
+            f"Whatever is concluded from this release would have been concluded "
+            f"{self.protects.otherwise}, with almost the same probability: the two differ by at "
+            f"most a factor of e^{self.epsilon:.4g}{f' = {factor:.4g}' if factor else ''}, and by "
+            f"{self.delta:g} beyond it."
+        )
+
+    @property
+    def promise(self) -> tuple[Line, ...]:
+        """The promise, line by line."""
+        noise = f"{', '.join(self.mechanisms)}; random bits: {self.entropy}"
+        return (
+            Line("protected", f"{self.unit}; neighbouring tables: {self.neighbours}"),
+            Line("guarantee", self.guarantee),
+            Line("noise", noise),
+            Line("sampling", self.sampling_seeds),
+        )
+
+    @property
+    def assumptions(self) -> tuple[Line, ...]:
+        """The threat model, line by line."""
+        model = self.threat_model
+        return (
+            *(Line("holds against", text) for text in model.protects_against),
+            *(Line("trusts", text) for text in model.trusted),
+            *(Line("does not cover", text) for text in model.excluded),
+        )
+
+    @property
+    def provenance(self) -> tuple[Line, ...]:
+        """Versions, settings, schema and ledger, line by line."""
+        lines = [
+            Line("versions", ", ".join(f"{name} {of}" for name, of in self.versions.items())),
+            Line("settings", ", ".join(f"{name} {of}" for name, of in self.settings.items())),
+            Line("schema", f"SHA-256 {self.schema_fingerprint}"),
+        ]
+        if (place := self.ledger) is not None:
+            text = (
+                f"{place.ledger} keeps the charges as the {place.releases} releases of run "
+                f"{place.run}, with hash {place.hash}; adaptive-qs ledger verify --release compares"
+            )
+            lines.append(Line("ledger", text))
+        return tuple(lines)
+
     def to_json(self) -> str:
-        """The statement as JSON text; the same statement gives the same bytes."""
+        """Return the statement as JSON; equal statements give equal bytes."""
         return self.model_dump_json(indent=2) + "\n"
 
     @model_validator(mode="after")
@@ -242,11 +210,11 @@ class Statement(BaseModel):
         if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
             raise ValueError("the guarantee in words is not that of the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
-        told = {"unit": self.protects.name, "neighbours": self.protects.relation}
-        for name, words in told.items():
-            if getattr(self, name) not in ("", words):
+        described = {"unit": self.protects.name, "neighbours": self.protects.relation}
+        for name, text in described.items():
+            if getattr(self, name) not in ("", text):
                 raise ValueError("what is protected, in words, is not what is stated")
-            object.__setattr__(self, name, words)
+            object.__setattr__(self, name, text)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
             raise ValueError("the facts do not add up to what was spent")
@@ -265,19 +233,23 @@ class Statement(BaseModel):
         return self
 
 
-def stated(
+def derive_fields(
     events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit
 ) -> dict[str, Any]:
-    """The fields of a statement that follow from the charges, the schema, the kind of noise and
-    whom the charges protect.
+    """Return the fields of a statement that follow from the charges and the schema.
 
-    ``derived`` is what was computed from released values, as for :func:`list_facts`.
+    Args:
+        events: All charges.
+        schema: The schema in the release.
+        derived: What was computed from released values, as for :func:`list_facts`.
+        stamp: Whether the noise is private.
+        unit: The unit of privacy.
     """
     cost = Cost.of(events)
     return {
         "stamp": stamp,
         "protects": unit,
-        "threat_model": ThreatModel.of(unit),
+        "threat_model": ThreatModel.for_unit(unit),
         "entropy": "operating system CSPRNG" if stamp == PRIVATE else "insecure seed",
         "rho_spent": float_above(cost.rho),
         "delta_spent": float_above(cost.delta),
@@ -288,11 +260,7 @@ def stated(
 
 
 def check_version(content: Any, path: str | Path) -> None:
-    """Refuse a statement in JSON that this version cannot know.
-
-    Raises:
-        InputError: it was made by a newer version, or by an earlier one.
-    """
+    """Raise InputError if a statement was made by a version with another format."""
     found = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(found, int) and found != FORMAT_VERSION:
         raise InputError(f"{path}: {of_another_version(found, FORMAT_VERSION)}")
@@ -301,8 +269,6 @@ def check_version(content: Any, path: str | Path) -> None:
 # The statement of a release of tables, with the public parameters that sampling needs.
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
 Names = Annotated[tuple[str, ...], FailFast()]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=2**62)], ...], FailFast()]
 
@@ -315,19 +281,18 @@ class RoundRecord(BaseModel):
     clique: Names
     """The attributes of the marginal that was measured."""
     groups: Sizes
-    """How many codes, or groups of them, each attribute has at the level of the marginal."""
+    """The number of codes, or of groups of codes, of each attribute."""
     noise_variances: Annotated[tuple[tuple[Names, Sizes, Positive], ...], FailFast()]
-    """The residuals measured, by their attributes and groups, and the noise variance of each
-    (rows²)."""
+    """The attributes, groups and noise variance (rows²) of each measured residual."""
     rho_selecting: NonNegative
-    """0 where the marginal was measured together with others before the first choice."""
+    """The cost of the choice; 0 for a marginal that was measured before the first choice."""
     rho_measuring: Positive
     moved: Finite
-    """L1 distance between the marginal's estimates after and before (rows)."""
+    """L1 distance between the estimates of the marginal after and before (rows)."""
     expected: Finite
-    """L1 error expected of the new estimate (rows)."""
+    """Expected L1 error of the new estimate (rows)."""
     rescored: Annotated[int, Field(ge=0, le=2**62)]
-    """Candidates rescored before the selection."""
+    """Number of candidates that were scored anew before the choice."""
 
     @property
     def learnt(self) -> bool:
@@ -336,38 +301,36 @@ class RoundRecord(BaseModel):
 
 
 class Resolution(BaseModel):
-    """A combination of columns that was measured, and how finely."""
+    """A combination of columns that was measured, and its resolution."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: Names
     groups: Sizes
-    """Codes of each column, or groups of codes that were not told apart."""
+    """The number of codes, or of groups of codes, of each column."""
     codes: Sizes
-    """All codes of each column: as many as groups where they were told apart."""
+    """The number of codes of each column; equal to ``groups`` at full resolution."""
 
     def __str__(self) -> str:
         return at_resolution(self.columns, self.groups, self.codes)
 
 
 class Manifest(Statement):
-    """The privacy statement and the public parameters of a release."""
+    """The privacy statement and the public parameters of a release of tables."""
 
     kind: Literal["tables"] = "tables"
     watched_cells: Annotated[int, Field(ge=0, le=2**26)]
-    """Most cells of the marginals watched while a table is refined."""
+    """Maximum number of cells of the marginals that are watched while a table is refined."""
     most_rows: Annotated[int, Field(ge=1, le=2**62)]
-    """Most rows of a table whose number of rows is not asked for."""
+    """Maximum number of rows of a table if no number is requested."""
     unconnected: tuple[str, ...] = ()
-    """Columns of which no combination was measured, though asked for: in the tables they are
-    independent of all others."""
+    """Columns of which no requested combination was measured: independent in the tables."""
     resolutions: Annotated[tuple[Resolution, ...], FailFast()] = ()
-    """The combinations of columns that rounds measured, each at every level chosen for it."""
+    """The combinations of columns that rounds measured, at every resolution."""
 
     @property
     def over_groups(self) -> tuple[str, ...]:
-        """The combinations whose codes were never all told apart, each as finely as it was
-        measured: "age in 8 groups × city"."""
+        """The combinations that were never measured at full resolution, each at its finest."""
         finest: dict[tuple[str, ...], Resolution] = {}
         for found in sorted(self.resolutions, key=lambda one: math.prod(one.groups)):
             finest[found.columns] = found
@@ -378,9 +341,11 @@ class Manifest(Statement):
         """A member of the release bundle."""
         return "ledger.json of the release bundle"
 
-    def taken(self, events: Sequence[Event]) -> float:
-        """The part of the budget that charges in this order take, as its accountant counts them;
-        infinite where they exceed it."""
+    def spent_share(self, events: Sequence[Event]) -> float:
+        """Return the share of the budget that the accountant counts for charges in this order.
+
+        The share is infinite if the charges exceed the budget.
+        """
         if self.mu is None:
             return self.rho_spent / self.rho
         limit = Cost.within(Fraction(self.mu) ** 2 / 2).rho_units
@@ -390,72 +355,107 @@ class Manifest(Statement):
             return math.inf
 
 
-# The statement as one page for people; the same statement gives the same text.
+# The statement as Markdown.
 
-NAMED = 12
-"""Columns that one line names; the JSON beside it names all."""
-TELLING_EPSILON = 20
-"""Beyond it e^ε says nothing to anybody."""
-
-HEADINGS = (
-    ("NOT COVERED", "Not covered by the promise: taken from the data"),
-    ("paid for", "Learnt with noise and paid for"),
-    ("declared public", "Declared public: known without the rows"),
-    ("post-processing", "Follows from the above, at no further cost"),
-    ("not revealed", "Not revealed"),
+_MODEL = (
+    "page.html of the release bundle lists which combinations of columns were measured. "
+    "Associations between columns that were not measured together come from the model, mostly "
+    "through columns that were measured with both. Such an association may be wrong in either "
+    "direction: lost, or present in the tables and not in the private one."
 )
-"""Of the disclosure facts, by their basis."""
+_CHECK = (
+    "Every charge is listed in {}, exactly. Discrete Gaussian noise costs rho = "
+    "squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism epsilon² / 8, "
+    "discovering values rows² / (2 noise_variance) and its delta. Rounded up to units of 2^-60 rho "
+    "and 2^-100 delta one by one, the charges add up to the rho_units and delta_units of the facts "
+    "in the manifest, and these to no more than the budget."
+)
+_CHECK_MU = (
+    "For mu the charges are taken in their order from R = mu² / 2: noise (with a "
+    "squared_sensitivity of rows² where values are discovered) takes squared_sensitivity / "
+    "(2 (noise_variance - 9)), and a choice of cost rho leaves (R + sqrt(R² - 4 R rho)) / 2 of R. "
+    "R never falls below 0. Why this is enough is proved in docs/proofs.md, section 6, of the "
+    "program."
+)
+_COLUMNS_NAMED = 12
 
 
 def statement_page(statement: Statement) -> str:
-    """The page, as Markdown.
-
-    It says what is promised and to whom, which associations of columns tables show,
-    what was paid for what, what counts as public, what the promise rests on, and how to check the
-    sums.
-    """
-    return _template().render(
-        s=statement,
-        weaknesses=weaknesses(statement.epsilon, statement.delta, statement.protects),
-        headings=HEADINGS,
-    )
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # answers never render
-
-    environment = Environment(
-        loader=PackageLoader("adaptive_qs.release"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "about": lambda fact: ": ".join(filter(None, (_named(fact.columns), _plain(fact.fact)))),
-        "named": _named,
-        "listed": _listed,
-        "pairs": _pairs,
-        "plain": _plain,
-    }
-    return environment.get_template("statement.md")
-
-
-def _pairs(content: dict[str, Any]) -> str:
-    return ", ".join(f"{_plain(key)} {_plain(str(value))}" for key, value in content.items())
-
-
-def _named(columns: Sequence[str]) -> str:
-    return _listed(columns) + (" columns" if len(columns) > NAMED else "")
+    """Return the statement as Markdown; equal statements give equal text."""
+    blocks = ["# Privacy statement"]
+    if statement.insecure:
+        blocks.append(
+            f"**{statement.stamp}.** Nothing below holds against anyone who knows the seed."
+        )
+    if statement.drafted:
+        blocks.append(
+            "**The promise does not cover what the schema reveals: it was taken from the data.**"
+        )
+    weak = weaknesses(statement.epsilon, statement.delta, statement.protects)
+    lines = [_list_item(line) for line in statement.promise]
+    lines += [f"- **little is promised:** {text}" for text in weak]
+    blocks += ["## What is promised", statement.conclusion, "\n".join(lines)]
+    if isinstance(statement, Manifest):
+        blocks += ["## What the tables show", _MODEL]
+        if statement.unconnected:
+            blocks.append(
+                "- independent of all other columns in the tables, since no combination with them "
+                f"was measured: {_name_columns(statement.unconnected)}"
+            )
+        if over := statement.over_groups:
+            blocks.append(
+                "- measured over groups of codes, inside which the tables follow the single "
+                f"columns: {join_first([*map(_escape, over)], _COLUMNS_NAMED)}"
+            )
+    blocks += ["## What was paid for", _paid_table(statement)]
+    blocks.append(f"The budget was rho = {statement.rho:.6g}; it was never exceeded.")
+    free = [fact for fact in statement.facts if fact.basis != "paid for"]
+    for heading, found in group_facts(free):
+        texts = (_about(fact.columns, fact.fact) for fact in found)
+        blocks += [f"## {heading}", "\n".join(f"- {text}" for text in texts)]
+    blocks += ["## What the promise rests on", _list(statement.assumptions)]
+    blocks += ["## How to check it", _CHECK.format(statement.charges_in)]
+    if isinstance(statement, Manifest) and statement.mu is not None:
+        blocks.append(_CHECK_MU)
+    blocks += ["## How it was made", _list(statement.provenance)]
+    return "\n\n".join(blocks) + "\n"
 
 
-def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - NAMED:,} more" if len(items) > NAMED else ""
-    return ", ".join(map(_plain, items[:NAMED])) + more
+def _paid_table(statement: Statement) -> str:
+    """Return a table of the facts that were paid for, with their costs and shares."""
+    rows = [
+        (_about(fact.columns, fact.fact), fact.rho, fact.delta)
+        for fact in statement.facts
+        if fact.basis == "paid for"
+    ]
+    rows.append(("all", statement.rho_spent, statement.delta_spent))
+    with_delta = bool(statement.delta_spent)
+    lines = ["| learnt from the rows, with noise | rho | share |" + " delta |" * with_delta]
+    lines += ["| --- | ---: | ---: |" + " ---: |" * with_delta]
+    for text, rho, delta in rows:
+        cells = f"| {text} | {rho:.6g} | {100 * (rho / statement.rho_spent):.2f}% |"
+        lines.append(cells + f" {delta:.3g} |" * with_delta)
+    return "\n".join(lines)
 
 
-def _plain(text: str) -> str:
-    """The text on one line, with nothing in it that Markdown would take for its own."""
+def _list(lines: Iterable[Line]) -> str:
+    return "\n".join(map(_list_item, lines))
+
+
+def _list_item(line: Line) -> str:
+    return f"- {line.label}: {_escape(line.text)}"
+
+
+def _about(columns: Sequence[str], text: str) -> str:
+    return ": ".join(filter(None, (_name_columns(columns), _escape(text))))
+
+
+def _name_columns(columns: Sequence[str]) -> str:
+    names = join_first([*map(_escape, columns)], _COLUMNS_NAMED)
+    return names + (" columns" if len(columns) > _COLUMNS_NAMED else "")
+
+
+def _escape(text: str) -> str:
+    """Return the text on one line, with the characters escaped that Markdown interprets."""
     shown = text if text.isprintable() else text.encode("unicode_escape").decode()
     return re.sub(r"([\\`*_|<>\[\]#])", r"\\\1", shown)

@@ -25,7 +25,7 @@ from adaptive_qs.privacy.budget import (
     Budget,
     Ledger,
     check_process,
-    chosen_delta,
+    choose_delta,
     delta_left,
     float_below,
     this_process,
@@ -199,7 +199,7 @@ class PrivacyTarget:
         gaussian: bool,
     ) -> Self:
         """One of epsilon and rho as ρ, in whatever range; ε is still to be found."""
-        target = cls(0.0, 0.0, chosen_delta(delta), discovery_share, gaussian)
+        target = cls(0.0, 0.0, choose_delta(delta), discovery_share, gaussian)
         left = target._converting
         if epsilon is None:
             return replace(target, rho=positive_number("rho", rho))

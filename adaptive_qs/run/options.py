@@ -232,9 +232,9 @@ def _share(name: str, value: Any) -> float:
 
 def check_public_rows(name: str, value: Any) -> int | None:
     """Return a public number of rows."""
-    from adaptive_qs.privacy.budget import checked_public_rows
+    from adaptive_qs.privacy.budget import check_public_rows
 
-    return checked_public_rows(value, name)
+    return check_public_rows(value, name)
 
 
 @dataclass(kw_only=True)

@@ -151,7 +151,7 @@ class Tables:
 
     def doubts(self, rows: int) -> tuple[str, ...]:
         """Columns that will likely stay unconnected in a table of about so many rows."""
-        return self.forecast.doubts(rows)
+        return self.forecast.warnings(rows)
 
     def request_fields(self) -> dict[str, str]:
         """What is measured and how."""

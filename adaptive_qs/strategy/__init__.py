@@ -1,4 +1,4 @@
-"""What to measure so that a workload's answers err least."""
+"""Planning: the measurements that answer a workload with the least error."""
 
 from __future__ import annotations
 
@@ -17,5 +17,4 @@ MECHANISMS: Registry[Any] = Registry(
         "identity": f"{_CHOOSE}:plan_identity",
     }
 )
-"""The mechanisms that ``--mechanism`` can name, each with its
-:data:`~adaptive_qs.strategy.choose.Planner`."""
+"""Planner of each mechanism that ``--mechanism`` can name."""

@@ -9,9 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from adaptive_qs.machine import njit
 from adaptive_qs.strategy.solution import Array, Factor, Solution, Status, Strategy
-from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload, Term
@@ -113,7 +111,7 @@ def _known(part: CenteredQueries, forms: _Forms) -> Array | None:
 
 
 def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
-    """tr(G V⁺): Σ weight · variance (rows²) over the queries, with unit noise variance.
+    """Return tr(G V⁺): Σ weight · variance (rows²) over the queries at unit noise variance.
 
     The strategy is of the same shape, and its range holds that of G; its factors may cover one axis
     or several each, whatever the terms of G do.
@@ -127,12 +125,12 @@ def total_variance(subworkload: Subworkload, strategy: Strategy) -> float:
 
 
 def is_product(term: Term, axes: int) -> bool:
-    """Whether a term has one factor for each axis."""
+    """Return whether a term has one factor for each axis."""
     return len(term.factors) == axes
 
 
 def gram_trace(queries: CenteredQueries) -> float:
-    """tr of the Gram matrix, from the fewest numbers that give it."""
+    """Return the trace of the Gram matrix, from the fewest numbers that give it."""
     known = known_eigenvalues(queries)
     if known is not None:
         return float(known.sum())
@@ -171,14 +169,14 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
 
 
 def _applied(table: Array, matrices: Mapping[int, Array]) -> Array:
-    """Symmetric matrices applied along some axes of rows (m, *shape), one at a time."""
+    """Apply symmetric matrices along some axes of rows (m, *shape), one at a time."""
     for axis, matrix in matrices.items():
         table = np.moveaxis(np.tensordot(table, matrix, axes=(axis + 1, 0)), -1, axis + 1)
     return table
 
 
 def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
-    """The partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices, a block at a time."""
+    """Return the partial trace of matrix · ⊗blocks ⊗ I for symmetric matrices."""
     for block in blocks:
         size = len(block)
         rest = len(matrix) // size
@@ -195,15 +193,15 @@ def _contract(matrix: Array, blocks: Sequence[Array]) -> Array:
 #     (tr G^½)² ≤ tr(G V⁺) · tr V ≤ N tr(G V⁺).
 
 PROVEN = 1e-9
-"""Relative distance to the lower bound that rounding explains: the optimum is proven."""
+"""Relative distance to the lower bound that rounding explains, so that the optimum is proven."""
 DENSE_CELLS = 2_000
-"""Largest matrix whose eigenvalues are taken for a bound on a sum of terms."""
+"""Most cells of a matrix whose eigenvalues are computed to bound a sum of terms."""
 SINGLE_CELLS = 4_096
-"""The same for one factor of one term, which is solved once and kept."""
+"""Most cells of one factor of one term whose eigenvalues are computed, once."""
 
 
 def svd_bound(subworkload: Subworkload) -> float:
-    """A lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
+    """Return a lower bound on tr(G V⁺) over every strategy at privacy cost 1 (rows²).
 
     One product term: (Π_k tr G_k^½)² / N, exact. A sum of terms on at most ``DENSE_CELLS`` cells:
     the same from the eigenvalues of G. Otherwise the sum of the terms' own bounds, since the
@@ -216,9 +214,9 @@ def svd_bound(subworkload: Subworkload) -> float:
 
 
 def gram_bound(gram: Array, cells: int | None = None) -> float:
-    """(tr G^½)²/N of a Gram matrix (N, N): no strategy at privacy cost 1 has a smaller error.
+    """Return (tr G^½)²/N of a Gram matrix (N, N), the least error at privacy cost 1.
 
-    Also of WWᵀ over so many cells, which has the same trace of the root.
+    The matrix can also be WWᵀ of queries over ``cells`` cells: its root has the same trace.
     """
     return root_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64)) ** 2 / (
         cells or len(gram)
@@ -226,7 +224,7 @@ def gram_bound(gram: Array, cells: int | None = None) -> float:
 
 
 def root_sum(eigenvalues: Array) -> float:
-    """Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
+    """Return Σ√σ without the rounding of zeros: an error ε in σ = 0 would count as √ε."""
     noise = eigenvalues.size * np.finfo(np.float64).eps * float(eigenvalues.max(initial=0.0))
     return float(np.sqrt(eigenvalues[eigenvalues > noise]).sum())
 
@@ -238,7 +236,7 @@ def judged(
     iterations: int = 0,
     gap: float = PROVEN,
 ) -> Solution:
-    """The best of a family: OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
+    """Return a solution, OPTIMAL within the gap of the singular value bound, or RESTRICTED."""
     bound = min(svd_bound(subworkload), objective)
     status = Status.OPTIMAL if objective <= bound * (1 + gap) else Status.RESTRICTED
     return Solution(strategy, objective, bound, status, iterations)
@@ -246,7 +244,7 @@ def judged(
 
 @lru_cache(maxsize=4_096)
 def _factor_bound(queries: CenteredQueries) -> float:
-    """(tr G^½)² / N of one factor.
+    """Return (tr G^½)² / N of one factor.
 
     Past ``SINGLE_CELLS`` cells and rows, and with no known spectrum, (tr G^½)² ≥ tr G is all that
     is used: valid, and weak.
@@ -254,110 +252,10 @@ def _factor_bound(queries: CenteredQueries) -> float:
     cells = math.prod(queries.shape)
     known = known_eigenvalues(queries)
     if known is not None:
-        dual = centered_path_bound(queries.queries) if cells > LARGE_AXIS else 0.0
-        return max(dual, root_sum(known) ** 2 / cells)
+        return root_sum(known) ** 2 / cells
     rows = queries.rows()
     if rows is not None and len(rows) <= SINGLE_CELLS:
         return gram_bound(rows @ rows.T, cells)
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return gram_trace(queries) / cells
-
-
-# The dual bound of prefixes and ranges over many values, to any closeness, in O(n) a step.
-#
-# For y ≥ 0 with Σy = 1 and Y = diag(y), no feasible V has tr(G V⁺) < (tr (Y^½GY^½)^½)². Uniform y
-# gives the singular value bound, the best y the optimum. Here G is the inverse of a second
-# difference T, so that Y^½GY^½ is that of the tridiagonal J = Y^-½TY^-½, and
-#
-#     J^-½ = (2/π) ∫ (J + s²)⁻¹ ds = (2/π) ∫ (J + e^2u)⁻¹ e^u du
-#
-# by the trapezoid rule in u, whose error falls as exp(−π²/step); all else that is left out makes
-# the bound smaller. The diagonal of each resolvent takes two passes over the cells, and that of
-# J^-½ is what the step y ← y (g/s)^p of the optimal strategy needs.
-#
-# Without the total the Gram matrix of prefixes has the non-zero eigenvalues of D⁺ᵀYD⁺, D the first
-# difference; that is (DY⁻¹Dᵀ)⁻¹ and a matrix of rank one, which the bound leaves out: it is below
-# the optimum by half a percent.
-
-_STEP, _TAIL = 0.5, 18.0
-_ALLOWANCE = 1e-8
-"""Relative error of the rule, at most 2 exp(−π²/_STEP), with room for rounding."""
-_DUAL_STEPS, _DUAL_POWER = 6, 2.0
-_TILTS = (1.5, 2.0, 2.5, 3.0)
-"""Powers of the diagonal of G^½ that are tried for y where the best y is not computed."""
-
-
-@lru_cache(maxsize=64)
-def path_bound(queries: Queries) -> float:
-    """No strategy at privacy cost 1 has a smaller error on prefixes or ranges, total and all.
-
-    0 for other families.
-    """
-    n, scale = queries.size, 1.0
-    ends = np.full(n, 2.0)
-    match queries:
-        case Prefix():
-            ends[0] = 1.0
-        case Range():
-            scale = 1 / (n + 1)
-        case _:
-            return 0.0
-    if n < 2:
-        return 0.0
-    known = known_gram_eigenvalues(queries)
-    assert known is not None
-    y, best = np.full(n, 1 / n), 0.0
-    for _ in range(_DUAL_STEPS):
-        root = _inverse_root(scale * ends / y, scale / np.sqrt(y[:-1] * y[1:]), y, known, scale)
-        s = float(root.sum())
-        best = max(best, s * s)
-        y = y * (root / (y * s)) ** _DUAL_POWER
-        y /= y.sum()
-    return best * (1 - 2 * _ALLOWANCE)
-
-
-def centered_path_bound(queries: Queries) -> float:
-    """The same for prefixes without the total; 0 for other families."""
-    n = queries.size
-    if type(queries) is not Prefix or n < 3:
-        return 0.0
-    values = _CENTERED[Prefix](n)
-    waves = np.zeros(n + 1)
-    waves[1:n] = np.sqrt(values)
-    kernel = np.fft.irfft(waves)
-    diagonal = kernel[0] + kernel[1::2]  # of G^½
-    best = 0.0
-    for tilt in _TILTS:
-        y = diagonal**tilt
-        y /= y.sum()
-        root = _inverse_root(1 / y[:-1] + 1 / y[1:], 1 / y[1:-1], y, values, 1.0)
-        best = max(best, float(root.sum()) ** 2)
-    return best * (1 - 2 * _ALLOWANCE)
-
-
-def _inverse_root(diagonal: Array, beside: Array, y: Array, values: Array, scale: float) -> Array:
-    """Diagonal of J^-½ for a tridiagonal J, of which the eigenvalues of G for even y are known."""
-    least = 1 / (float(values.max()) * float(y.max()))
-    most = 4 * scale / float(y.min())
-    u = np.arange(math.log(least) / 2 - _TAIL, math.log(most) / 2 + _TAIL + _STEP, _STEP)
-    shifts = np.exp(u)
-    return np.asarray(_resolvents(diagonal, beside**2, shifts**2, shifts * (2 * _STEP / np.pi)))
-
-
-@njit(cache=True, nogil=True)
-def _resolvents(diagonal, squares, shifts, weights):  # type: ignore[no-untyped-def]
-    """Σ_k weights_k diag((J + shifts_k)⁻¹), by the pivots of J from both ends."""
-    n = diagonal.size
-    total = np.zeros(n)
-    above = np.empty(n)
-    for k in range(shifts.size):
-        above[n - 1] = diagonal[n - 1] + shifts[k]
-        for i in range(n - 2, -1, -1):
-            above[i] = diagonal[i] + shifts[k] - squares[i] / above[i + 1]
-        below = diagonal[0] + shifts[k]
-        total[0] += weights[k] / above[0]
-        for i in range(1, n):
-            below = diagonal[i] + shifts[k] - squares[i - 1] / below
-            total[i] += weights[k] / (below + above[i] - diagonal[i] - shifts[k])
-    return total

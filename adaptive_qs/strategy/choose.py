@@ -17,13 +17,12 @@ from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
 from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
-    solve_path,
     solve_residual_planner,
 )
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
 from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import SolveCache, check_dense, dense_fits, solve
+from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (
     ResidualMechanism,
     Solver,
@@ -32,7 +31,6 @@ from adaptive_qs.strategy.residual_mechanism import (
 )
 from adaptive_qs.strategy.solution import (
     Array,
-    Factor,
     IdentityFactor,
     SolverSettings,
     Status,
@@ -44,8 +42,7 @@ from adaptive_qs.strategy.table_mechanism import (
     of_products,
     used_attributes,
 )
-from adaptive_qs.workload.axes import Marginal
-from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -56,21 +53,19 @@ from adaptive_qs.workload.workload import QueryWorkload
 # where few sets share little. Both are tried only where they are quick to find.
 
 MOST_CELLS = 10_000_000
-"""Largest table that a candidate measures."""
+"""Most cells of the table that a candidate measures."""
 CELL_BYTES = 64
-"""Memory of one cell of it, from counting to the estimate."""
+"""Memory in bytes per cell of that table, from counting to the estimate."""
 MOST_SETS = 256
 """Most attribute sets for which candidates are tried."""
 MOST_GROUPED = 40
 """Most attribute sets that are put into groups."""
-OPTIMAL_AXIS = 1_536
-"""Largest attribute of a single product, whose eigenproblem is just within ``TRIED_WORK``."""
 SEARCHED_AXIS = 256
-"""Largest attribute where strategies are searched for: one solve for each attribute and sweep."""
+"""Most codes of an attribute for a search, with one solve for each attribute and sweep."""
 
 
 def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
-    """Whether there are products to try: few sets, no joint queries, a table that fits."""
+    """Return whether there are products to try: few sets, no joint queries, a table that fits."""
     if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
         return False
     most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
@@ -80,15 +75,12 @@ def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
 def product_candidates(
     workload: QueryWorkload, bound: float, settings: SolverSettings
 ) -> Iterator[TableMechanism]:
-    """OPT_⊗, optimal axis by axis where the workload is one product; else OPT_⊗ and OPT_+.
+    """Yield OPT_⊗, optimal axis by axis if the workload is one product; else OPT_⊗ and OPT_+.
 
     No matrix mechanism has a smaller total error than ``bound``.
     """
     clique = used_attributes(workload)
-    if max(workload.domain.shape(clique)) > OPTIMAL_AXIS:
-        if workload.num_sets == 1:
-            queries = workload.parts[0].queries(0)
-            yield from _large_product(workload, clique, queries, bound, settings)
+    if max(workload.domain.shape(clique)) > LARGE_AXIS:
         return
     try:
         products = product_workload(workload, settings, clique)
@@ -121,7 +113,7 @@ def _optimal_product(
     bound: float,
     settings: SolverSettings,
 ) -> TableMechanism:
-    """The optimum for ⊗G_i is the product of the optima; so is the bound."""
+    """Return the optimum for ⊗G_i, the product of the optima; so is the bound."""
     single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
     solutions = []
     for gram in grams:
@@ -135,60 +127,22 @@ def _optimal_product(
     return TableMechanism.single(workload, clique, Strategy(factors), best, status)
 
 
-def _large_product(
-    workload: QueryWorkload,
-    clique: Clique,
-    queries: tuple[Queries, ...],
-    bound: float,
-    settings: SolverSettings,
-) -> Iterator[TableMechanism]:
-    """The product of strategies for each axis by itself, long ones by waves; nothing where one of
-    them has none."""
-    weight = float(workload.parts[0].weights[0])
-    objective, least = weight, weight
-    factors: list[Factor] = []
-    for asked in queries:
-        found = _axis_strategy(asked, settings)
-        if found is None:
-            return
-        factors.append(found[0])
-        objective, least = objective * found[1], least * found[2]
-    best = min(max(bound, least), objective)
-    status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.RESTRICTED
-    yield TableMechanism.single(workload, clique, Strategy(tuple(factors)), best, status)
-
-
-def _axis_strategy(
-    queries: Queries, settings: SolverSettings
-) -> tuple[Factor, float, float] | None:
-    """A factor for one axis, its error and a lower bound; None where that is too much to find."""
-    if isinstance(queries, Marginal):
-        return IdentityFactor(queries.size), float(queries.size), float(queries.size)
-    if queries.size > OPTIMAL_AXIS:
-        return solve_path(queries)
-    gram = queries.gram()
-    if exchangeable(gram) is None and not dense_fits(queries.size, settings):
-        return None
-    solution = solve_axis(gram, settings)
-    return solution.strategy.factors[0], solution.objective, solution.lower_bound
-
-
 def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    asked, number = products.only_asked(), products.asked.tolist()
-    start = nested(asked)
+    nonzero, number = products.only_nonzero(), products.nonzero.tolist()
+    start = nested(nonzero)
     return sorted(
         tuple(tuple(number[j] for j in sets) for sets in groups)
-        for groups in {start, operators.merged(asked, start)}
+        for groups in {start, operators.merged(nonzero, start)}
         if len(groups) > 1
     )
 
 
 GROUPED_ERROR = 0.9
-"""Squared error of groups measured apart, beside that of consistent answers, from which they are
-taken: an RMSE that is 5 % smaller."""
+"""Largest squared error of separately measured groups, relative to that of consistent answers, with
+which they are preferred: an RMSE that is 5 % smaller."""
 MOST_BIAS = 1e-6
-"""Part of a query that rounding in the solvers may lose: what is measured is made whole again when
-it becomes integers."""
+"""Largest part of a query that rounding in the solvers may lose; the integers that are measured
+restore it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +164,7 @@ class MechanismChoice:
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """What is to be planned, as :func:`choose_mechanism` is asked."""
+    """Arguments of :func:`choose_mechanism`."""
 
     workload: QueryWorkload
     settings: SolverSettings
@@ -224,7 +178,7 @@ class PlanRequest:
 
 
 Planner = Callable[[PlanRequest], MechanismChoice]
-"""How the mechanism of one name is planned; raises as :func:`choose_mechanism` does."""
+"""Plans the mechanism of one name; raises as :func:`choose_mechanism` does."""
 
 
 def choose_mechanism(
@@ -254,14 +208,14 @@ def choose_mechanism(
         choice = MECHANISMS[name](request)
         if not math.isfinite(choice.mechanism.total_error):
             raise ResourceExceeded(
-                f"the error of mechanism {choice.name} on all cells of so many attributes is "
+                f"the error of mechanism {choice.name} on all cells of the attributes is "
                 "beyond any number: use the mechanism auto"
             )
     return choice
 
 
 def plan_auto(request: PlanRequest) -> MechanismChoice:
-    """QuerySmasher as far as it goes, or a strategy for the whole table where that is better.
+    """Plan QuerySmasher, or a strategy for the whole table if that is better.
 
     Groups that are measured apart contradict each other within their noise, so they have to be
     considerably better; all other mechanisms estimate one table, and their answers agree.
@@ -287,7 +241,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
 
 
 def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
-    """The mechanism with a bound that holds for all matrix mechanisms, where that is better.
+    """Return the mechanism with a bound for all matrix mechanisms if that is better.
 
     A bound of the mechanism's own kind holds for no other, so it stays with the mechanism.
     """
@@ -309,7 +263,7 @@ def _better(best: MechanismChoice, found: TableMechanism, problems: int) -> Mech
 
 
 def _is_sound(found: TableMechanism) -> bool:
-    """Whether all queries are answered without bias, with the variances that are stated.
+    """Return whether all answers are unbiased and have the stated variances.
 
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
     cells do not matter: one that no query asks about may have none.
@@ -324,29 +278,29 @@ def _is_sound(found: TableMechanism) -> bool:
 
 
 def plan_querysmasher(request: PlanRequest) -> MechanismChoice:
-    """The optimum of every residual space: QuerySmasher of He et al."""
+    """Plan QuerySmasher: the optimum of every residual space (He et al.)."""
     cache = SolveCache()
     return _smashed("querysmasher", request, lambda s: solve(s, request.settings, cache))
 
 
 def plan_residualplanner(request: PlanRequest) -> MechanismChoice:
-    """The same contrasts for all queries, optimal for marginals: ResidualPlanner."""
+    """Plan ResidualPlanner: the same contrasts for all queries, optimal for marginals."""
     return _smashed("residualplanner", request, solve_residual_planner)
 
 
 def plan_fourier(request: PlanRequest) -> MechanismChoice:
-    """Noise on Fourier coefficients: Weighted Fourier Factorizations."""
+    """Plan Weighted Fourier Factorizations: noise on Fourier coefficients (He et al.)."""
     return _smashed("wff", request, solve_fourier)
 
 
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
-    """HDMM: a product, a union of products or weighted marginals."""
+    """Plan HDMM: a product, a union of products or weighted marginals (McKenna et al.)."""
     found = table_mechanism.hdmm(request.decomposition, request.settings)
     return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
 
 
 def plan_identity(request: PlanRequest) -> MechanismChoice:
-    """Noise on every cell of the table over all attributes in use."""
+    """Plan noise on every cell of the table over all attributes in use."""
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
     bound = any_mechanism_bound(request.decomposition, request.settings)

@@ -1,4 +1,4 @@
-"""How single columns of a table are measured where its workload asks more of them than cells."""
+"""Strategies for single columns of a table whose workload needs more of them than cells."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 
 
 GRID_BITS = 16
-"""Bits of the coefficients, which keep a ten-thousandth of the error and leave room for noise: it
-is at most 2⁴⁶ for a budget that leaves cells with 2³⁰ rows of noise."""
+"""Bits of the coefficients: they change the error by a ten-thousandth and leave room for noise of
+at most 2⁴⁶, for a budget that leaves cells with 2³⁰ rows of noise."""
 MOST_CODES = 512
-"""Most codes of a column that gets a strategy: its matrix is a part of the release."""
+"""Most codes of a column that gets a strategy, whose matrix is a part of the release."""
 LARGEST = 2**20
-"""Coefficients beyond it are none of a strategy: answers to 2⁴⁰ rows stay below 2⁶²."""
+"""Largest coefficient of a strategy: answers to 2⁴⁰ rows stay below 2⁶²."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +55,11 @@ class ColumnStrategy:
         rows = self.factor.integers
         known = rows.size and abs(rows).max() <= LARGEST and not rows.sum(axis=1).any()
         if not (known and self.factor.is_full and self.factor.is_determined):
-            raise ValueError("a strategy that does not tell the residual of its column")
+            raise ValueError("the strategy does not determine the residual of its column")
 
     @classmethod
     def of_integers(cls, rows: Integers) -> ColumnStrategy:
-        """The strategy with this M; see there for errors."""
+        """Build the strategy with this M; errors are those of the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 
     @property
@@ -69,20 +69,19 @@ class ColumnStrategy:
 
     @property
     def squared_sensitivity(self) -> int:
-        """Most that one row moves the answers, squared: the largest squared column norm of M."""
+        """Largest squared column norm of M: the most that one row moves the answers."""
         return self.factor.squared_norm
 
     @cached_property
     def squared_diameter(self) -> int:
-        """Most that one row in another's place moves the answers, squared: the largest squared
-        distance of two columns of M."""
+        """Largest squared distance of two columns of M, the most that replacing a row changes."""
         products = self.integers.T @ self.integers
         norms = products.diagonal()
         return int((norms[:, None] + norms - 2 * products).max())
 
     @cached_property
     def cost(self) -> float:
-        """p: measured at an equivalent variance of σ² it costs ρ = p / (2σ²).
+        """Privacy cost p: measured at an equivalent variance of σ² it costs ρ = p / (2σ²).
 
         The equivalent noise is independent noise in each cell that leaves as much variance in the
         residual: answers with noise of variance v leave v (MᵀM)⁺, of trace σ² (n − 1). For the
@@ -92,14 +91,15 @@ class ColumnStrategy:
 
     @cached_property
     def noise(self) -> Array:
-        """Covariance of the estimated residual at an equivalent variance of 1, shape (n, n): in
-        place of I − 11ᵀ/n, with the same trace."""
+        """Covariance of the estimated residual at an equivalent variance of 1, shape (n, n).
+
+        It has the trace of I − 11ᵀ/n, the covariance of a residual from counted cells.
+        """
         return self.factor.covariance / self.cost
 
     @property
     def cell_noise(self) -> float:
-        """Standard error of a cell, in the mean of its square, relative to that of counting the
-        cells at the same ρ."""
+        """RMS standard error of the cells, relative to that of counting the cells at the same ρ."""
         n = self.factor.shape[0]
         return math.sqrt(self.cost * n / (n - 1))
 
@@ -109,15 +109,15 @@ class ColumnStrategy:
         return self.factor.digest
 
     def estimate(self, answers: Array) -> Array:
-        """The residual in centered form from noisy answers: M⁺a, unbiased."""
+        """Return M⁺a, the unbiased residual in centered form from noisy answers."""
         return table_estimate((self.factor,), answers)
 
 
 def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
-    """The strategy of each column for which there is a better one than to count its cells.
+    """Return the strategy of each column that has a better one than counting its cells.
 
     Args:
-        workload: what tables are to serve. Parts that ask for cells alone ask for no strategy.
+        workload: queries that tables are to answer. Parts of cells alone need no strategy.
 
     Raises:
         ResourceExceeded: a part has too many sets, or queries that are too large to look at.
@@ -137,21 +137,21 @@ def column_strategies(workload: QueryWorkload) -> dict[int, ColumnStrategy]:
 
 
 def _asks_for_cells(part: QueryPart) -> bool:
-    asked = part.axis.values() if part.joint is None else part.joint
-    return all(find_family(queries) == "marginal" for queries in asked)
+    requested = part.axis.values() if part.joint is None else part.joint
+    return all(find_family(queries) == "marginal" for queries in requested)
 
 
-def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
-    """The one that is best for a subworkload and for cells; None where cells are best for both."""
+def _strategy_for(requested: Subworkload) -> ColumnStrategy | None:
+    """Return the best strategy for a subworkload and cells; None if it is to count cells."""
     from adaptive_qs.strategy.optimal import solve  # most workloads need no solver
 
-    (size,) = asked.shape
-    cells = Subworkload(asked.shape, (Term(1.0, (CenteredAxis(Marginal(size)),)),))
+    (size,) = requested.shape
+    cells = Subworkload(requested.shape, (Term(1.0, (CenteredAxis(Marginal(size)),)),))
     terms: list[Term] = []
-    for one in (asked, cells):
+    for one in (requested, cells):
         least = solve(one).objective
         terms += [replace(term, scale=term.scale / least) for term in one.terms]
-    best = solve(Subworkload(asked.shape, tuple(terms))).strategy
+    best = solve(Subworkload(requested.shape, tuple(terms))).strategy
     (factor,) = on_grid(best, GRID_BITS, of_residual=True).factors
     if isinstance(factor, CenteringFactor):
         return None
@@ -160,5 +160,5 @@ def _strategy_for(asked: Subworkload) -> ColumnStrategy | None:
 
 
 def noise_by_attribute(strategies: Mapping[int, ColumnStrategy]) -> dict[int, Array]:
-    """Covariance of the noise by column, for :class:`~adaptive_qs.residual.ReferenceModel`."""
+    """Return noise covariances by column, for :class:`~adaptive_qs.residual.ReferenceModel`."""
     return {attribute: strategy.noise for attribute, strategy in strategies.items()}

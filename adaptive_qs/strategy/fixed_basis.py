@@ -10,7 +10,6 @@ import numpy as np
 from adaptive_qs.strategy.bounds import (
     judged,
     known_fourier_diagonal,
-    path_bound,
     total_variance,
 )
 from adaptive_qs.strategy.solution import (
@@ -22,7 +21,7 @@ from adaptive_qs.strategy.solution import (
     SolverSettings,
     Strategy,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS, Ends, frequencies, make_wave
+from adaptive_qs.strategy.waves import LARGE_AXIS, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
@@ -34,7 +33,7 @@ from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 
 
 def solve_residual_planner(subworkload: Subworkload) -> Solution:
-    """The strategy of ResidualPlanner: optimal for marginals, valid for any queries.
+    """Return the strategy of ResidualPlanner: optimal for marginals, valid for any queries.
 
     OPTIMAL where it meets the singular value bound, else RESTRICTED, as are the others here.
     """
@@ -60,13 +59,13 @@ def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> S
 # as for circular queries and marginals, that meets the singular value bound: it is the optimum.
 
 ROUNDING = 1e-13
-"""Coefficients below this share of the largest are zero: the transform rounds there."""
+"""Share of the largest coefficient below which others are zero, since the transform rounds."""
 CHUNK_CELLS = 2**22
-"""Numbers of queries that are transformed at a time."""
+"""Coefficients of queries that are transformed at a time."""
 
 
 def solve_fourier(subworkload: Subworkload) -> Solution:
-    """The optimum of the Fourier family, without a matrix over the cells.
+    """Return the optimum of the Fourier family, without a matrix over the cells.
 
     One Fourier factor for each axis where the workload is one product term, otherwise one over all.
     """
@@ -83,7 +82,7 @@ def solve_fourier(subworkload: Subworkload) -> Solution:
 
 
 def subworkload_spectrum(subworkload: Subworkload) -> Array:
-    """c_f of all terms together, of the subworkload's shape."""
+    """Return c_f of all terms together, of the subworkload's shape."""
     total = np.zeros(subworkload.shape)
     for term in subworkload.terms:
         total += term.scale * reduce(np.multiply.outer, map(fourier_spectrum, term.factors))
@@ -92,7 +91,7 @@ def subworkload_spectrum(subworkload: Subworkload) -> Array:
 
 @lru_cache(maxsize=1_024)
 def fourier_spectrum(queries: CenteredQueries) -> Array:
-    """c_f, the diagonal of the Gram matrix in the unitary Fourier basis, of the queries' shape.
+    """Return c_f, the diagonal of the Gram matrix in the unitary Fourier basis.
 
     Non-negative and read-only; zero at frequencies that are zero along some axis.
     """
@@ -135,9 +134,9 @@ LEAST_WEIGHT = 1e-7
 
 
 def _fourier_factor(h: Array) -> Factor:
-    """V = F diag(h) F*; of a long axis as a convolution, where all frequencies are measured."""
+    """Return V = F diag(h) F*, as a convolution if a long axis has all frequencies measured."""
     if h.ndim == 1 and h.size > LARGE_AXIS and h[1:].min() > LEAST_WEIGHT * h.max():
-        return make_wave(Ends.PERIODIC, h.size, np.sqrt(h[1 : h.size // 2 + 1]), balanced=True)
+        return make_wave(h.size, np.sqrt(h[1 : h.size // 2 + 1]), reflected=False)
     return FourierFactor(h.shape, h)
 
 
@@ -148,10 +147,9 @@ def _fourier_factor(h: Array) -> Factor:
 
 
 def solve_waves(subworkload: Subworkload) -> Solution | None:
-    """The strategy of one long axis; None for a short one, or queries without a closed form.
+    """Return the strategy of one long axis; None for a short one or other queries.
 
-    The best of Fourier weights and, where prefixes are asked for, of cosines; OPTIMAL where it
-    meets the lower bound.
+    The best of Fourier weights and, for prefixes, of cosines; OPTIMAL if it meets the lower bound.
     """
     terms, shape = subworkload.terms, subworkload.shape
     parts = [term.factors[0] for term in terms]
@@ -161,48 +159,32 @@ def solve_waves(subworkload: Subworkload) -> Solution | None:
     if not families <= {Marginal, Prefix, Range, Circular}:
         return None
     found = solve_fourier(subworkload)
-    asked = [part.queries for part in parts]
+    requested = [part.queries for part in parts]
     if Prefix not in families or Circular in families:
         return found
     (n,) = shape
-    where, _ = frequencies(Ends.NEUMANN, n)
+    where, _ = frequencies(n, reflected=True)
     squares = 4 * np.sin(np.pi * where[1:] / (2 * n)) ** 2
-    values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, asked))
+    values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, requested))
     spectrum = np.asarray(values) ** 0.25
-    factor = make_wave(Ends.NEUMANN, n, np.concatenate([[MEAN * spectrum[0]], spectrum]), True)
+    factor = make_wave(n, np.concatenate([[MEAN * spectrum[0]], spectrum]), reflected=True)
     strategy = Strategy((factor,))
     other = judged(subworkload, strategy, total_variance(subworkload, strategy))
     return min(found, other, key=lambda solution: solution.objective)
 
 
 MEAN = 0.1
-"""Eigenvalue of the mean beside that of the longest wave: it is not measured, but may not be 0."""
+"""Eigenvalue of the mean relative to that of the longest wave; it is not measured but not 0."""
 
 
 def _cosine_values(queries: Queries, squares: Array) -> Array:
-    """Eigenvalues of the centered Gram for the cosines; of ranges every second is a close one."""
+    """Return eigenvalues of the centered Gram for the cosines; of ranges every other is near."""
     match queries:
         case Marginal():
             return np.ones_like(squares)
         case Prefix():
             return 1 / squares
     return (queries.size + 1) / squares
-
-
-def solve_path(queries: Queries) -> tuple[Factor, float, float] | None:
-    """For a long axis by itself, with its total: a factor, its error and a lower bound.
-
-    Only for prefixes and ranges.
-    """
-    n = queries.size
-    by_family: dict[type[Queries], Ends] = {Prefix: Ends.MIXED, Range: Ends.DIRICHLET}
-    ends = by_family.get(type(queries))
-    if n <= LARGE_AXIS or ends is None:
-        return None
-    where, period = frequencies(ends, n)
-    factor = make_wave(ends, n, np.sin(np.pi * where / period) ** -0.5)
-    objective = factor.total(queries)
-    return factor, objective, min(path_bound(queries), objective)
 
 
 # Weighted Fourier queries on each axis apart: what is left of them where cells are many.
@@ -219,7 +201,7 @@ SETTLED = 1e-6
 
 
 def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
-    """One Fourier factor for each axis, contrasts where that would not fit in memory."""
+    """Return one Fourier factor for each axis, contrasts if that would not fit in memory."""
     shape = subworkload.shape
     c = subworkload_spectrum(subworkload)
     weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
@@ -242,7 +224,7 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
 
 
 def _seen_from(c: Array, weights: list[Array], axis: int) -> Array:
-    """Σ_f c_f / Π_{j≠axis} h_j over all other axes, shape (n,)."""
+    """Return Σ_f c_f / Π_{j≠axis} h_j over all other axes, shape (n,)."""
     total = np.moveaxis(c, axis, 0)
     for h in reversed(weights[:axis] + weights[axis + 1 :]):
         total = total @ _reciprocal(h)

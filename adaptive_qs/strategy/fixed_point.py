@@ -69,7 +69,7 @@ class SymmetricBlocks:
 
 
 def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) -> SymmetricBlocks:
-    """The blocks of a Gram matrix under the reversals and swaps of its axes that it allows.
+    """Return the blocks of a Gram matrix under the reversals and swaps of axes that it allows.
 
     ``apply`` is x ↦ G x for x of shape (N, k), over axes of the sizes ``shape``, N = Πshape.
     """
@@ -91,7 +91,7 @@ def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) ->
 
 
 def _involutions(shape: tuple[int, ...]) -> list[Permutation]:
-    """Reversals of every set of axes, then swaps of every two axes of equal size."""
+    """Return reversals of every set of axes, then swaps of every two axes of equal size."""
     axes = range(len(shape))
     if len(shape) > _MOST_AXES:
         return []
@@ -108,7 +108,7 @@ def _involutions(shape: tuple[int, ...]) -> list[Permutation]:
 
 
 def _split(group: list[Permutation]) -> SymmetricBlocks:
-    """One basis per character; the group lists products of generators in binary order."""
+    """Return one basis per character; the group lists products of generators in binary order."""
     images = np.stack(group)  # (elements, N)
     order, cells = images.shape
     representative, orbit = np.unique(images.min(axis=0), return_inverse=True)
@@ -139,8 +139,8 @@ PRECISION = 1e-13
 """Relative precision to which a Gram matrix or its rows are taken to be known."""
 
 FEW_ROWS = 0.8
-"""Below this rank per coordinate the row form is cheaper: two products replace part of the
-eigenproblem, whose constant is about ten times theirs."""
+"""Rank per coordinate below which the row form is cheaper: two products replace part of the
+eigenproblem, whose constant is about ten times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class Block:
     gram: Array | None = None
 
     def evaluate(self, y: Array) -> tuple[float, float, Array]:
-        """At y > 0, shape (n,): s = tr M^½, what s certainly exceeds, and diag V, shape (n,).
+        """Return s = tr M^½, a lower bound of s despite rounding, and diag V, shape (n,), at y > 0.
 
         By Weyl's inequality an eigenvalue moves by at most the norm of the error of its matrix: the
         backward error of the eigensolver and of forming M, and the asymmetry averaged away.
@@ -173,7 +173,7 @@ class Block:
         return float(np.sqrt(values).sum()), float(certain), diagonal
 
     def strategy(self, y: Array) -> tuple[Array, Array, float]:
-        """B = M^¼ Y^{-½} up to a rotation, (r, n), its inverse (n, r), and tr(G V⁺) from that.
+        """Return B = M^¼ Y^{-½} up to a rotation, (r, n), its inverse (n, r), and their tr(G V⁺).
 
         Projected onto the range of G to remove rounding; the inverse is an r × r one.
         """
@@ -184,7 +184,7 @@ class Block:
         return inner @ self.basis.T, self.basis @ inverse, objective
 
     def _root(self, y: Array) -> tuple[Array, Array]:
-        """Eigenvalues λ of M or K, (r,), and T, (r, n), with V = Tᵀ diag(λ)^{-½} T."""
+        """Return eigenvalues λ of M or K, (r,), and T, (r, n), with V = Tᵀ diag(λ)^{-½} T."""
         if self.gram is None:
             values, vectors = np.linalg.eigh((self._rows * y) @ self._rows.T)
             return _floored(values), vectors.T @ self._rows
@@ -200,12 +200,12 @@ class Block:
 
 
 def _floored(values: Array) -> Array:
-    """Positive eigenvalues that rounding may have made zero or negative, made positive again."""
+    """Make eigenvalues positive that rounding may have made zero or negative."""
     return np.maximum(values, EPSILON * values[-1])
 
 
 def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
-    """The cheaper form of each block of one positive semidefinite matrix; None where it is zero.
+    """Return the cheaper form of each block of a positive semidefinite matrix; None for a zero one.
 
     What is zero is judged against the largest eigenvalue of all blocks.
     """
@@ -217,14 +217,14 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
 
 
 def row_blocks(rows: Sequence[Array]) -> list[Block | None]:
-    """The row form of G = rowsᵀrows, dependent rows removed; None for a block that is zero."""
+    """Return the row form of G = rowsᵀrows without dependent rows; None for a zero block."""
     parts = [np.linalg.svd(block, full_matrices=False)[1:] for block in rows]
     size = max(len(rows[0]), sum(part.shape[1] for part in rows))
     return _blocks([(singular, vectors.T) for singular, vectors in parts], size, 2)
 
 
 def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> list[Block | None]:
-    """Row forms from roots of eigenvalues and eigenvectors, without those that are rounding."""
+    """Return row forms from roots of eigenvalues and eigenvectors, without rounding errors."""
     zero = max(float(values.max()) for values, _ in pairs) * max(8 * EPSILON * size, PRECISION)
     averaged = SYMMETRY_TOLERANCE if len(pairs) > 1 else 0.0  # one block is the whole matrix
     return [
@@ -246,15 +246,16 @@ def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> 
 Members = NDArray[np.int64]
 
 EXPONENT = 3.0
-"""p: diagonal problems converge at once with 2 and diverge at 4; most have slower modes, for which
-3 took the fewest iterations of 1, 2, 3, 4 on range, prefix, affine and random workloads."""
+"""Power p of the update: diagonal problems converge in one step with 2 and diverge at 4; most have
+slower modes, for which 3 took the fewest iterations of 1, 2, 3, 4 on range, prefix, affine and
+random workloads."""
 
 MEMORY = 4
 """Earlier steps that Anderson acceleration combines."""
 
 SLACK = 10.0
-"""Most that s may fall below its best, relative to the gap: p = 1 never lowers s, so an iterate
-that does is an extrapolation gone too far."""
+"""Largest fall of s below its best, relative to the gap, before a shorter step: p = 1 never lowers
+s, so an iterate that does has extrapolated too far."""
 
 _SMALLEST = 1e-12
 """Floor of y relative to the uniform vector: changes s by less than its rounding allowance."""
@@ -305,7 +306,7 @@ def _maximise_dual(
 
 
 def _extrapolated(history: Iterable[tuple[Array, Array]], weight: Array) -> Array:
-    """x + f(x) at the last of some pairs (x, f): Anderson acceleration."""
+    """Return x + f(x) at the last of some pairs (x, f), by Anderson acceleration."""
     points, steps = (np.array(part) for part in zip(*history))
     ahead = points[-1] + steps[-1]
     if len(points) == 1:
@@ -318,7 +319,7 @@ def _extrapolated(history: Iterable[tuple[Array, Array]], weight: Array) -> Arra
 def _evaluate(
     blocks: Sequence[Block], members: Sequence[Members], sizes: Array, y: Array
 ) -> tuple[float, float, Array]:
-    """s, what s certainly exceeds, and V_ii for a cell of each orbit."""
+    """Return s, a lower bound of s despite rounding, and V_ii for a cell of each orbit."""
     trace = certain = 0.0
     diagonal = np.zeros(sizes.size)
     for block, orbits in zip(blocks, members):
@@ -346,12 +347,12 @@ def _limited(step: Array) -> Array:
 
 
 def solve_dense(gram: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
-    """Optimal strategy for queries with Gram matrix G.
+    """Return the optimal strategy for queries with Gram matrix G.
 
     Args:
         gram: G = WᵀDW, shape (N, N), symmetric positive semidefinite, of any rank from 1 to N.
         shape: sizes of the axes, N = Πshape; symmetries under their reversal and exchange are used.
-        settings: gap asked for and iteration limit.
+        settings: requested gap and iteration limit.
 
     Returns:
         One dense factor. OPTIMAL within the gap, else STOPPED with the gap reached.
@@ -380,7 +381,7 @@ def _solve_blocks(
     shape: tuple[int, ...],
     settings: SolverSettings,
 ) -> Solution:
-    """Optimal strategy for a Gram matrix given by its blocks, None for a block that is zero."""
+    """Return the optimal strategy for a Gram matrix given by its blocks, None for a zero block."""
     pairs = [(block, m) for block, m in zip(blocks, symmetry.members) if block is not None]
     bases = [basis for block, basis in zip(blocks, symmetry.bases) if block is not None]
     y, bound, iterations = _maximise_dual(
@@ -408,14 +409,14 @@ def _solve_blocks(
 
 
 def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) -> Solution:
-    """Optimal strategy for the queries W, without forming G = WᵀW.
+    """Return the optimal strategy for the queries W, without forming G = WᵀW.
 
     Time and memory grow with m²N; the factor has as many rows as W has rank.
 
     Args:
         rows: W, shape (m, N); may be dependent.
         shape: sizes of the axes, N = Πshape.
-        settings: gap asked for and iteration limit.
+        settings: requested gap and iteration limit.
 
     Raises:
         ValueError: another shape, or rows that are not finite or all zero.
@@ -436,7 +437,7 @@ def solve_rows(rows: Array, shape: tuple[int, ...], settings: SolverSettings) ->
 
 
 def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
-    """The optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
+    """Return the optimum for queries on one attribute with Gram matrix G, shape (n, n)."""
     n, simple = len(gram), exchangeable(gram)
     if simple is None:
         return solve_dense(gram, gram.shape[:1], settings)
@@ -455,7 +456,7 @@ def solve_axis(gram: Array, settings: SolverSettings) -> Solution:
 
 
 def exchangeable(gram: Array) -> tuple[float, float] | None:
-    """(a, b) where G = aI + b11ᵀ up to rounding, else None: only identity and total queries."""
+    """Return (a, b) if G = aI + b11ᵀ up to rounding (identity and total queries), else None."""
     n = len(gram)
     diagonal = float(gram.diagonal().mean())
     b = float((gram.sum() - gram.trace()) / (n * (n - 1))) if n > 1 else 0.0

@@ -25,9 +25,9 @@ IntArray = NDArray[np.intp]
 Groups = tuple[tuple[int, ...], ...]
 
 SMALLEST_SHARE = 1e-9
-"""Of a factor in the trace of a sum of Gram matrices: with less, rounding loses its queries."""
+"""Least share of a factor in the trace of a sum of Gram matrices; rounding loses smaller ones."""
 ARRAYS_PER_GRAM = 6
-"""Square arrays that a one-dimensional solver holds at once, beside the Gram matrices."""
+"""Square arrays that a one-dimensional solver holds in memory besides the Gram matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class ProductWorkload:
         return len(self.kinds)
 
     def subset(self, sets: Sequence[int]) -> ProductWorkload:
-        """These sets only, in the order given."""
+        """Return these sets only, in the order given."""
         chosen = np.asarray(sets, dtype=np.intp)
         counts = tuple(self.num_queries[j] for j in chosen)
         return replace(
@@ -61,27 +61,27 @@ class ProductWorkload:
         )
 
     @cached_property
-    def asked(self) -> IntArray:
-        """The sets whose queries are not all zero; WorkloadError where there is none."""
+    def nonzero(self) -> IntArray:
+        """The sets whose queries are not all zero; WorkloadError if there is none."""
         zero = [np.array([not gram.any() for gram in grams]) for grams in self.grams]
         void = np.any([of[self.kinds[:, i]] for i, of in enumerate(zero)], axis=0)
         if void.all():
             raise WorkloadError("every query of the workload is zero: ask for something")
         return np.flatnonzero(~void)
 
-    def only_asked(self) -> ProductWorkload:
-        """The sets whose queries are not all zero, in order; raises as :attr:`asked` does."""
-        return self if len(self.asked) == len(self) else self.subset(self.asked.tolist())
+    def only_nonzero(self) -> ProductWorkload:
+        """Return the sets whose queries are not all zero; raise as :attr:`nonzero` does."""
+        return self if len(self.nonzero) == len(self) else self.subset(self.nonzero.tolist())
 
     def set_values(self, axis_values: Sequence[Array]) -> Array:
-        """Π_i values[i][kinds[j, i]] for every set j, given one value per factor and attribute."""
+        """Return Π_i values[i][kinds[j, i]] for every set j."""
         product = np.ones(len(self))
         for i, values in enumerate(axis_values):
             product *= values[self.kinds[:, i]]
         return product
 
     def factorised(self) -> tuple[Array, ...] | None:
-        """One Gram matrix per attribute where the union is itself a single product, else None.
+        """Return one Gram matrix per attribute if the union is itself a single product, else None.
 
         The sets must be all combinations of some factors per attribute, with weights that are
         products of a weight per factor, none of them lost by rounding, such as all marginals of
@@ -111,7 +111,7 @@ def product_workload(
     settings: SolverSettings | None = None,
     clique: Sequence[int] | None = None,
 ) -> ProductWorkload:
-    """The sets of a workload as products; attributes outside a set contribute their total.
+    """Return the sets of a workload as products; attributes outside a set contribute their total.
 
     Only the attributes of ``clique`` are looked at, all by default; it holds those in use.
 
@@ -183,7 +183,7 @@ class ProductStrategy:
 
     @classmethod
     def single(cls, workload: ProductWorkload, axes: Sequence[Factor]) -> ProductStrategy:
-        """One product for all sets."""
+        """Build one product for all sets."""
         return cls(workload, (tuple(axes),), (tuple(range(len(workload))),), np.ones(1))
 
     @cached_property
@@ -202,7 +202,7 @@ class ProductStrategy:
 
 
 def axis_error(factor: Factor, gram: Array) -> float:
-    """tr(G V⁺): summed variance of queries with Gram matrix G that a factor supports."""
+    """Return tr(G V⁺), the summed variance of queries with Gram matrix G that a factor supports."""
     return float(np.vdot(gram, factor.covariance))
 
 
@@ -215,7 +215,7 @@ def _errors(axis: Factor, grams: Sequence[Array]) -> Array:
 SWEEPS = 50
 """Most passes over the attributes from one starting point."""
 MOST_MERGED = 200
-"""Merging compares all pairs of groups: more groups than this are left as they are."""
+"""Most groups that are merged, since merging compares all pairs of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,23 +229,23 @@ class Operators:
     rng: np.random.Generator
 
     order: ClassVar[int] = 2
-    """k of the column norm Lk that is the sensitivity."""
+    """Order k of the column norm Lk that is the sensitivity."""
     coarse_gap: ClassVar[float] = 1e-2
-    """Gap asked of a single attribute while the others still move."""
+    """Largest gap of a single attribute's solution while the others still move."""
 
     def axis(self, gram: Array, settings: SolverSettings, previous: Factor | None = None) -> Factor:
-        """OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺), for G of shape (n, n).
+        """Return OPT_0: a strategy of sensitivity 1 with least tr(G (AᵀA)⁺), for G of shape (n, n).
 
         A search, which Gaussian noise does not need, starts from a previous strategy.
         """
         return solve_axis(gram, settings).strategy.factors[0]
 
     def roots(self, errors: Array) -> Array:
-        """E_g^(k/(k + 2)), whose sum is least where the total error of measurements is."""
+        """Return E_g^(k/(k + 2)); the total error of measurements is least where their sum is."""
         return errors ** (self.order / (self.order + 2))
 
     def shares(self, errors: Array) -> Array:
-        """c_g with Σ c_g^k = 1 and least Σ E_g/c_g²: the best division of a sensitivity of 1.
+        """Return c_g with Σ c_g^k = 1 and least Σ E_g/c_g²: the best division of a sensitivity.
 
         McKenna et al., definition 19.
 
@@ -256,18 +256,18 @@ class Operators:
         return (root / root.sum()) ** (1 / self.order)
 
     def product(self, workload: ProductWorkload, restarts: int = 3) -> ProductStrategy:
-        """OPT_⊗: block descent over the attributes, the best of several starting points.
+        """Return OPT_⊗: block descent over the attributes, the best of several starting points.
 
         With the other strategies fixed, the error is that of one attribute on the surrogate Gram
         matrix Σ_j w_j (Π_{k≠i} error_k) G_ij (definition 18, equation 5). A union that is itself
         one product is solved attribute by attribute, exactly (theorem 4). The first starting point
         is the identity on every attribute. Sets whose queries are all zero have no say.
         """
-        asked = workload.only_asked()
-        whole = asked.factorised()
+        nonzero = workload.only_nonzero()
+        whole = nonzero.factorised()
         if whole is not None:
             return ProductStrategy.single(workload, [self.axis(g, self.settings) for g in whole])
-        found = [self._descend(asked, first=r == 0) for r in range(restarts)]
+        found = [self._descend(nonzero, first=r == 0) for r in range(restarts)]
         (axes,) = min(found, key=lambda product: product.total_error).parts
         return ProductStrategy.single(workload, axes)
 
@@ -295,17 +295,17 @@ class Operators:
         return ProductStrategy.single(workload, axes)
 
     def union(self, workload: ProductWorkload, groups: Groups | None = None) -> ProductStrategy:
-        """OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
+        """Return OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
 
         Without groups the best of: every set in a group of its own (the paper's default), every
-        set beside a larger one that contains it, and both of these with groups joined where an
+        set with a larger one that contains it, and both of these with groups joined where an
         estimate says that it saves. Sets whose queries are all zero are placed anew.
         """
         if groups is None:
-            asked = workload.only_asked()
-            choices = {tuple((j,) for j in range(len(asked))), nested(asked)}
-            choices |= {self.merged(asked, start) for start in sorted(choices)}
-            number = workload.asked.tolist()
+            nonzero = workload.only_nonzero()
+            choices = {tuple((j,) for j in range(len(nonzero))), nested(nonzero)}
+            choices |= {self.merged(nonzero, start) for start in sorted(choices)}
+            number = workload.nonzero.tolist()
             found = []
             for choice in sorted(choices):
                 groups = tuple(tuple(number[j] for j in sets) for sets in choice)
@@ -316,11 +316,11 @@ class Operators:
         found = []
         for sets in groups:
             part = workload.subset(sets)
-            asked = part.only_asked()
-            if len(asked) > 1:
+            nonzero = part.only_nonzero()
+            if len(nonzero) > 1:
                 found.append(self.product(part, restarts=1))
                 continue
-            keys = list(enumerate(asked.kinds[0].tolist()))
+            keys = list(enumerate(nonzero.kinds[0].tolist()))
             for i, kind in keys:
                 if (i, kind) not in solved:
                     solved[i, kind] = self.axis(workload.grams[i][kind], self.settings)
@@ -333,7 +333,7 @@ class Operators:
 
         A join takes two groups and all others whose attributes these two mention. A group's error
         is estimated without a search: on each attribute by the strategy that is best for the plain
-        sum of the queries asked there, each scaled to the same trace.
+        sum of the queries there, each scaled to the same trace.
         """
         if len(start) > MOST_MERGED:
             return start
@@ -349,7 +349,7 @@ class Operators:
             return known[i, used]
 
         def root_error(sets: tuple[int, ...]) -> float:
-            """What these sets add to a sum that falls as the total error of a union does."""
+            """Return what these sets add to a sum that falls as the total error of a union does."""
             product = workload.weights[list(sets)].copy()
             for i, column in enumerate(workload.kinds[list(sets)].T):
                 used = tuple(sorted(set(column.tolist())))
@@ -362,7 +362,7 @@ class Operators:
         cost = {g: root_error(sets) for g, sets in groups.items()}
 
         def joined(g: int, h: int) -> tuple[float, tuple[int, ...]]:
-            """What joining g, h and all groups on their attributes saves, and these groups."""
+            """Return what joining g, h and all groups on their attributes saves, and the groups."""
             outside = ~(mentioned[g] | mentioned[h])
             absorbed = tuple([k for k, attributes in mentioned.items() if not attributes & outside])
             sets = tuple(j for k in absorbed for j in groups[k])
@@ -388,7 +388,7 @@ class Operators:
 
 
 def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Array:
-    """Σ_j w_j (Π_{k≠i} error_k) G_ij up to a scale, shape (n_i, n_i)."""
+    """Return Σ_j w_j (Π_{k≠i} error_k) G_ij up to a scale, shape (n_i, n_i)."""
     others = [np.ones_like(e) if k == i else e for k, e in enumerate(errors)]
     scales = workload.weights * workload.set_values(others)
     grams = workload.grams[i]
@@ -405,7 +405,7 @@ def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Ar
 
 
 def nested(workload: ProductWorkload) -> Groups:
-    """Every set beside the smallest set that is not contained in another and contains it.
+    """Group every set with the smallest maximal set that contains it.
 
     A set contains another where it asks the same on each attribute that the other mentions.
     """
@@ -420,14 +420,14 @@ def nested(workload: ProductWorkload) -> Groups:
 
 
 def with_zeros(workload: ProductWorkload, groups: Groups) -> Groups:
-    """The same groups, sets whose queries are all zero beside sets that share most with them."""
-    asked = set(workload.asked.tolist())
-    if len(asked) == len(workload):
+    """Return the groups; sets whose queries are all zero join sets that share most with them."""
+    nonzero = set(workload.nonzero.tolist())
+    if len(nonzero) == len(workload):
         return groups
-    kept = [[j for j in sets if j in asked] for sets in groups]
+    kept = [[j for j in sets if j in nonzero] for sets in groups]
     kept = [sets for sets in kept if sets]
     mentioned = [_attributes(workload, tuple(sets)) for sets in kept]
-    for j in sorted(set(range(len(workload))) - asked):
+    for j in sorted(set(range(len(workload))) - nonzero):
         own = _attributes(workload, (j,))
         home = max(range(len(kept)), key=lambda g: (own & mentioned[g]).bit_count())
         kept[home].append(j)
@@ -447,17 +447,17 @@ def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
 AxisValues = Sequence[tuple[Array, Array]]
 
 MOST_ATTRIBUTES = 20
-"""Arrays over all subsets of more attributes than this are not made."""
+"""Most attributes for arrays over all their subsets."""
 
 
 def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
-    """A bound on Σ weight · variance for unit noise that no strategy beats.
+    """Return a bound on Σ weight · variance for unit noise that no strategy beats.
 
     Exact where all queries are marginals (theorem 12) and where the union is one product, up to
     the gap of the settings; else the largest of several bounds. A column's L2 norm is at most its
     L1 norm, so all of them hold for that sensitivity too.
     """
-    workload = workload.only_asked()
+    workload = workload.only_nonzero()
 
     def least(gram: Array) -> float:
         return solve_axis(gram, settings).lower_bound
@@ -473,7 +473,7 @@ def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
 
 
 def residual_bound(workload: ProductWorkload) -> float:
-    """The SVD bound from below, for any union of products; theorem 12 where all are marginals.
+    """Return the SVD bound from below, for any union of products; theorem 12 if all are marginals.
 
     tr √G is the nuclear norm of the queries W, which is tr(ZᵀW) at least for every Z of spectral
     norm 1. Z takes one polar factor per residual space τ, made of the queries' parts there with
@@ -488,7 +488,7 @@ def residual_bound(workload: ProductWorkload) -> float:
 
 
 def _bound_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
-    """s̃²/n² and a² of every factor; the total, first, has 1 and 0."""
+    """Return s̃²/n² and a² of every factor; the total, first, has 1 and 0."""
     n = len(grams[0])
     means, centered = np.ones(len(grams)), np.zeros(len(grams))
     for k, gram in enumerate(grams[1:], start=1):
@@ -503,13 +503,13 @@ def _bound_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
 
 
 def subset_products(outside: Sequence[float], inside: Sequence[float]) -> Array:
-    """For every τ: Π_{i∈τ} inside[i] · Π_{i∉τ} outside[i]."""
+    """Return Π_{i∈τ} inside[i] · Π_{i∉τ} outside[i] for every τ."""
     factors = [np.array(pair, dtype=np.float64) for pair in zip(outside, inside)]
     return reduce(np.multiply.outer, factors, np.ones(()))
 
 
 def residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
-    """Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ, from mean and centered values."""
+    """Return Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ."""
     sums = np.zeros((2,) * len(workload.sizes))
     for weight, (place, values) in zip(workload.weights, subset_values(workload, axis_values)):
         sums[place] += weight * values
@@ -519,7 +519,7 @@ def residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
 def subset_values(
     workload: ProductWorkload, axis_values: AxisValues
 ) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
-    """For every set: where its subsets lie in an array over all, and its values there."""
+    """Yield for every set where its subsets lie in an array over all, and its values there."""
     for kinds in workload.kinds:
         place: list[int | slice] = [0] * len(kinds)
         mean, centered = [], []

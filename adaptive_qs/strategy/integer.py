@@ -33,18 +33,18 @@ Integers = NDArray[np.int64]
 MOST_COMPLETED = 1024
 """Cells up to which a matrix that spans too little is completed."""
 ZERO = 1e-9
-"""Sums of normalised rows below this are zero."""
+"""Sum of a normalised row below which it is zero."""
 SPANNED = 1e-11
-"""Squared singular values above this share of their sum are surely not zero."""
+"""Share of their sum above which squared singular values are surely not zero."""
 TRIMS_PER_COLUMN = 16
 MOST_TRIMMED_BITS = 26
-"""Squared norms of columns stay in 64 bits; with more bits there is little to trim."""
+"""Most bits of a matrix that is trimmed: its squared column norms stay in 64 bits."""
 
 
 def centered(
     matrix: Array, shape: tuple[int, ...], balanced: Sequence[bool] | None = None
 ) -> Array:
-    """The rows without their means along every axis, or those balanced; shape (rows, Πshape)."""
+    """Return the rows without their means along every axis, or those balanced, (rows, Πshape)."""
     cells = matrix.reshape(-1, *shape)
     for axis, zero in enumerate(balanced or [True] * len(shape), start=1):
         if zero:
@@ -55,7 +55,7 @@ def centered(
 def round_matrix(
     matrix: Array, shape: tuple[int, ...], bits: int
 ) -> tuple[Integers, tuple[bool, ...]]:
-    """About 2**bits times a matrix, and for each axis whether all rows sum to zero along it.
+    """Return about 2**bits times a matrix, and for each axis whether all rows sum to zero along it.
 
     Args:
         matrix: shape (rows, Πshape), largest column norm 1.
@@ -81,7 +81,7 @@ def round_matrix(
 def with_differences(
     integers: Integers, balanced: tuple[bool, ...], shape: tuple[int, ...], bits: int
 ) -> Integers:
-    """More rows, so that the integers determine every table that is balanced as they are.
+    """Add rows, so that the integers determine every table that is balanced as they are.
 
     Differences of two cells along balanced axes and single cells along others, of small weight:
     for matrices that lose directions of small norm, or with few bits, when they are rounded.
@@ -96,7 +96,7 @@ def with_differences(
 
 
 def _trim(grid: Integers, limit: int, balanced: bool) -> Integers:
-    """Single units moved from columns of too large a norm, to others if rows balance."""
+    """Move single units from columns of too large a norm, to others if rows balance."""
     norms = np.einsum("rc,rc->c", grid, grid)
     if norms.max() <= limit:
         return grid
@@ -127,7 +127,7 @@ def _trim(grid: Integers, limit: int, balanced: bool) -> Integers:
 def _completed(
     matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...], weight: float
 ) -> Array:
-    """With orthonormal rows of small weight for what the matrix does not span."""
+    """Add orthonormal rows of small weight for what the matrix does not span."""
     dimension = _dimension(shape, balanced)
     if matrix.shape[1] > MOST_COMPLETED or _surely_spans(matrix, shape, balanced):
         return matrix
@@ -141,7 +141,7 @@ def _completed(
 
 
 def _surely_spans(matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, ...]) -> bool:
-    """Whether no singular value can be zero, at the price of one Cholesky factorisation.
+    """Return whether no singular value can be zero, by one Cholesky factorisation.
 
     BᵀB + cP − τI is positive definite only if ‖Bx‖² ≥ τ‖x‖² for every table x that is balanced as
     the rows are; rounding stays far below τ, and τ far above ZERO². Where it fails nothing is said.
@@ -160,12 +160,12 @@ def _surely_spans(matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, .
 
 
 def _dimension(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> int:
-    """Of the space of the tables that sum to zero along the balanced axes."""
+    """Return the dimension of the tables that sum to zero along the balanced axes."""
     return math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
 
 
 def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
-    """The projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
+    """Return the projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
     kept = kron(np.eye(n) - (1 / n if zero else 0.0) for n, zero in zip(shape, balanced))
     return np.eye(len(kept)) - kept
 
@@ -178,9 +178,9 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 # unbiased.
 
 MOST_BITS, LEAST_BITS = 24, 4
-"""Bits of one factor."""
+"""Most and fewest bits of the coefficients of one factor."""
 BESIDE_WAVES = 6
-"""Bits of a small factor beside one over many cells, which makes better use of the others."""
+"""Bits of a small factor next to one over many cells, which uses the others better."""
 WELL_DETERMINED = 1e-13
 """Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
 
@@ -256,7 +256,7 @@ class GridFactor(Factor):
 
     @property
     def dimension(self) -> int:
-        """Of the space of those tables."""
+        """Dimension of the space of these tables."""
         return _dimension(self.shape, self.balanced)
 
     @cached_property
@@ -281,13 +281,13 @@ class GridFactor(Factor):
         return np.tensordot(self.inverse, answers, axes=1) / math.sqrt(self.squared_norm)
 
     def _gram(self) -> Array:
-        """The smaller Gram matrix of M/‖M‖, of full rank where M is determined."""
+        """Return the smaller Gram matrix of M/‖M‖, of full rank if M is determined."""
         b = self.matrix
         return b.T @ b + _ignored(self.shape, self.balanced) if self.is_full else b @ b.T
 
 
 def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> Strategy:
-    """The strategy with integer coefficients; centering and identity are so already.
+    """Return the strategy with integer coefficients; centering and identity have these already.
 
     Args:
         strategy: any.
@@ -296,7 +296,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
             must not be mixed with those it contains.
 
     Raises:
-        ResourceExceeded: so many cells that too little would be left of the coefficients.
+        ResourceExceeded: too many cells for the bits of the coefficients.
     """
     kept = [factor for factor in strategy.factors if factor.is_exact]
     fixed = sum(math.log2(factor.largest) for factor in kept)
@@ -322,7 +322,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
 
 
 def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
-    """The least-squares table M⁺a of (noisy) integer answers, one axis per attribute."""
+    """Return the least-squares table M⁺a of (noisy) integer answers, one axis per attribute."""
     array = answers
     shape: tuple[int, ...] = ()
     for factor in factors:

@@ -51,7 +51,7 @@ class Mechanism(Protocol):
 
     @property
     def workload(self) -> QueryWorkload:
-        """What is answered."""
+        """Workload that is answered."""
 
     @property
     def total_error(self) -> float:
@@ -59,48 +59,50 @@ class Mechanism(Protocol):
 
     @property
     def lower_bound(self) -> float:
-        """No mechanism of the same kind has a smaller total error."""
+        """Total error that no mechanism of the same kind beats."""
 
     @property
     def statuses(self) -> Counter[Status]:
-        """How the distinct optimisation problems ended."""
+        """Number of distinct optimisation problems by status."""
 
     @property
     def num_measurements(self) -> int:
-        """How many measurements there are."""
+        """Number of measurements."""
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """One measurement."""
+        """Return the measurement with this number."""
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """The measurements that the answers to one attribute set of a part depend on."""
+        """Return the measurements that the answers to one attribute set of a part depend on."""
 
     def on_grid(self, grid_bits: int) -> Mechanism:
-        """The same with integer strategies, ready to be measured.
+        """Return the mechanism with integer strategies, ready to be measured.
 
-        Their coefficients have at most so many bits together; too many cells are refused
-        (ResourceExceeded).
+        Their coefficients have at most ``grid_bits`` bits together.
+
+        Raises:
+            ResourceExceeded: too many cells.
         """
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Answers to all queries of one attribute set of a part, from what measurements kept.
+        """Return answers to all queries of one attribute set of a part, from the kept estimates.
 
         Shape (m,), in the order of the queries' products.
         """
 
     def variances(self, part: int, index: int) -> Array:
-        """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
+        """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
 
     def streams(self, part: int, index: int) -> bool:
-        """Whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
 
     def answer_runs(
         self, part: int, index: int, kept: Mapping[int, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """Answers and variances of such a set, some queries at a time, in order."""
+        """Yield answers and variances of such a set, some queries at a time, in order."""
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
+        """Return the largest variance of all queries at cost 1, and whether it is exact."""
 
 
 class ArrayCache:
@@ -114,7 +116,7 @@ class ArrayCache:
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Array]) -> Array:
-        """The array of a key, made where it is not held."""
+        """Return the array of a key; make it if it is not held."""
         with self._lock:
             if key in self._arrays:
                 self._arrays.move_to_end(key)
@@ -130,14 +132,14 @@ class ArrayCache:
 
 
 PROBES = 3
-"""Random tables on which estimates are compared with the truth: a query that a strategy misses
-shows on all of them but for a set of tables of measure zero."""
+"""Number of random tables on which estimates are compared with the truth. A query that a strategy
+misses shows on each of them with probability 1."""
 
 
 def largest_bias(
     queries: Sequence[Queries], axes: tuple[int, ...], factors: Sequence[Factor]
 ) -> float:
-    """How far exact measurements lead answers astray: max_q ‖q (I − V⁺V)‖ / ‖q‖, up to chance.
+    """Return max_q ‖q (I − V⁺V)‖ / ‖q‖, the bias of exact measurements, estimated on random tables.
 
     Zero where the strategy supports the queries and its covariance is its own: then V⁺Bᵀ estimates
     them without bias, and q V⁺ qᵀ is the variance of that estimate. A cell that no query asks about
@@ -160,7 +162,7 @@ def largest_bias(
 
 
 def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Factor]) -> Array:
-    """Variances of queries over ascending ``axes`` of a table, the others summed out, shape (m,).
+    """Return variances of queries over ascending ``axes`` of a table, the others summed out, (m,).
 
     The factors are the strategy on all axes of the table.
     """
@@ -185,7 +187,7 @@ def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Fac
 
 
 def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
-    """Root of the summed squares of each query's answers to tables along the last axis."""
+    """Return the norm of each query's answers to tables along the last axis."""
     for of in queries:
         tables = np.moveaxis(of.answer(tables), 0, -1)
     return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
@@ -196,7 +198,7 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
 # All queries on the last axes, some runs of those on one axis, and one query on each axis before.
 
 MOST_AT_ONCE = 2**21
-"""Answers of one attribute set that are made at a time."""
+"""Most answers of one attribute set in memory."""
 
 
 @dataclass(frozen=True)
@@ -217,12 +219,12 @@ class Run:
     stop: int
 
     def product(self, variances: Callable[[int], Array]) -> Array:
-        """Variances of all queries of the run, of a product of what there is on each axis."""
+        """Return the variances of all queries of the run, as a product over the axes."""
         arrays = map(variances, range(self.axes))
         return np.asarray(reduce(np.multiply.outer, arrays)).reshape(-1)
 
     def slice_variances(self, axis: int, queries: Queries, variances: Array) -> Array:
-        """What the run has of the variances of all queries on one axis."""
+        """Return the part of the variances of all queries on one axis that belongs to the run."""
         if axis < self.axis:
             return np.asarray(variances[self.before[axis]])
         if axis == self.axis:
@@ -231,7 +233,7 @@ class Run:
 
 
 def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool:
-    """Whether a set has so many queries, on axes that have factors of their own."""
+    """Return whether a set has more than ``MOST_AT_ONCE`` queries, on axes with own factors."""
     if math.prod(of.num_queries for of in queries) <= MOST_AT_ONCE:
         return False
     shapes = [*(of.shape for of in queries), *(of.shape for of in factors)]
@@ -239,7 +241,7 @@ def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool
 
 
 def split_into_runs(queries: Sequence[Queries]) -> Iterator[Run]:
-    """All runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
+    """Yield all runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
     counts = [of.num_queries for of in queries]
     axis = next(k for k in range(len(counts)) if math.prod(counts[k + 1 :]) <= MOST_AT_ONCE)
     rest, of = math.prod(counts[axis + 1 :]), queries[axis]
@@ -259,14 +261,14 @@ def split_into_runs(queries: Sequence[Queries]) -> Iterator[Run]:
 def answer_in_runs(
     queries: Sequence[Queries], table: Array, variances: Callable[[Run], Array]
 ) -> Iterator[tuple[Array, Array]]:
-    """Answers to a product of queries from a table, with their variances, run by run."""
+    """Yield answers to a product of queries from a table, with their variances, run by run."""
     last = -1
     for run in split_into_runs(queries):
         if run.axis != last:
-            last, beside = run.axis, table
+            last, others = run.axis, table
             for axis, of in enumerate(queries):
                 if axis != run.axis:
-                    answers = of.answer(np.moveaxis(beside, axis, 0))
-                    beside = np.moveaxis(answers, 0, axis)
-        answers = queries[run.axis].answer_runs(beside[run.before], run.first, run.stop)
+                    answers = of.answer(np.moveaxis(others, axis, 0))
+                    others = np.moveaxis(answers, 0, axis)
+        answers = queries[run.axis].answer_runs(others[run.before], run.first, run.stop)
         yield answers.reshape(-1), variances(run)

@@ -40,10 +40,10 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 # wherever its terms differ along one axis only: A⊗B + A⊗C = A⊗(B + C).
 
 _KEY_DIGITS = 12
-"""Digits of relative weights that tell two problems apart."""
+"""Digits of relative weights by which two problems differ."""
 
 _COMPARED_CELLS = 64
-"""Queries on larger axes are taken for marginal queries by their family only."""
+"""Most cells of an axis whose queries are compared with marginal queries by their Gram."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Piece:
 
     @property
     def key(self) -> frozenset[tuple[Factors, float]]:
-        """Equal for problems that are equal up to rounding and the order of their terms."""
+        """Key of the problem up to rounding and the order of its terms."""
         return _key({t.factors: t.scale for t in self.subworkload.terms})
 
 
 def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
-    """Gram = scale · ⊗ pieces, as many as the terms over one axis or more show, by first axis."""
+    """Return a scale and pieces whose Kronecker product is the Gram matrix, by first axis."""
     shape, terms = subworkload.shape, subworkload.terms
     axes = tuple(range(len(shape)))
     if not all(is_product(term, len(shape)) for term in terms):
@@ -104,7 +104,7 @@ def _key(shares: Mapping[Any, float]) -> frozenset[tuple[Any, float]]:
 def _piece(
     axes: tuple[int, ...], shape: tuple[int, ...], terms: Iterable[tuple[float, Factors]]
 ) -> tuple[float, Piece]:
-    """Equal terms added up; the total scale, and the piece with its terms divided by it."""
+    """Add up equal terms; return the total scale, and the piece with its terms divided by it."""
     scales: dict[Factors, float] = {}
     for scale, factors in terms:
         scales[factors] = scales.get(factors, 0.0) + scale
@@ -128,7 +128,7 @@ def _merged(products: list[_Product]) -> list[_Product]:
 
 
 def _plus(one: _Product, other: _Product) -> _Product | None:
-    """The sum where it is a product: where the two differ along one axis at most."""
+    """Return the sum if it is a product: if the two differ along one axis at most."""
     (first, sums), (second, others) = one, other
     differing = [k for k, (a, b) in enumerate(zip(sums, others)) if _key(a) != _key(b)]
     total = first + second
@@ -150,7 +150,7 @@ def _expanded(scale: float, sums: Sequence[_AxisSum]) -> Iterator[tuple[float, F
 
 @lru_cache(maxsize=4_096)
 def _canonical(queries: CenteredQueries) -> tuple[float, CenteredQueries]:
-    """Queries as a scale times marginal queries where their Gram is a multiple of Π."""
+    """Return queries as a scale times marginal queries if their Gram is a multiple of Π."""
     (size,) = queries.shape
     marginal = CenteredAxis(Marginal(size))
     if queries == marginal or size < 2 or size > _COMPARED_CELLS:
@@ -163,7 +163,7 @@ def _canonical(queries: CenteredQueries) -> tuple[float, CenteredQueries]:
 
 
 def assemble(pieces: Sequence[Piece], strategies: Sequence[Strategy]) -> Strategy:
-    """One strategy from the strategies of pieces, which may be interleaved."""
+    """Return one strategy from the strategies of pieces, which may be interleaved."""
     result: list[Factor] = []
     for run in _runs(pieces):
         factors = [factor for number in run for factor in strategies[number].factors]
@@ -181,7 +181,7 @@ def assemble(pieces: Sequence[Piece], strategies: Sequence[Strategy]) -> Strateg
 
 
 def _runs(pieces: Sequence[Piece]) -> list[list[int]]:
-    """Pieces in order, those together that only together cover consecutive axes."""
+    """Return pieces in order, those together that only together cover consecutive axes."""
     runs: list[list[int]] = []
     first, covered = 0, list[int]()
     for number, piece in enumerate(pieces):
@@ -196,7 +196,7 @@ def _runs(pieces: Sequence[Piece]) -> list[list[int]]:
 
 
 class SolveCache:
-    """Every problem is solved once, also when several threads ask for it at the same time."""
+    """Solutions by problem; each is solved once, also if several threads need it together."""
 
     def __init__(self) -> None:
         self._solutions: dict[Hashable, Solution] = {}
@@ -204,11 +204,11 @@ class SolveCache:
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """Problems solved so far."""
+        """Return the number of problems solved so far."""
         return len(self._solutions)
 
     def get(self, key: Hashable, solve: Callable[[], Solution]) -> Solution:
-        """The solution of a problem, solved now if it is new.
+        """Return the solution of a problem; solve it if it is new.
 
         Solved at most once for each key, which holds all that it depends on, unless it raises.
         """
@@ -235,19 +235,19 @@ core, and five to fifteen are needed. Symmetry and few queries make larger table
 GATHERED_COST = 10
 """Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
 
-# Matrices over all cells, or of all queries over all cells, that are held at once: in the dense
+# Matrices over all cells, or of all queries over all cells, in memory together: in the dense
 # solver; in that for few rows; of interleaved factors; to find the error of a strategy.
 _DENSE_COPIES, _ROW_COPIES, _INTERLEAVED_COPIES, _QUERY_COPIES = 9, 6, 3, 2
 
 
 def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
-    """Fewer queries than cells, within memory, and no more work than the largest eigenproblem."""
+    """Return whether queries are fewer than cells, fit in memory and take little enough work."""
     fits = _ROW_COPIES * 8 * count * cells <= settings.max_bytes
     return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
 
 
 def dense_fits(cells: int, settings: SolverSettings) -> bool:
-    """Whether the dense solver has room for so many cells."""
+    """Return whether the dense solver has room for a table of this size."""
     return _DENSE_COPIES * 8 * cells**2 <= settings.max_bytes
 
 
@@ -274,7 +274,7 @@ def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
 def _check_interleaved(
     pieces: Sequence[Piece], subworkload: Subworkload, settings: SolverSettings
 ) -> None:
-    """Before dense factors over several interleaved pieces are made."""
+    """Check the memory of dense factors over several interleaved pieces."""
     runs = [run for run in _runs(pieces) if len(run) > 1]
     cells = [math.prod(pieces[number].subworkload.cells for number in run) for run in runs]
     needed = _INTERLEAVED_COPIES * 8 * max(cells, default=0) ** 2
@@ -316,7 +316,7 @@ def _bytes(count: float) -> str:
 # The automatic choice of a solver for one subworkload.
 
 _AXIS_SHARE = 8
-"""One-dimensional solves are cheap and shared: each may use up this fraction of the gap."""
+"""Divisor of the gap for each one-dimensional solve, which is cheap and shared."""
 
 
 def solve(
@@ -324,7 +324,7 @@ def solve(
     settings: SolverSettings | None = None,
     cache: SolveCache | None = None,
 ) -> Solution:
-    """Optimal strategy for the queries in one residual space, by the cheapest exact way.
+    """Return the optimal strategy for the queries in one residual space, by the cheapest exact way.
 
     The total has nothing to choose; a product is solved factor by factor, each in closed form
     (marginal queries, circular queries) or by a one-dimensional solve that is done once; what is
@@ -332,7 +332,7 @@ def solve(
     subworkloads of a plan share a cache.
 
     Returns:
-        OPTIMAL within the gap asked for; STOPPED with a larger gap at the iteration limit;
+        OPTIMAL within the requested gap; STOPPED with a larger gap at the iteration limit;
         RESTRICTED where a long axis has a strategy in closed form.
 
     Raises:
@@ -367,7 +367,7 @@ def solve(
 def _with_gaps(
     pieces: Sequence[Piece], settings: SolverSettings
 ) -> list[tuple[Piece, SolverSettings]]:
-    """Gaps whose product stays within the one asked for: Π(1 + g_k) ≤ exp(Σ g_k) = 1 + gap."""
+    """Divide the requested gap among the pieces: Π(1 + g_k) ≤ exp(Σ g_k) = 1 + gap."""
     whole = math.log1p(settings.gap)
     single = whole / max(_AXIS_SHARE, 2 * len(pieces))
     rest = whole - single * sum(len(piece.axes) == 1 for piece in pieces)
@@ -406,7 +406,7 @@ def _is_circulant(term: Term) -> bool:
 
 
 def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | None:
-    """All queries, scaled, where they are fewer than the cells and not too many to work with."""
+    """Return all queries, scaled, if they are fewer than the cells and not too many; else None."""
     cells = subworkload.cells
     blocks, count = [], 0
     # Terms of one axis each are small: look at them before a joint term makes its queries.
@@ -424,7 +424,7 @@ def _few_rows(subworkload: Subworkload, settings: SolverSettings) -> Array | Non
 
 
 def _num_queries(part: CenteredQueries, unknown: int = 1) -> int:
-    """Rows that a part would make, as far as it says so beforehand."""
+    """Return the number of rows that a part makes, or ``unknown``."""
     return int(getattr(getattr(part, "queries", None), "num_queries", unknown))
 
 
@@ -436,7 +436,7 @@ def superadditive_bound(
     settings: SolverSettings | None = None,
     cache: SolveCache | None = None,
 ) -> float:
-    """No strategy at privacy cost 1 has a smaller tr(G V⁺) (rows²): the sum of the terms' optima.
+    """Return the sum of the terms' optima, which bounds tr(G V⁺) (rows²) at privacy cost 1.
 
     The optimum is superadditive (:func:`~adaptive_qs.strategy.bounds.svd_bound`). This bounds what
     is too large to solve as a whole, such as the sum of a product and of few joint queries. A term

@@ -1,4 +1,4 @@
-"""Mechanisms that measure every residual by itself: QuerySmasher and those that it contains."""
+"""Mechanisms that measure residuals separately: QuerySmasher and its special cases."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ Pieces = list[tuple[tuple[int, ...], Array]]
 """Non-negative arrays over some axes of a query set; their product over all axes is a variance."""
 
 VARIANCE_BYTES = 2**28
-"""Most memory for variances that may come again."""
+"""Most bytes of variances in memory for later sets."""
 EXACT_QUERIES = 20_000_000
-"""Variances computed one by one to find the largest; beyond, a bound is given instead."""
+"""Most variances computed to find the largest; beyond that it is bounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,12 @@ class ResidualMechanism:
 
     @property
     def workload(self) -> QueryWorkload:
-        """What is answered."""
+        """Workload that is answered."""
         return self.decomposition.workload
 
     @cached_property
     def errors(self) -> Array:
-        """Shape (residuals,): L_τ, weighted squared error of a residual's queries at cost 1."""
+        """Weighted squared error L_τ of each residual's queries at cost 1, shape (residuals,)."""
         return self._spread([solution.objective for solution in self.solutions])
 
     @property
@@ -93,33 +93,33 @@ class ResidualMechanism:
 
     @property
     def lower_bound(self) -> float:
-        """No mechanism of independent residual measurements has a smaller total error."""
+        """Total error that no mechanism of independent residual measurements beats."""
         bounds = self._spread([solution.lower_bound for solution in self.solutions])
         return max(float(np.sqrt(bounds).sum() ** 2), self.any_bound)
 
     @property
     def statuses(self) -> Counter[Status]:
-        """How the classes' problems ended."""
+        """Number of classes by status."""
         return Counter(solution.status for solution in self.solutions)
 
     @property
     def num_measurements(self) -> int:
-        """One for each residual."""
+        """Number of residuals."""
         return len(self.decomposition.residuals)
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """The measurement of one residual, on the marginal over its attributes."""
+        """Return the measurement of one residual, on the marginal over its attributes."""
         solution = self.solutions[int(self.decomposition.class_of[index])]
         clique = self.decomposition.residuals[index]
         return StrategyMeasurement(clique, solution.strategy, float(self.shares[index]))
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """The residuals inside an attribute set."""
+        """Return the residuals inside an attribute set."""
         inside: list[int] = self.decomposition.inside[part][index].tolist()
         return [residual for residual in inside if residual >= 0]
 
     def on_grid(self, grid_bits: int) -> ResidualMechanism:
-        """The same with integer strategies, whose errors are those reported."""
+        """Return the mechanism with integer strategies, whose errors are reported."""
         solutions = []
         for subworkload, solution in zip(self.decomposition.subworkloads, self.solutions):
             strategy = on_grid(solution.strategy, grid_bits, of_residual=True)
@@ -128,7 +128,7 @@ class ResidualMechanism:
         return ResidualMechanism(self.decomposition, tuple(solutions), self.shares, self.any_bound)
 
     def marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """The estimated marginal over an attribute set, as far as the workload needs it (rows)."""
+        """Return the marginal over an attribute set (rows), estimated from the needed residuals."""
         clique = tuple(self.workload.parts[part].cliques[index].tolist())
         shape = self.workload.domain.shape(clique)
         total = np.zeros(shape)
@@ -139,12 +139,12 @@ class ResidualMechanism:
         return total
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Answers to all queries of one attribute set from the estimated residuals, shape (m,)."""
+        """Return answers to all queries of one attribute set from the residuals, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
         return answer_product(queries, self.marginal(part, index, kept)).reshape(-1)
 
     def variances(self, part: int, index: int) -> Array:
-        """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
+        """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
         queries = self.workload.parts[part].queries(index)
         counts = [factor.num_queries for factor in queries]
 
@@ -161,14 +161,14 @@ class ResidualMechanism:
         return self._cache.get(self._signature(part, index), make)
 
     def streams(self, part: int, index: int) -> bool:
-        """Whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
         factors = (f for _, strategy, _ in self._inside(part, index) for f in strategy.factors)
         return comes_in_runs(self.workload.parts[part].queries(index), factors)
 
     def answer_runs(
         self, part: int, index: int, kept: Mapping[int, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """Answers and variances of such a set, some queries at a time, in order."""
+        """Yield answers and variances of such a set, some queries at a time, in order."""
         queries = self.workload.parts[part].queries(index)
         terms = list(self._inside(part, index))
 
@@ -185,20 +185,20 @@ class ResidualMechanism:
         self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
         axis: int,
     ) -> Array:  # fmt: skip
-        asked = queries[axis]
+        requested = queries[axis]
         if axis not in kept:
-            lengths = asked.run_lengths(run.first, run.stop) if axis == run.axis else None
+            lengths = requested.run_lengths(run.first, run.stop) if axis == run.axis else None
             if lengths is not None:
-                return (lengths / asked.shape[0]) ** 2
-            return run.slice_variances(axis, asked, self._mean(asked, False))
+                return (lengths / requested.shape[0]) ** 2
+            return run.slice_variances(axis, requested, self._mean(requested, False))
         factor = strategy.factors[kept.index(axis)]
-        full = partial(self._block, (asked,), factor, False)
+        full = partial(self._block, (requested,), factor, False)
         if axis == run.axis:
-            return factor.run_variances(asked, run.first, run.stop, full)
-        return run.slice_variances(axis, asked, full())
+            return factor.run_variances(requested, run.first, run.stop, full)
+        return run.slice_variances(axis, requested, full())
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Largest variance of all queries at cost 1, and whether it is exact or a bound."""
+        """Return the largest variance of all queries at cost 1, and whether it is exact."""
         top, exact, budget = 0.0, True, EXACT_QUERIES
         for number, part in enumerate(self.workload.parts):
             for index in self._distinct_sets(number):
@@ -220,7 +220,7 @@ class ResidualMechanism:
         strategy: Strategy,
         by_length: bool = False,
     ) -> Pieces:
-        """What multiplies to the variance of a set's queries under unit noise, by groups of axes.
+        """Return arrays by groups of axes whose product is the variance of a set's queries.
 
         ``kept`` are the axes of γ that τ has. With ``by_length`` arcs have one number for each
         length, so that families of many millions of queries take no memory.
@@ -265,7 +265,7 @@ class ResidualMechanism:
         return self._cache.get((queries, kept, tuple(map(id, strategy.factors))), make)
 
     def _inside(self, part: int, index: int) -> Iterator[tuple[tuple[int, ...], Strategy, float]]:
-        """For each residual inside: its axes of the set, its strategy and its noise variance."""
+        """Yield for each residual inside: its axes in the set, strategy and noise variance."""
         clique = tuple(self.workload.parts[part].cliques[index].tolist())
         for residual in self.needed(part, index):
             inner = self.decomposition.residuals[residual]
@@ -274,19 +274,19 @@ class ResidualMechanism:
             yield kept, strategy, 1 / float(self.shares[residual])
 
     def _find_inside(self, part: int, index: int | slice) -> tuple[Array, Array]:
-        """Class and share of every residual inside, −1 and 0 where there is none."""
+        """Return class and share of every residual inside, −1 and 0 if there is none."""
         inside = self.decomposition.inside[part][index]
         known = inside >= 0
         classes = np.where(known, self.decomposition.class_of[inside], -1)
         return classes, np.where(known, self.shares[inside], 0.0)
 
     def _signature(self, part: int, index: int) -> tuple[object, ...]:
-        """Equal for attribute sets whose variances are equal."""
+        """Return a key that is equal for attribute sets with equal variances."""
         queries = self.workload.parts[part].queries(index)
         return (part, queries, *(array.tobytes() for array in self._find_inside(part, index)))
 
     def _distinct_sets(self, part: int) -> list[int]:
-        """One attribute set for each signature, up to rounding of the shares."""
+        """Return one attribute set for each signature, up to rounding of the shares."""
         classes, shares = self._find_inside(part, slice(None))
         noise = np.log(shares, out=np.zeros_like(shares), where=shares > 0).round(10)
         queries = self.workload.parts[part]
@@ -302,7 +302,7 @@ class ResidualMechanism:
         return [int(i) for i in np.unique(signature, axis=0, return_index=True)[1]]
 
     def _spread(self, values: Sequence[float]) -> Array:
-        """One value for each class, scaled to each residual."""
+        """Return the value of its class for each residual, scaled."""
         of_class = np.asarray(values, dtype=np.float64)
         return of_class[self.decomposition.class_of] * self.decomposition.scales
 
@@ -326,9 +326,9 @@ def smash(
     """Solve every class of subworkloads once and divide the budget optimally.
 
     Several classes are solved side by side, the largest first; then each linear algebra call keeps
-    to its own thread, whatever their number, so that the result does not depend on it. Progress is
-    told how many classes are solved, and of how many. A subworkload too large for the solver is
-    refused.
+    to its own thread, whatever their number, so that the result does not depend on it. ``progress``
+    is called with how many classes of how many are solved. A subworkload too large for the solver
+    is refused.
     """
     subworkloads = decomposition.subworkloads
     largest_first = sorted(range(len(subworkloads)), key=lambda k: -subworkloads[k].cells)
@@ -353,7 +353,7 @@ def smash(
 
 
 def affordable_solver(settings: SolverSettings) -> Solver:
-    """The optimum where it can be found, else the best restricted strategy.
+    """Return a solver for the optimum if it can be found, else for the best restricted strategy.
 
     A subworkload too large for that gets the better of the Fourier strategy and of a product of
     one-way optima; its gap says how far it may be from the optimum.
@@ -370,7 +370,7 @@ def affordable_solver(settings: SolverSettings) -> Solver:
 
 
 def restricted(subworkload: Subworkload, settings: SolverSettings, cache: SolveCache) -> Solution:
-    """The best of the strategies that are cheap to find and can be measured within memory.
+    """Return the best of the strategies that are cheap to find and fit in memory when measured.
 
     A Fourier factor over several axes, or over one huge axis, is a dense matrix when it is
     measured: it is taken only where that fits. Queries that do not fit are refused

@@ -18,7 +18,7 @@ from adaptive_qs.workload.matrices import Queries
 # How hard solvers try.
 
 _MEASURED_COPIES = 6
-"""Matrices over all its cells that a dense factor needs when it is measured."""
+"""Number of square matrices over its cells that a dense factor needs when it is measured."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SolverSettings:
     max_bytes: int = 4 * 2**30
 
     def can_measure(self, cells: int) -> bool:
-        """Whether a dense factor over so many cells can be rounded and measured within memory."""
+        """Return whether a dense factor over this many cells fits in memory when measured."""
         return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
 
 
@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 
 
 def kron(matrices: Iterable[Array], scale: float = 1.0) -> Array:
-    """scale · ⊗ matrices; of none the scale, shape (1, 1)."""
+    """Return scale · ⊗ matrices; without matrices the scale, shape (1, 1)."""
     product: Array = np.full((1, 1), scale)
     for matrix in matrices:
         product = np.kron(product, matrix).astype(np.float64, copy=False)
@@ -88,7 +88,7 @@ class Factor:
 
     @property
     def centering_variance(self) -> float | None:
-        """c where V_k⁺ = c Π, which leaves queries of a residual space alone; None for others."""
+        """Factor c if V_k⁺ = c Π, which leaves queries of a residual space unchanged; else None."""
         return None
 
     # Integer coefficients.
@@ -156,18 +156,6 @@ class Factor:
         root = self.inverse.reshape(*self.shape, -1).sum(axis=outside)
         return root_squares([of for of in queries if of is not None], root)
 
-    def figures(
-        self, queries: Sequence[Queries | None], squares: Callable[[], Array]
-    ) -> tuple[float, float, bool]:
-        """Return the sum of the variances, the largest, and whether that is exact or a bound.
-
-        Args:
-            queries: as for :meth:`variances`.
-            squares: Returns these variances; it is called where there is no closed form.
-        """
-        found = squares()
-        return float(found.sum()), float(found.max()), True
-
     def total(self, queries: Queries) -> float:
         """Return the sum of the variances of queries on the factor's single axis."""
         return float(self.variances([queries]).sum())
@@ -221,9 +209,9 @@ class Factor:
 
 _NOT_INTEGERS = "only strategies on the grid have integer answers"
 MOST_LOST = 1e-3
-"""Share of a variance that rounding may take at worst; it takes far less."""
+"""Largest share of a variance that rounding may lose."""
 BLOCK = 2**23
-"""Answers to columns of B⁺ that are held together."""
+"""Most answers to columns of B⁺ in memory."""
 
 
 def root_squares(queries: Sequence[Queries], root: Array) -> Array:
@@ -356,7 +344,7 @@ class CenteringFactor(Factor):
 
     @property
     def largest(self) -> int:
-        """n."""
+        """Largest coefficient, n."""
         return self.size
 
     def answers(self, table: NDArray[Any]) -> NDArray[Any]:
@@ -475,7 +463,7 @@ class FourierFactor(Factor):
 
     @property
     def spans_residual(self) -> bool:
-        """Whether it does, from its singular values."""
+        """Whether the factor determines every mean-free vector, from its singular values."""
         values = np.sqrt(self.weights)
         measured = values > values.max() * values.size * np.finfo(float).eps
         return int(measured.sum()) >= values.size - 1
@@ -507,7 +495,7 @@ class Strategy:
         return tuple(n for factor in self.factors for n in factor.shape)
 
     def split(self, axes: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Factor]]:
-        """Every factor with those of ``axes``, one for each axis of the table, that it covers."""
+        """Yield every factor with the elements of ``axes`` that belong to the axes it covers."""
         start = 0
         for factor in self.factors:
             yield axes[start : start + len(factor.shape)], factor
@@ -521,9 +509,9 @@ class Status(StrEnum):
     """How a solution relates to the optimum of its problem."""
 
     OPTIMAL = "optimal"
-    """A closed form, or an iteration that reached the gap asked for."""
+    """A closed form, or an iteration that reached the requested gap."""
     STOPPED = "stopped"
-    """The iteration limit came first: the gap is honest, and larger than asked for."""
+    """The iteration limit came first: the gap is true, and larger than requested."""
     RESTRICTED = "restricted"
     """The best of a family of strategies that need not contain the optimum."""
 

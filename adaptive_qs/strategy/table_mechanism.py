@@ -19,7 +19,6 @@ from adaptive_qs.strategy.bounds import (
     SINGLE_CELLS,
     gram_bound,
     known_gram_eigenvalues,
-    path_bound,
     root_sum,
     svd_bound,
 )
@@ -46,8 +45,7 @@ from adaptive_qs.strategy.mechanism import (
 )
 from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
-from adaptive_qs.strategy.waves import LARGE_AXIS
-from adaptive_qs.workload.axes import Circular, FirstCells, Marginal, Prefix
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal
 from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition
@@ -92,7 +90,7 @@ class TableMechanism:
         lower_bound: float,
         status: Status = Status.RESTRICTED,
     ) -> TableMechanism:
-        """One measurement of the table over ``clique`` answers everything."""
+        """Build a mechanism that answers everything from one measurement over ``clique``."""
         group_of = tuple(np.zeros(len(part), dtype=np.int64) for part in workload.parts)
         measurement = StrategyMeasurement(clique, strategy, 1.0)
         return cls(workload, (measurement,), group_of, lower_bound, status)
@@ -101,35 +99,35 @@ class TableMechanism:
     def total_error(self) -> float:
         """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
         return sum(
-            weight * math.prod(total for total, _, _ in self._figures(part, index))
+            weight * math.prod(float(piece.sum()) for piece in self._pieces(part, index))
             for part, index, weight in self.workload.sets()
         )
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Of the groups' problems."""
+        """Number of groups by status."""
         return Counter({self.status: len(self.measurements)})
 
     @property
     def num_measurements(self) -> int:
-        """One for each group."""
+        """Number of groups."""
         return len(self.measurements)
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """The measurement of a group."""
+        """Return the measurement of a group."""
         return self.measurements[index]
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """The measurement of the set's group."""
+        """Return the measurement of the set's group."""
         return [int(self.group_of[part][index])]
 
     def on_grid(self, grid_bits: int) -> TableMechanism:
-        """The same with integer strategies, whose errors are those reported."""
+        """Return the mechanism with integer strategies, whose errors are reported."""
         grids = [replace(m, strategy=on_grid(m.strategy, grid_bits)) for m in self.measurements]
         return replace(self, measurements=tuple(grids), _cache=ArrayCache(CACHE_BYTES))
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
-        """Answers from the estimated table summed over the attributes outside the set, (m,)."""
+        """Return answers from the estimated table, summed over attributes outside the set, (m,)."""
         (group,) = self.needed(part, index)
         inner = set(self.workload.parts[part].cliques[index].tolist())
         clique = self.measurements[group].clique
@@ -138,31 +136,29 @@ class TableMechanism:
         return answer_product(queries, kept[group].sum(axis=outside)).reshape(-1)
 
     def variances(self, part: int, index: int) -> Array:
-        """Variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
+        """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
         return reduce(np.multiply.outer, self._pieces(part, index)).reshape(-1)
 
     def largest_variance(self) -> tuple[float, bool]:
-        """Largest variance of all queries at cost 1, and whether it is exact or a bound.
+        """Return the largest variance of all queries at cost 1, which is exact.
 
         The factors are not negative, so their largest values multiply.
         """
-        top, exact = 0.0, True
-        for part, index, _ in self.workload.sets():
-            figures = self._figures(part, index)
-            largest, known = math.prod(f[1] for f in figures), all(f[2] for f in figures)
-            if largest > top:
-                top, exact = largest, known
-        return top, exact
+        products = (
+            math.prod(float(piece.max()) for piece in self._pieces(part, index))
+            for part, index, _ in self.workload.sets()
+        )
+        return max(products, default=0.0), True
 
     def streams(self, part: int, index: int) -> bool:
-        """Whether the queries of a set are so many that they are answered in runs."""
+        """Return whether the queries of a set are answered in runs, since they are many."""
         table, _, queries = self._set(part, index)
         return comes_in_runs(queries, table.strategy.factors)
 
     def answer_runs(
         self, part: int, index: int, kept: Mapping[int, Array]
     ) -> Iterator[tuple[Array, Array]]:
-        """Answers and variances of such a set, some queries at a time, in order."""
+        """Yield answers and variances of such a set, some queries at a time, in order."""
         table, clique, queries = self._set(part, index)
         blocks = list(self._blocks(part, index))
         outside = tuple(axis for axis, i in enumerate(table.clique) if i not in clique)
@@ -170,10 +166,10 @@ class TableMechanism:
         inside = [factor for of, factor in blocks if of != (None,)]
 
         def of_axis(run: Run, axis: int) -> Array:
-            asked, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
+            requested, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
             if axis == run.axis:
-                return inside[axis].run_variances(asked, run.first, run.stop, full)
-            return run.slice_variances(axis, asked, full())
+                return inside[axis].run_variances(requested, run.first, run.stop, full)
+            return run.slice_variances(axis, requested, full())
 
         def variances(run: Run) -> Array:
             return run.product(partial(of_axis, run)) * (constant / table.share)
@@ -182,11 +178,13 @@ class TableMechanism:
         yield from answer_in_runs(queries, estimates, variances)
 
     def compute_bias(self, part: int, index: int) -> float:
-        """Largest part of a query of one attribute set that its strategy does not measure."""
+        """Return the largest part of a query of one attribute set that is not measured."""
 
-        def bias(asked: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]) -> float:
-            key = ("bias", asked, axes, tuple(map(id, factors)))
-            make = partial(largest_bias, asked, axes, factors)
+        def bias(
+            requested: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]
+        ) -> float:
+            key = ("bias", requested, axes, tuple(map(id, factors)))
+            make = partial(largest_bias, requested, axes, factors)
             return float(self._cache.get(key, lambda: np.array([make()]))[0])
 
         table, clique, queries = self._set(part, index)
@@ -196,10 +194,8 @@ class TableMechanism:
         biases = [0.0]
         for inside, factor in table.strategy.split(table.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
-            asked = tuple(queries[clique.index(inside[axis])] for axis in axes)
-            if factor.is_matrix_free:  # as ranges, which are differences of prefixes
-                asked = tuple(map(_prefixes, asked))
-            biases.append(bias(asked, axes, (factor,)))
+            requested = tuple(queries[clique.index(inside[axis])] for axis in axes)
+            biases.append(bias(requested, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
     def _set(
@@ -210,28 +206,15 @@ class TableMechanism:
         return table, queries.cliques[index].tolist(), queries.queries(index)
 
     def _pieces(self, part: int, index: int) -> list[Array]:
-        """Arrays over groups of the set's queries whose outer product is their variance."""
+        """Return arrays over groups of the set's queries whose outer product is their variance."""
         table, _, queries = self._set(part, index)
         pieces = [np.array([1 / table.share])]
         if len(queries[0].shape) > 1:
             return [*pieces, self._joint(part, index)]
         return [*pieces, *(self._block(*of) for of in self._blocks(part, index))]
 
-    def _figures(self, part: int, index: int) -> list[tuple[float, float, bool]]:
-        """The sum of each of these arrays, its largest value, and whether that is exact."""
-        table, _, queries = self._set(part, index)
-        if len(queries[0].shape) > 1:
-            joint = self._joint(part, index)
-            figures = [(float(joint.sum()), float(joint.max()), True)]
-        else:
-            figures = [
-                factor.figures(of, partial(self._block, of, factor))
-                for of, factor in self._blocks(part, index)
-            ]
-        return [(1 / table.share, 1 / table.share, True), *figures]
-
     def _blocks(self, part: int, index: int) -> Iterator[tuple[tuple[Queries | None, ...], Factor]]:
-        """Every factor with the queries on its axes, None for an axis outside the set."""
+        """Yield every factor with the queries on its axes, None for an axis outside the set."""
         table, clique, queries = self._set(part, index)
         for inside, factor in table.strategy.split(table.clique):
             yield tuple(queries[clique.index(i)] if i in clique else None for i in inside), factor
@@ -240,21 +223,14 @@ class TableMechanism:
         return self._cache.get((queries, id(factor)), partial(factor.variances, queries))
 
     def _joint(self, part: int, index: int) -> Array:
-        table, clique, (asked, *_) = self._set(part, index)
+        table, clique, (requested, *_) = self._set(part, index)
         factors, axes = table.strategy.factors, tuple(table.clique.index(i) for i in clique)
-        key = (asked, axes, tuple(map(id, factors)))
-        return self._cache.get(key, lambda: joint_squares(asked, axes, factors))
-
-
-def _prefixes(queries: Queries) -> Queries:
-    match queries:
-        case FirstCells(size, inner):
-            return FirstCells(size, Prefix(inner.size))
-    return Prefix(queries.size)
+        key = (requested, axes, tuple(map(id, factors)))
+        return self._cache.get(key, lambda: joint_squares(requested, axes, factors))
 
 
 def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) -> float:
-    """No matrix mechanism of privacy cost 1 has a smaller total error, of whatever kind.
+    """Return a lower bound on the total error of any matrix mechanism of privacy cost 1.
 
     The singular value bound of the whole workload where it is known: marginal and circular queries
     ask as much of every value, so their Gram matrix is the orthogonal sum of the subworkloads'
@@ -277,12 +253,12 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
 
 
 def used_attributes(workload: QueryWorkload) -> Clique:
-    """The attributes that some query depends on."""
+    """Return the attributes that some query depends on."""
     return tuple(sorted({int(i) for part in workload.parts for i in np.unique(part.cliques)}))
 
 
 def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
-    """Gram matrix of a workload on the cells over ``clique``, shape (N, N)."""
+    """Return the Gram matrix of a workload on the cells over ``clique``, shape (N, N)."""
     cells = workload.domain.size(clique)
     total = np.zeros((cells, cells))
     for weight, queries, inner in _sets_on_cells(workload, clique):
@@ -294,7 +270,7 @@ def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
 def _sets_on_cells(
     workload: QueryWorkload, clique: Clique
 ) -> Iterator[tuple[float, tuple[Queries, ...], NDArray[np.intp]]]:
-    """Weight and queries of every set, and the cell of its table for each one over ``clique``."""
+    """Yield weight and queries of every set, and its table's cell for each one over ``clique``."""
     shape = workload.domain.shape(clique)
     codes = np.indices(shape).reshape(len(shape), -1)
     for number, index, weight in workload.sets():
@@ -311,22 +287,21 @@ def _sum_of_sets(workload: QueryWorkload) -> float:
 
 
 def _family_bound(queries: Queries) -> float:
-    """(tr √G)²/N; of many cells without a closed form tr G/N, which is less."""
+    """Return (tr √G)²/N; for many cells without a closed form tr G/N, which is less."""
     match queries:
         case FirstCells(_, inner):  # the other cells may be left out of a strategy
             return _family_bound(inner)
     cells = math.prod(queries.shape)
     known = known_gram_eigenvalues(queries)
     if known is not None:
-        dual = path_bound(queries) if cells > LARGE_AXIS else 0.0
-        return max(dual, root_sum(known) ** 2 / cells)
+        return root_sum(known) ** 2 / cells
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
 
 
 def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
-    """A bound that joins sets, for products of queries on single attributes; 0 where unknown.
+    """Return a bound that joins sets, for products of queries on single attributes; 0 if unknown.
 
     One set alone has nothing to join; each attribute's factors are eigenproblems of its size.
     """
@@ -349,7 +324,7 @@ def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
 
 
 def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
-    """Whether the full problem may be within memory and time, as far as sizes tell."""
+    """Return whether the full problem may be within memory and time, judged by sizes."""
     cells = workload.domain.size(used_attributes(workload))
     if cells > optimal.DENSE_CELLS or not optimal.dense_fits(cells, settings):
         return False
@@ -359,7 +334,7 @@ def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
 
 
 def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:
-    """The optimum on the cells of all attributes in use; refused where it is too much to try."""
+    """Return the optimum on the cells of all attributes in use, if it is not too much to try."""
     clique = used_attributes(workload)
     shape = workload.domain.shape(clique)
     if _has_few_queries(workload, math.prod(shape)):
@@ -383,7 +358,7 @@ def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
 
 
 def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
-    """All queries on the cells over ``clique`` times the roots of their weights, shape (m, N)."""
+    """Return all queries on the cells over ``clique`` times the roots of their weights, (m, N)."""
     return np.concatenate([
         kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
         for weight, queries, inner in _sets_on_cells(workload, clique)
@@ -394,7 +369,7 @@ def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
 
 
 def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
-    """OPT_HDMM: the best of a product, a union of products and weighted marginals.
+    """Return OPT_HDMM: the best of a product, a union of products and weighted marginals.
 
     Measuring marginals with weights is measuring residuals with some shares, of which the best are
     those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
@@ -420,7 +395,7 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
 def of_products(
     workload: QueryWorkload, attributes: Sequence[int], strategy: ProductStrategy, bound: float
 ) -> TableMechanism:
-    """OPT_⊗ or OPT_+: a table over the attributes that a group of sets uses, for each group.
+    """Return OPT_⊗ or OPT_+ with a table over the attributes in use for each group of sets.
 
     ``attributes`` are what the axes of the strategy stand for; it answers all sets, in order.
     """

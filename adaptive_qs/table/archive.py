@@ -1,8 +1,8 @@
 """A zip of texts and npy members: the same members give the same bytes, and nothing is run.
 
 Members are stored uncompressed. Archives come from others, and earlier versions compressed texts:
-those are bounded in size, in values and in how far they were compressed before they are parsed, and
-all of it counts against a ceiling of memory. Pickles are never read.
+these are bounded in size, in values and in their compression before they are parsed, and all of it
+counts against a ceiling of memory. Pickles are never read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.files import atomic_writer, compute_sha256, sealed_digest
 
 MOST_RATIO = 200
-"""Of a text to its compressed bytes, where it is long. Charges alike compress 50 times, lists of
-columns 8 times; what compresses 1,000 times was made to."""
+"""Greatest ratio of a long text to its compressed bytes. Equal charges compress 50 times, lists of
+columns 8 times; only a bomb compresses 1,000 times.
+"""
 LONG_TEXT = 2**20
 MOST_DIRECTORY_BYTES = 2**16
-"""Of the list of members: about 500 of them, where releases have 9."""
+"""Most bytes of the list of members: about 500 of them, while releases have 9."""
 PIECE = 2**16
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
@@ -43,13 +44,14 @@ DAMAGE = (
     UnicodeDecodeError, ValueError, RecursionError, OSError, ArithmeticError, SyntaxError,
     struct.error, expat.ExpatError,
 )  # fmt: skip
-"""What the libraries raise on damaged bytes."""
+"""Exceptions of the libraries on damaged bytes."""
 _HEADER_BYTES = 30
-"""Before the name of a member."""
+"""Bytes before the name of a member."""
 
 
 _NPY, _NPY_BYTES = b"\x93NUMPY\x01\x00", 10
-"""Begins an npy member, and the bytes before its header, of which the last two tell the length."""
+"""First bytes of an npy member, and number of bytes before its header; the last two are its length.
+"""
 _NPY_HEADER = re.compile(
     rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
 )
@@ -68,28 +70,31 @@ def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
 
 
 Members = Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
-"""Texts, and arrays, each flattened and joined as an npy vector of float64, by name."""
+"""Texts, and arrays that are joined as one npy vector of float64, by name."""
+
+
+def check_archive_name(path: str | Path) -> None:
+    """Raise InputError unless the name of a release ends in .zip."""
+    if Path(path).suffix.lower() != ".zip":
+        raise InputError(f"{path}: a release is a zip archive. Use a name that ends in .zip.")
 
 
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
-    """Write an archive of these members.
+    """Write an archive of these members, whole or not at all.
 
-    It appears whole or not at all, and tells nothing of when and on what system it was written.
-
-    Args:
-        path: the file.
-        members: what it holds.
-        replace: as for :func:`atomic_writer`.
+    Its bytes depend on neither the time nor the system. ``replace`` is as for
+    :func:`atomic_writer`.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: If the file cannot be written.
     """
+    check_archive_name(path)
     with atomic_writer(path, replace) as file:
         _pack(file, members)
 
 
 def is_packed(path: str | Path, members: Members) -> bool:
-    """Whether the file is, byte for byte, the archive that is written of these members.
+    """Return whether a file is, byte for byte, the archive of these members.
 
     The fresh one is held in memory: readers of the file claimed its arrays twice.
     """
@@ -100,7 +105,7 @@ def is_packed(path: str | Path, members: Members) -> bool:
 
 
 def _pack(file: IO[bytes], members: Members) -> None:
-    """Write all members uncompressed: what a text is compressed to depends on the library."""
+    """Write all members uncompressed: compressed bytes depend on the library."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in members:
             member = zipfile.ZipInfo(name, _EPOCH)
@@ -115,10 +120,7 @@ def _pack(file: IO[bytes], members: Members) -> None:
 
 
 class ArchiveReader:
-    """Members of an archive by name, each checked before it is read into memory.
-
-    All of them count against one ceiling.
-    """
+    """Members of an archive by name, each checked before it is read, under one ceiling."""
 
     def __init__(self, archive: zipfile.ZipFile, claim: Claim, folder: str = "") -> None:
         self._zip = archive
@@ -127,7 +129,7 @@ class ArchiveReader:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all members, in order."""
+        """The names of all members, in order."""
         names, folder = self._zip.namelist(), self._folder
         return tuple(name.removeprefix(folder) for name in names if name.startswith(folder))
 
@@ -150,7 +152,7 @@ class ArchiveReader:
         return parse_json(self.text(name))
 
     def sha256(self, name: str) -> str:
-        """Digest of a member's bytes."""
+        """Return the digest of a member's bytes."""
         return compute_sha256(self._pieces(self._member(name)))
 
     def arrays(self, name: str, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np.float64]]:
@@ -174,7 +176,7 @@ class ArchiveReader:
         return [piece.reshape(shape) for piece, shape in zip(pieces, shapes)]
 
     def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
-        """Piece by piece: whatever a member says of its size, no more is unpacked than is read."""
+        """Yield the member in pieces: no more is unpacked than is read."""
         with self._zip.open(member) as file:
             yield from iter(partial(file.read, PIECE), b"")
 
@@ -186,13 +188,13 @@ def open_archive(
     """Yield the archive at ``path``; damage becomes an error of one line.
 
     Args:
-        path: the file.
-        kind: what it should be, for the message.
-        max_memory: ceiling of the process's memory, as for :func:`memory_bytes`.
+        path: The file.
+        kind: What it should be, for the message.
+        max_memory: Ceiling of the process's memory, as for :func:`memory_bytes`.
 
     Raises:
-        InputError: the file is missing, damaged, or something else.
-        ResourceExceeded: reading it would take more memory.
+        InputError: If the file is missing, damaged, or something else.
+        ResourceExceeded: If reading it needs more memory.
     """
     claim = memory_claims(max_memory)
     try:
@@ -215,7 +217,7 @@ def open_archive(
 
 
 def _refuse_additions(archive: zipfile.ZipFile) -> None:
-    """Raise ValueError where something that no reader of members sees was put around them."""
+    """Raise ValueError if bytes that no reader of members sees were put around them."""
     file, end = archive.fp, 0
     assert file is not None
     members = sorted(archive.infolist(), key=lambda member: member.header_offset)
@@ -232,19 +234,12 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads at most ``most_bytes`` (None for no limit).
-
-    So a list of members is never long.
-    """
+    """A file of which one call reads at most ``most_bytes`` (None for no limit)."""
 
     most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return this number of bytes, or all that are left.
-
-        Raises:
-            zipfile.BadZipFile: these are too many.
-        """
+        """Return this number of bytes, or the rest; raise BadZipFile if they are too many."""
         most = self.most_bytes
         if most is None:
             return super().read(size) or b""
@@ -255,25 +250,25 @@ class _Guarded(io.FileIO):
         return found
 
 
-# Parquet files. A page of few compressed bytes takes as many as its header says, whatever the
+# Pages of Parquet. A page of few compressed bytes takes as many as its header says, whatever the
 # metadata of the file say.
 
 _HEADER_BYTES_OF_PAGE = (2**10, 2**16)
-"""In which its header ends, usually and at most."""
+"""Bytes in which the header of a page ends, usually and at most."""
 _PAGES_BYTES, _CELL_BYTES = 2**26, 16
-"""Of the pages that a batch is in, if single pages are smaller, and of a cell of no text."""
+"""Bytes of the pages that a batch spans, if single pages are smaller, and of a cell of no text."""
 _BOOLEANS, _NUMBERS, _TEXT, _STRUCTURE = (1, 2), (4, 5, 6), 8, 12
 """Types of Thrift's compact protocol."""
 _VALUES, _PREFIXED = 2, 7
-"""A page of distinct values, and texts without what they share with the one before."""
+"""Kind of a page of distinct values, and encoding of texts as differences to the one before."""
 
 
 def rows_at_once(path: Path, file: Any, names: Collection[str], most: int, most_bytes: int) -> int:
-    """Return how many rows of some columns of a Parquet file to read at a time, at most ``most``.
+    """Return how many rows of some columns to read in one step, at most ``most``.
 
     Raises:
-        ResourceExceeded: their pages need more memory than this.
-        ValueError, IndexError: a page is damaged.
+        ResourceExceeded: If their pages need more memory than this.
+        ValueError, IndexError: If a page is damaged.
     """
     held = cell = 0
     columns = []

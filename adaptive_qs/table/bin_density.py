@@ -1,17 +1,18 @@
-"""How values lie inside codes that stand for several, from released numbers only.
+"""The density of values inside codes that stand for several, from released numbers only.
 
 A bin of prices from 100 to 500 holds more rows near 100 if the bins below hold more than those
-above, and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made
-of what a release tells:
+above,
+and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made of the
+following:
 
-- the noisy counts of the column's codes. Inside a code the logarithm of the density is linear, in a
-  coordinate that is linear in the middle of the column and logarithmic far out, so that a tail is
-  a power law. Its slope joins the densities of the codes on either side; in the outermost code it
+- The noisy counts of the column's codes. Inside a code the logarithm of the density is linear, in a
+  coordinate that is linear in the middle of the column and logarithmic far out, so that a tail is a
+  power law. Its slope joins the densities of the codes on either side. In the outermost code it
   begins where the tail before it ends, and declines as fast as the rows of the code require.
-- where they were counted, the noisy rows on single values (heaps), which are set apart before the
-  density is made, and on endings, which part the values of a code among each other.
+- The noisy rows on single values (heaps), if they were counted, which are set apart before the
+  density is made, and on endings, which divide the values of a code among each other.
 
-Every code keeps its rows: only where in a code they lie is decided here.
+Every code keeps its rows: the density only decides where in a code they lie.
 """
 
 from __future__ import annotations
@@ -35,37 +36,36 @@ Array = NDArray[np.float64]
 Points = NDArray[np.int64]
 
 LEAST_ROWS = 0.5
-"""Rows of a code from which its density is taken, so that it is positive."""
+"""Least number of rows of a code for its density, which has to be positive."""
 SPIKE = 3.0
 """A code of a single value with more than this times the density of both neighbours is skipped."""
 NARROW = 1e-4
-"""A code with less than this part of the width of either neighbour stands for a single value."""
+"""A code with less than this part of the width of either neighbour counts as a single value."""
 CELLS_OF_A_CODE = 1 << 12
 """Points of a code up to which each has a probability of its own."""
 CELLS = 1 << 16
-"""The same for all codes together; longer codes have cells of several points."""
+"""Points of all codes together up to which each has a probability of its own."""
 COARSE_CELLS, LEAST_CELLS = 256, 16
-"""Cells of a code that has more points; fewer, but no less than these, where codes are many."""
+"""Number of cells of a code that has more points, and the least if codes are many."""
 LEAST_WIDTH = 1e-12
-"""Of a code, in units: bins of very different sizes have codes that doubles take for points."""
+"""Least width of a code, in units: doubles cannot resolve bins of very different sizes."""
 TAIL = 2.0
-"""Power of the distance by which a tail falls whose decline is not seen: Zipf's law, by which the
-number of rows beyond a distance is in inverse proportion to it."""
+"""Power of the distance by which a tail falls if its decline is unknown (Zipf's law)."""
 LIMIT = 700.0
 """Largest exponent of a density that a double holds."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What the values of one column are drawn from.
+    """The distribution of the values of one column inside its codes.
 
     Attributes:
-        column: whose points they are.
-        starts: first point of every cell, ascending, code by code, shape (cells,).
-        widths: points of every cell.
-        ends: cumulated probabilities: those of the cells of code c lead from c to c + 1.
-        first: position of the first cell of every code, and of the end, shape (codes + 1,).
-        endings: remainder, modulus and probability of each ending in cells of several points.
+        column: The column.
+        starts: First point of every cell, ascending, code by code, shape (cells,).
+        widths: Number of points of every cell.
+        ends: Cumulated probabilities: those of the cells of code c lead from c to c + 1.
+        first: Position of the first cell of every code, and of the end, shape (codes + 1,).
+        endings: Remainder, modulus and probability of each ending in cells of several points.
     """
 
     column: RangeColumn
@@ -76,7 +76,7 @@ class Inside:
     endings: tuple[tuple[int, int, float], ...]
 
     def draw(self, codes: Points, rng: np.random.Generator) -> pa.Array:
-        """Values for codes that mean some, shape (rows,)."""
+        """Draw values for codes that have some, shape (rows,)."""
         cells = np.searchsorted(self.ends, codes + rng.random(codes.size), side="right")
         cells = np.clip(cells, self.first[codes], self.first[codes + 1] - 1)
         points = self.starts[cells]
@@ -89,7 +89,7 @@ class Inside:
         return self.column.values_at(points, rng)
 
     def _ended(self, points: Points, codes: Points, rng: np.random.Generator) -> Points:
-        """Points moved to the next one below or above of the same code with an ending."""
+        """Move points to the next one below or above of the same code with a drawn ending."""
         remainders, moduli, shares = (np.array(part) for part in zip(*self.endings))
         chosen = np.searchsorted(np.cumsum(shares), rng.random(points.size), side="right")
         some = np.flatnonzero(chosen < shares.size)
@@ -108,11 +108,11 @@ class Inside:
 def build_drawers(
     columns: Sequence[ColumnBase], counts: Callable[[int], Array]
 ) -> dict[str, Drawer]:
-    """What draws the values of columns with bins or periods, by name.
+    """Return drawers for the values of columns with bins or periods, by name.
 
     Args:
-        columns: with no bins left open.
-        counts: rows with each code of the column at a place, released with noise.
+        columns: The columns, without open bins.
+        counts: Returns the rows of each code of the column at a position, released with noise.
     """
     drawers: dict[str, Drawer] = {}
     for place, column in enumerate(columns):
@@ -123,11 +123,9 @@ def build_drawers(
 
 
 def inside(column: RangeColumn, counts: Array) -> Inside:
-    """What values are drawn from.
+    """Return the distribution inside the codes of a column with known bins.
 
-    Args:
-        column: with bins that are known.
-        counts: rows of each of its values or bins, released with noise, shape (num_values,).
+    ``counts`` are the rows of each of its values or bins, released with noise, shape (num_values,).
     """
     first, last = column.point_ends()
     heaps = _Heaps.of(column, first, last, counts)
@@ -151,7 +149,7 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
     density *= factors
     density *= _normal(density, owner, rest)[owner]
     density[place] = heaps.rows
-    # A code without any rows is drawn from all the same, where rows are asked for by other ways.
+    # A code without any rows is drawn from all the same, since other parts can request rows of it.
     empty = np.bincount(owner, density) <= 0
     density[empty[owner]] = widths[empty[owner]]
     density *= _normal(density, owner, np.ones(counts.size))[owner]
@@ -159,7 +157,7 @@ def inside(column: RangeColumn, counts: Array) -> Inside:
 
 
 def _normal(density: Array, owner: Points, totals: Array) -> Array:
-    """By what the cells of every code are multiplied to have these totals."""
+    """Return the factors of codes with which their cells have these totals."""
     sums = np.bincount(owner, density, totals.size)
     return np.divide(totals, sums, out=np.zeros(totals.size), where=sums > 0)
 
@@ -169,8 +167,8 @@ class _Heaps:
     """Rows on single points of codes that have several.
 
     Attributes:
-        points, codes, rows: of each, shape (heaps,).
-        of_codes: rows on heaps in every code, no more than the code has.
+        points, codes, rows: Of each heap, shape (heaps,).
+        of_codes: Rows on heaps in every code, no more than the code has.
     """
 
     points: Points
@@ -189,16 +187,17 @@ class _Heaps:
         codes = np.searchsorted(first, points, side="right") - 1
         kept = last[codes] > first[codes]
         points, codes, rows = points[kept], codes[kept], rows[kept]
-        asked = np.bincount(codes, rows, counts.size).astype(np.float64)
-        fits = np.divide(counts, asked, out=np.ones(counts.size), where=asked > counts)
+        requested = np.bincount(codes, rows, counts.size).astype(np.float64)
+        fits = np.divide(counts, requested, out=np.ones(counts.size), where=requested > counts)
         rows = rows * np.minimum(fits, 1.0)[codes]
-        return cls(points, codes, rows, np.minimum(asked, counts))
+        return cls(points, codes, rows, np.minimum(requested, counts))
 
     def spikes(self, column: RangeColumn) -> Array:
-        """Rows of every code on heaps that share their ending with no others.
+        """Return the rows of every code on heaps that share their ending with no others.
 
-        Heaps on an ending are rounded values: where others of the kind are too few to be found as
-        heaps, the density would fall towards them if these were set apart.
+        Heaps on an ending are rounded values: if few others of the kind were found as heaps, the
+        density
+        would fall towards them if these were set apart.
         """
         endings = column.counted.endings if column.counted else ()
         alone = find_kinds(column.marks(self.points), endings) == len(endings)
@@ -210,14 +209,15 @@ class _Heaps:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Densities inside codes: in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
+    """Densities inside codes, in proportion to exp(slope · y), y = arsinh((x − middle) / unit).
 
     Attributes:
-        column: whose they are.
-        first, last: points of every code.
-        middles, units: of every code, shape (codes,): median and half the distance of the
-            quartiles of the column, and of tails the end where they begin and their own scale.
-        slopes: of the logarithm of the density in y, shape (codes,).
+        column: The column.
+        first, last: Points of every code.
+        middles, units: Median and half the distance of the quartiles of the column, and for tails
+            the
+            end where they begin and their own scale, shape (codes,).
+        slopes: Slopes of the logarithm of the density in y, shape (codes,).
     """
 
     column: RangeColumn
@@ -244,7 +244,7 @@ class _Shape:
         return cls(column, first, last, middles, units, slopes)
 
     def cells(self, code: int, most: int, heaps: Points) -> tuple[Points, Array]:
-        """First points of the cells of a code, and masses in proportion to its density."""
+        """Return first points of the cells of a code, and masses in proportion to its density."""
         first, after = int(self.first[code]), int(self.last[code]) + 1
         if after - first <= most:
             starts = np.arange(first, after)
@@ -264,13 +264,13 @@ class _Shape:
 
 
 def _even_cuts(ends: Array, cells: int) -> Array:
-    """Ends of so many cells between two, equally wide in y."""
+    """Return ends of cells between two ends, equally wide in y."""
     low, high = np.arcsinh(ends)
     return np.asarray(np.sinh(np.linspace(low, high, cells + 1)))
 
 
 def _masses(cuts: Array, slope: float) -> Array:
-    """Masses of narrow cells between these cuts, by the density in their middle; not normalised."""
+    """Return unnormalised masses of narrow cells, by the density in their middle."""
     y = np.arcsinh((cuts[1:] + cuts[:-1]) / 2)
     return np.diff(cuts) * np.exp(np.maximum(slope * y - max(slope * y[0], slope * y[-1]), -LIMIT))
 
@@ -279,18 +279,20 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
     """Return the slope of the log-density in every code, from the densities of its neighbours.
 
     Codes of a single point that stand out of the density are skipped: the codes on either side of
-    them are neighbours.
+    them
+    are neighbours.
 
     Args:
-        ends: of every code, less the middle, in units, shape (codes, 2).
-        counts: rows of every code.
-        single: which codes are one point.
+        ends: Ends of every code, minus the middle, in units, shape (codes, 2).
+        counts: Rows of every code.
+        single: Which codes are one point.
 
     Returns:
-        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes):
-        an outermost code next to which the density does not fall outwards tells nothing of its
-        decline but its rows. It falls as the inverse square of the distance, from the density
-        of its neighbour.
+        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes). An
+        outermost code next to which the density does not fall outwards determines its decline by
+            its
+        rows alone. It falls as the inverse square of the distance, from the density of its
+            neighbour.
     """
     logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
     slopes, scales = np.zeros(counts.size), np.zeros(counts.size)
@@ -322,12 +324,10 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
 def _begin_tail(logs: Array, centres: Array, width: float) -> tuple[float, float]:
     """Return the log-density where a tail begins, and its slope if it falls outwards; else 0.
 
-    Where the density rises towards the tail, some rows next to it may lie on a single value inside
-    a bin, such as an account's zero. So it begins no higher than the codes beyond continue.
-
-    Args:
-        logs, centres: of up to three codes, the one next to the tail first.
-        width: of that code.
+    If the density rises towards the tail, some rows next to it can lie on a single value inside a
+    bin,
+    such as an account's zero. So it begins no higher than the codes beyond continue. ``logs`` and
+    ``centres`` are of up to three codes, the one next to the tail first; ``width`` is its width.
     """
     if len(logs) < 2:
         return float(logs[0]), 0.0
@@ -343,13 +343,11 @@ def _begin_tail(logs: Array, centres: Array, width: float) -> tuple[float, float
 def _spikes(logs: Array, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which codes of a single value are skipped where densities are joined.
 
-    These are the ones between two codes of several values, and others that stand out of the
-    density on both sides. Two of them can be next to each other, so a single value is compared
-    with the lower of two neighbours.
-
-    Args:
-        logs: of the density of every code.
-        single: which codes stand for a single value.
+    These are codes between two codes of several values, and others that stand out of the density on
+    both
+    sides. Two of them can be next to each other, so a single value is compared with the lower of
+    two
+    neighbours.
     """
     near = np.pad(logs, 1, constant_values=-np.inf)
     far, alike = np.pad(logs, 2, constant_values=np.inf), np.pad(single, 1)
@@ -361,8 +359,10 @@ def _spikes(logs: Array, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _decline(ends: Array, log_mean: float) -> float:
-    """The slope of a density that is 1 at the first of two ends and has this mean between them; 0
-    for a mean of 1 and more: the density is not taken to rise outwards."""
+    """Return the slope of a density that is 1 at the first end and has this mean.
+
+    It is 0 for a mean of 1 and more: the density is not assumed to rise outwards.
+    """
     if log_mean >= 0:
         return 0.0
     cuts = _even_cuts(ends, COARSE_CELLS)
@@ -383,9 +383,7 @@ def _decline(ends: Array, log_mean: float) -> float:
 def _scale(width: float, log_mean: float) -> float:
     """Return the unit of a density exp(−TAIL · arsinh(x / unit)) that has this mean on 0 .. width.
 
-    Args:
-        width: of a code.
-        log_mean: logarithm of the mean density, less than 0.
+    ``log_mean`` is the logarithm of the mean density, less than 0.
     """
     low, high = log_mean - 2.0, 60.0  # logarithms of unit / width
     for _ in range(60):
@@ -409,14 +407,11 @@ def _endings(
     heaps: _Heaps,
     codes: tuple[Array, NDArray[np.bool_]],
 ) -> tuple[Array, tuple[tuple[int, int, float], ...]]:
-    """Factors of the cells of one point, and the endings of others with their probabilities.
+    """Return factors of the cells of one point, and endings of others with their probabilities.
 
-    Args:
-        column: with the noisy rows on endings.
-        starts, widths: of all cells.
-        rows: expected on each of them, heaps aside, if endings meant nothing.
-        heaps: rows on them are among those counted on endings.
-        codes: rows of every code, and which of them have several points; so are the others'.
+    ``rows`` are expected on each cell, heaps aside, if endings meant nothing; ``codes`` are the
+    rows of
+    every code, and which of them have several points.
     """
     factors = np.ones(rows.size)
     found = column.counted.endings if column.counted else ()

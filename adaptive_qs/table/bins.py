@@ -1,7 +1,8 @@
-"""Bins of proposed schemas: values that many rows share by themselves, the rest by quantiles.
+"""Bins of proposed schemas: a bin for each value that many rows share, the rest by quantiles.
 
-All but the limits is for `propose` only, and as private as the data. ``values`` are the distinct
-numbers of a column, finite and ascending, and ``weights`` the rows with each: shape (distinct,).
+Everything except the limits is for `propose` only, and as private as the data. ``values`` are the
+distinct numbers of a column, finite and ascending, and ``weights`` the rows with each: shape
+(distinct,).
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NEARER = 4
-"""An end of the range moves outwards by less than this part of its bin."""
+"""An end of the range moves outwards by less than the bin width divided by this number."""
 _FINEST = 1e-15
-"""Numbers are rounded to a unit of at least this part of them, which keeps their digits apart."""
+"""Least unit of rounding relative to a number, which keeps its digits apart."""
 _LEAST, _MOST = 1e-290, sys.float_info.max
-"""Limits of the units, within the doubles."""
+"""Least and greatest unit of rounding, within the doubles."""
 
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
 
     Args:
-        value: finite.
-        spacing: how far it may move; infinity where it exceeds the doubles.
-        decimals: decimal places of all values, or None for values off any grid.
+        value: A finite number.
+        spacing: How far it can move; infinity if it exceeds the doubles.
+        decimals: Decimal places of all values, or None for values off any grid.
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
@@ -43,8 +44,9 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
 def round_end(value: float, spacing: float, decimals: int | None, upwards: bool) -> float:
     """Return the smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
-    A power of ten stays (1 may stand for "at least one"), a number nearer to 0 than half its bin
-    becomes 0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
+    A power of ten stays (1 can mean "at least one"), a number nearer to 0 than half its bin becomes
+    0,
+    and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
     :func:`round_cut`.
     """
     if value and f"{abs(value):.15e}".startswith("1.000000000000000"):
@@ -61,7 +63,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
 
 
 def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[float], int]) -> float:
-    """Return the value to a multiple of factor · 10^exponent; one that is there already stays."""
+    """Round the value to a multiple of factor · 10^exponent."""
     unit = factor * 10.0**exponent
     if not unit:
         return 0.0
@@ -71,12 +73,12 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
 
 
 _TAILS = (0.99, 0.01, 0.999, 0.001)
-"""Further cuts, in this order, where an end bin is long."""
-_LONG = 3
-"""An end bin is long if it is this many times as wide as the next."""
+"""Further quantiles at which long end bins are cut, in this order."""
 _FEW = 50
-"""Rows that a bin of a tail must exceed: the noise on fewer, so far out, would move the mean by
-more than such a bin mends, where values are drawn by a density that declines inside bins."""
+"""Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
+more
+than such a bin improves it.
+"""
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +86,7 @@ Floats = NDArray[np.float64]
 def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
     """Return distinct quantiles, ascending, that divide the rows into at most ``bins`` bins.
 
-    Up to a quarter of them go into long tails, the others hold about equal shares.
+    At most a quarter of them go into long tails, the others hold about equal shares.
     """
     rows = weights.sum()
     running = np.cumsum(weights)
@@ -94,12 +96,13 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
         return sorted(set(values[np.minimum(ranks, len(values) - 1)].tolist()))
 
     def is_long(upper: bool) -> bool:
+        """Return whether an end bin is over three times as wide as the next."""
         cuts = at([k / bins for k in range(1, bins)])
         if len(cuts) < 2:
             return False
         if upper:
-            return float(values[-1]) - cuts[-1] > _LONG * (cuts[-1] - cuts[-2])
-        return cuts[0] - float(values[0]) > _LONG * (cuts[1] - cuts[0])
+            return float(values[-1]) - cuts[-1] > 3 * (cuts[-1] - cuts[-2])
+        return cuts[0] - float(values[0]) > 3 * (cuts[1] - cuts[0])
 
     filled = (share for share in _TAILS if min(share, 1 - share) * rows > _FEW)
     tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]
@@ -117,8 +120,8 @@ class Grid:
     """Multiples of a step, or all doubles.
 
     Attributes:
-        decimals: decimal places of all numbers, or None for all doubles.
-        multiple: the step in units of 10^-decimals.
+        decimals: Decimal places of all numbers, or None for all doubles.
+        multiple: The step in units of 10^-decimals.
     """
 
     decimals: int | None
@@ -140,7 +143,7 @@ class Grid:
         return self._round(value, ROUND_CEILING, 0)
 
     def _round(self, value: float, rounding: str, add: int) -> float:
-        """Return the value to a number of the grid, a number of steps up."""
+        """Round the value to the grid, and add a number of steps."""
         if self.decimals is None:
             return value
         units = Decimal(repr(float(value))).scaleb(self.decimals)
@@ -152,8 +155,8 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     """Return the widest grid for all values with a usual step, such as 0.05, 0.125 or 0.2.
 
     Args:
-        values: distinct, shape (n,), below 2^53 in units of 10^-decimals.
-        decimals: decimal places with which all of them are written.
+        values: Distinct values, below 2^53 in units of 10^-decimals, shape (n,).
+        decimals: Decimal places with which all of them are written.
     """
     units = np.rint(values * 10**decimals).astype(np.int64)
     common = int(np.gcd.reduce(units))
@@ -169,36 +172,33 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
 
 NUMERIC_BINS = 32
 LEAST_BINS = 8
-"""Bins proposed for the smallest tables."""
+"""Number of bins proposed for the smallest tables."""
 LEAST_PERIODS = 24
-"""Periods allowed in the smallest tables: two years of months, a day of hours."""
+"""Number of periods allowed in the smallest tables: two years of months, a day of hours."""
 
 
 def bins_for(rows: int) -> int:
     """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
-    A histogram over two columns is nearest to the truth with a number of bins per column that
-    grows as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section
-    3.4): fewer hide where the rows lie, more leave too few rows in each cell to stand out of
-    noise. The factor of 2 leaves a cell of a pair √rows / 4 rows on average (8 of 1,000, 25 of
-    10,000), where 10 to 20 codes serve some thousand rows best.
+    A histogram over two columns is nearest to the truth with a number of bins per column that grows
+    as
+    the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
+    factor
+    of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the noise.
     """
     return max(LEAST_BINS, min(NUMERIC_BINS, round(2 * rows**0.25)))
 
 
 def codes_for(rows: int) -> int:
-    """Most values that keep a code each; from half as many again as `bins_for` on, bins are less.
-
-    Between the two, bins would hardly save codes and would blur the values.
-    """
+    """Return the most values that keep a code each; fewer bins would hardly save codes."""
     return bins_for(rows) * 3 // 2
 
 
 def periods_for(rows: int) -> int:
     """Return the most days, weeks, months or the like to propose for ``rows`` dates or times.
 
-    Months are four weeks, years four quarters, and so on: what fits is a quarter of these at least
-    as a rule, so that twice `bins_for` makes about as many codes as other columns have.
+    Granularities differ by about a factor of four, so twice `bins_for` gives about as many codes as
+    other columns have.
     """
     return max(LEAST_PERIODS, 2 * bins_for(rows))
 
@@ -206,34 +206,38 @@ def periods_for(rows: int) -> int:
 PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 PEAK_SHARE = 0.02
-"""A peak that gets a bin of its own holds at least this share of the rows, and half as many as the
-bins hold in the average."""
+"""Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
+on
+average.
+"""
 END_SHARE = 0.005
-"""The first and the last value, where codes that end a scale lie, are peaks from this share on.
-Values with as many rows as a bin, and far ones, do not count as ends or neighbours of a peak."""
+"""Least share of the rows of a peak at the first or last value, where codes that end a scale lie.
+"""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
 ROWS_PER_VALUE = 5
-"""From this number of rows per value on there are few values."""
+"""Rows per value from which on a column has few values."""
 
 ABSURD = 100
-"""A value lies absurdly far from the others if its distance to their median is this many times
-their whole range."""
+"""A value is absurdly far if its distance to the median is this many times the range of the others.
+"""
 FEW_ABSURD = 2
-"""At most this many rows at either end are mistakes; more can be a code."""
+"""Most rows at either end that can be mistakes; more can be a code."""
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
-"""Share of the rows in bins of several values, on peaks or on multiples of a number, from which
-these are worth a part of the budget, where they are ``PEAK_SHARE`` of all rows as well."""
+"""Least share of the rows of bins with several values, on peaks or on multiples of a number, for
+which
+frequent values are worth a part of the budget.
+"""
 HEAP_SHARE = 0.001
-"""Share of the rows from which a peak counts among these."""
+"""Least share of the rows of such a peak."""
 HEAPS = 50
-"""Frequent values that a proposed schema asks for."""
+"""Number of frequent values that a proposed schema requests."""
 WIDE_SPAN = 6
 """Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
-"""Integers in this range are taken for years."""
+"""Range of integers that can be years."""
 YEAR_STEPS = (5, 10, 20, 50, 100)
 
 
@@ -242,10 +246,10 @@ class _Part:
     """Distinct values between two that have bins of their own, or beyond the outermost.
 
     Attributes:
-        values, weights: may be empty.
-        floor: the end of the bin before; minus infinity where there is none.
-        ceiling: the start of the bin after; infinity where there is none.
-        narrow: the part of the width of the values that makes a gap next to them a wide one.
+        values, weights: Can be empty.
+        floor: End of the bin before; minus infinity without one.
+        ceiling: Start of the bin after; infinity without one.
+        narrow: Part of the width of the values from which on a gap next to them is wide.
     """
 
     values: Floats
@@ -256,7 +260,7 @@ class _Part:
 
     @property
     def mass(self) -> float:
-        """Rows."""
+        """Number of rows."""
         return float(self.weights.sum())
 
     @property
@@ -275,7 +279,7 @@ class _Part:
         return int(-math.inf < self.floor < self.ceiling < math.inf)
 
     def crowd(self, bins: int) -> float:
-        """Rows for each of these bins that are not empty; 0 for a single value."""
+        """Return the rows for each of these bins that are not empty; 0 for a single value."""
         return self.mass / (bins - sum(self.gaps)) if self.values.size > 1 else 0.0
 
 
@@ -284,17 +288,17 @@ def propose_edges(
 ) -> tuple[float, ...]:
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
-    A value gets a bin that decodes to it alone where it fills one in the average, where it is a
-    peak, or where it lies far beyond all others in several rows; so does every value where they are
-    few. The other bins hold about equal shares, with finer ones in long tails, and end at round
-    numbers.
+    A value gets a bin that decodes to it alone if it fills one on average, is a peak, or lies far
+    beyond
+    all others in several rows; so does every value if they are few. The other bins hold about equal
+    shares, with finer ones in long tails, and end at round numbers.
 
     Args:
-        values: of the column.
-        weights: rows with each.
-        grid: where all values lie.
-        bins: the most, at least 1.
-        codes: the most where every value has a bin of its own.
+        values: Distinct values of the column.
+        weights: Rows with each.
+        grid: Where all values lie.
+        bins: The most bins, at least 1.
+        codes: The most bins if every value has one.
     """
     atoms = list(range(len(values)))
     parts = _between(values, weights, atoms, grid, bins)
@@ -330,12 +334,13 @@ def without_absurd(values: Floats, weights: Floats) -> slice:
 def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
     """Return first values of bins of the same round width, for integers that are spread evenly.
 
-    The first and the last bin can have another width. No value deserves a bin for itself, and no
-    bin is crowded.
+    The first and the last bin can have another width. No value deserves a bin of its own, and no
+    bin is
+    crowded.
 
     Returns:
-        the starts, of at most ``bins`` bins, and the end of the last bin; None where other bins
-        serve better.
+        The starts, of at most ``bins`` bins, and the end of the last bin; None if other bins are
+            better.
     """
     low, high = int(values[0]), int(values[-1])
     steps = (factor * 10**k for k in range(19) for factor in (1, 2, 5))
@@ -355,15 +360,12 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
-    Args:
-        values: of the column.
-        weights: rows with each.
-        edges: of the bins, ascending; one that holds a single value needs no heap.
+    ``edges`` are of the bins, ascending; a bin with a single value needs no heap.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
     several = np.bincount(bins)[bins] > 1
     least = max(3, HEAP_SHARE * weights.sum())
-    peaks = several & (weights >= least) & (weights >= PEAK * _beside(weights))
+    peaks = several & (weights >= least) & (weights >= PEAK * _max_neighbours(weights))
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
@@ -378,7 +380,7 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     bin.
 
     Returns:
-        the starts and the end of the last bin; None where they are no years.
+        The starts and the end of the last bin; None if they are no years.
     """
     rows = weights.sum()
     years = (values >= YEARS[0]) & (values <= YEARS[1])
@@ -396,7 +398,7 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     if step > 1:
         average = rows / (high // step - low // step + 1)
         stands_out = (
-            years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * _beside(weights))
+            years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * _max_neighbours(weights))
         )
         own += values[stands_out].tolist()
     return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
@@ -405,7 +407,7 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
 def _parted(
     values: Floats, weights: Floats, grid: Grid, bins: int
 ) -> tuple[list[int], list[_Part]]:
-    """As many values with bins of their own as fit (indices, ascending), and what is between."""
+    """Return the values with bins of their own (indices, ascending), and what lies between them."""
     deserving = _atoms(values, weights, bins)
     most = CROWDED * weights.sum() / bins
     while True:
@@ -438,7 +440,8 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Return the indices of values that deserve a bin each, by how much they deserve it.
 
     These are values far beyond all others, values with as many rows as a bin, and peaks; each kind
-    by its rows.
+    by
+    its rows.
     """
     far = []
     if len(values) > 2:
@@ -454,19 +457,19 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     others[rest] = weights[rest]
     least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
     least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
-    beside = _beside(others)
-    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * beside))
+    neighbours = _max_neighbours(others)
+    peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * neighbours))
     heaviest = (some[np.argsort(-weights[some], kind="stable")].tolist() for some in (full, peaks))
     return [*far, *(i for i in chain(*heaviest) if i not in far)]
 
 
-def _beside(weights: Floats) -> Floats:
+def _max_neighbours(weights: Floats) -> Floats:
     """Return the rows with the neighbour of each value that has more of them."""
     return np.maximum(np.append(weights[1:], 0), np.append(0, weights[:-1]))
 
 
 def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
-    """Bins for each part: what it needs, and the others in proportion to its rows."""
+    """Return the bins for each part: what it needs, and the others in proportion to its rows."""
     counts = [part.needed for part in parts]
     several = [k for k, part in enumerate(parts) if part.values.size > 1]
     while several and sum(counts) < spare:
@@ -475,7 +478,7 @@ def _divided(parts: Sequence[_Part], spare: int) -> list[int]:
 
 
 def _part_edges(part: _Part, bins: int, grid: Grid) -> Iterator[float]:
-    """Round edges for the values of a part, their own ends included where needed."""
+    """Yield round edges for the values of a part, their own ends included if needed."""
     low, high = float(part.values[0]), float(part.values[-1])
     if low == high:
         yield from (low, grid.after(high))

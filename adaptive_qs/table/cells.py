@@ -40,7 +40,7 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def normalise(values: pa.Array) -> pa.Array | None:
-    """Cells as string (stripped), int64, uint64, float64, bool or timestamp; None for other types.
+    """Return cells as string (stripped), int64, uint64, float64, bool or timestamp; else None.
 
     NaN becomes null. Timestamps keep their time zone.
     """
@@ -63,11 +63,12 @@ def normalise(values: pa.Array) -> pa.Array | None:
 
 
 def as_text(values: pa.Array) -> pa.StringArray:
-    """Normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601.
+    """Return normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601.
 
-    Whole numbers are written alike whether they come as integers or as numbers, as long as a
-    double holds them exactly; moments are in UTC, without a time of day at midnight and without
-    parts of a second that are 0.
+    Whole numbers have one form whether they come as integers or as numbers, as long as a double
+    holds
+    them exactly. Moments are in UTC, without a time of day at midnight and without zero parts of a
+    second.
     """
     if pa.types.is_float64(values.type):
         whole = pc.and_(
@@ -107,7 +108,7 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
 
 
 def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
-    """Cells as finite real numbers."""
+    """Return cells as finite real numbers."""
     if pa.types.is_string(values.type):
         readable = pc.match_substring_regex(values, f"^{NUMBER}$")
         digits = pc.utf8_ltrim(values, characters="+")
@@ -121,7 +122,7 @@ def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
 
 
 def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as 0 and 1."""
+    """Return cells as 0 and 1."""
     if pa.types.is_boolean(values.type):
         return _filled(values.cast(pa.int64()), np.int64(0))
     words = pc.utf8_lower(as_text(values))
@@ -132,7 +133,7 @@ def as_booleans(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
 def as_seconds(
     values: pa.Array, date_format: str | None, wall_clock: bool
 ) -> tuple[NDArray[np.int64], Mask]:
-    """Cells as whole seconds since 1970; arguments as for :func:`text.read_moment`."""
+    """Return cells as whole seconds since 1970; arguments as for :func:`text.read_moment`."""
     if pa.types.is_timestamp(values.type):
         if values.type.tz is not None:
             values = pc.local_timestamp(values) if wall_clock else values
@@ -147,21 +148,21 @@ def as_seconds(
 
 
 def is_marker(values: pa.Array, markers: tuple[str, ...]) -> Mask:
-    """Which cells are one of the markers, as text."""
+    """Return which cells are one of the markers, as text."""
     return _is_in(as_text(values), frozenset(markers))
 
 
 def matches_numbers(values: pa.Array, markers: Iterable[str]) -> Mask:
-    """Which cells are one of those markers that are numbers, in whatever digits."""
+    """Return which cells are one of the markers that are numbers, in whatever digits."""
     numbers = [float(marker) for marker in markers if re.fullmatch(NUMBER, marker)]
     found, readable = as_numbers(values) if numbers else _unreadable(values, np.float64(0))
     return readable & np.isin(found, numbers)
 
 
 def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
-    """Return cells with texts that are numbers in a form as Python writes them.
+    """Return cells with numbers in text in Python's form; other texts become null.
 
-    All other texts become null. Cells of other types, and the plain form, are not changed.
+    Cells of other types, and the plain form, are not changed.
     """
     if spelling.plain or not pa.types.is_string(values.type):
         return values
@@ -171,7 +172,7 @@ def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
 
 
 def numbers_written(values: pa.Array, spelling: Spelling) -> pa.Array:
-    """Numbers that are written in text, in this form."""
+    """Return numbers in text in this form."""
     if spelling.plain:
         return values
     distinct = values.dictionary_encode()
@@ -182,7 +183,7 @@ def numbers_written(values: pa.Array, spelling: Spelling) -> pa.Array:
 
 
 def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
-    """Normalised cells with the texts themselves where CSV has their escaped forms."""
+    """Return normalised cells, escaped texts of CSV in their original form."""
     if not escapes or not pa.types.is_string(values.type):
         return values
     place = pc.index_in(values, value_set=pa.array([*escapes.values()], pa.string()))
@@ -265,7 +266,7 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
 
 Objects = NDArray[np.object_]
 Parted = Iterator[tuple[NDArray[np.bool_], pa.Array]]
-"""Which of the cells, and those cells as an array of one type."""
+"""Yields which of the cells have one type, and these cells as an array."""
 
 
 @dataclass(frozen=True)
@@ -286,7 +287,7 @@ class MixedCells:
 
     @classmethod
     def of(cls, values: pa.Array | MixedCells) -> MixedCells:
-        """Cells of one type, or of several, as the latter."""
+        """Return cells of one type, or of several, as the latter."""
         if isinstance(values, MixedCells):
             return values
         if not pa.types.is_dictionary(values.type):
@@ -295,27 +296,27 @@ class MixedCells:
         return cls((values.dictionary,), indices)
 
     def with_exact_decimals(self) -> MixedCells:
-        """Return the same, a column of decimals as cells of several types.
-
-        See :func:`object_cells`.
-        """
+        """Return the same, decimals as cells of several types; see :func:`object_cells`."""
         if len(self.parts) != 1 or not pa.types.is_decimal(self.parts[0].type):
             return self
         distinct = np.array([*self.parts[0].to_pylist(), None], dtype=object)[:-1]
         return MixedCells.of(object_cells(distinct)).take(self.indices)
 
     def take(self, rows: NDArray[np.int64]) -> MixedCells:
-        """Return the cells at these places; -1 gives none."""
+        """Return the cells at these positions; -1 gives none."""
         return MixedCells(self.parts, np.append(self.indices, -1)[rows])
 
 
 def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
-    """Python objects as typed values, each by its own type.
+    """Return Python objects as typed values, each by its own type.
 
-    Text is text, booleans, integers, numbers, dates and times are what they are, whether of
-    Python, numpy or pandas; a `Decimal` is the nearest double, or its digits where it is whole and
-    too large for one, and None, NaN, NaT and NA are
-    missing. Anything else becomes an array of type binary, which no column takes.
+    Text is text; booleans, integers, numbers, dates and times keep their kind, whether of Python,
+    numpy
+    or pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large for
+    one.
+    None, NaN, NaT and NA are missing. Anything else becomes an array of type binary, which no
+    column
+    takes.
     """
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 
@@ -359,18 +360,18 @@ def _texts(cells: Objects) -> Parted:
 
 
 def _integers(cells: Objects) -> Parted:
-    """As 64 bits; as digits where they do not fit."""
+    """Yield integers of 64 bits, and others as digits."""
     fits = np.array([-(2**63) <= int(cell) < 2**63 for cell in cells])
     yield fits, pa.array(cells[fits].astype(np.int64))
     yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
 
 
 _MOST_DIGITS = 10**40
-"""Whole numbers below are identifiers, perhaps; above, a double says all that anybody knows."""
+"""Limit of whole numbers that can be identifiers; above, a double is exact enough."""
 
 
 def _decimals(cells: Objects) -> Parted:
-    """As doubles; as digits where these are whole numbers that a double may not hold."""
+    """Yield decimals as doubles, and whole numbers that a double may not hold as digits."""
     large = np.array([
         cell.is_finite()
         and 10 ** _DIGITS[pa.float64()] <= abs(cell) < _MOST_DIGITS
@@ -405,7 +406,7 @@ def _moments(cells: Objects) -> Parted:
 
 
 def _zone(moment: dt.datetime) -> str:
-    """Return the time zone of a moment as Arrow names it; "" where it has none."""
+    """Return the time zone of a moment as Arrow names it; "" without one."""
     offset = moment.utcoffset()
     if offset is None:
         return ""
@@ -418,7 +419,7 @@ def _zone(moment: dt.datetime) -> str:
 
 
 _NO_NAME = "?"
-"""Stands for a time zone that has no name and is no whole number of minutes away from UTC."""
+"""Name of a time zone that has none and is no whole number of minutes away from UTC."""
 
 
 _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
@@ -438,11 +439,11 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
     (np.datetime64, lambda cells: _all(pa.array(np.array(cells.tolist(), "datetime64[us]")))),
     (object, _unreadable_objects),
 )
-"""Types and what reads them, the more special ones first."""
+"""Types and their readers, the more special ones first."""
 
 
 def unreadable_column(label: str, name: str, _: Exception) -> DataError:
-    """What to say about a column of a table whose cells a library cannot take."""
+    """Return the error that a library cannot read the cells of a column."""
     return DataError(f"{label}: column {name!r} cannot be read: write it as text")
 
 
@@ -469,12 +470,13 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
 T = TypeVar("T")
 
 
-def redacted(action: Callable[[], T], explain: Callable[[Exception], DataError]) -> T:
-    """Return the result of `action`, or the error that `explain` makes of whatever it raised.
+def redacted(action: Callable[[], T], explain: Callable[[Exception], AdaptiveQsError]) -> T:
+    """Return the result of `action`, or raise the error that `explain` makes of its exception.
 
     Arrow and pandas quote cells in their messages. The new error is raised after the old one has
-    been dropped, so that not even its `__context__` leads back to a cell. `explain` must not
-    copy the message. Errors of this package pass unchanged.
+    been
+    dropped, so that not even its `__context__` leads back to a cell. `explain` must not copy the
+    message. Errors of this package pass unchanged.
     """
     try:
         return action()

@@ -1,30 +1,33 @@
 """A private table as compact integer codes, and its exact marginal counts.
 
-A counter is the only reader of private rows after encoding.
+A counter is the only reader of private rows after encoding. Rows are counted in blocks, which stay
+in the processor's cache while all marginals of a pass are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, ResourceExceeded
+from adaptive_qs.machine import ThreadPool, njit
 from adaptive_qs.table.engines import CountingEngine, Occupied
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
 
 T = TypeVar("T")
+Codes = NDArray[np.unsignedinteger[Any]]
 
 MAX_ROWS = 2**40
 """Public bound on the number of rows; keeps every scaled count inside 64 bits."""
 CODE_BYTES = 8
-"""Memory of one private value: its code, in the chunks that were read and joined."""
+"""Memory of one code while chunks are read and joined, in bytes."""
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -37,10 +40,8 @@ class CodedTable:
     """Rows as codes: `columns[i][r]` in 0 .. sizes[i]-1 is attribute i of row r.
 
     Every column is a contiguous, read-only array of shape (num_rows,) in the smallest unsigned
-    integer type of its attribute.
-
-    Raises:
-        DataError: the columns do not fit the domain or each other.
+    integer
+    type of its attribute.
     """
 
     domain: Domain
@@ -69,10 +70,10 @@ class CodedTable:
 
     @classmethod
     def from_codes(cls, domain: Domain, columns: Iterable[NDArray[np.integer[Any]]]) -> Self:
-        """Return the table of these integer codes of any integer type, checked and made compact.
+        """Return the table of integer codes of any type, checked and made compact.
 
         Raises:
-            DataError: a code lies outside its attribute, or the arrays do not fit the domain.
+            DataError: If a code lies outside its attribute, or the arrays do not fit the domain.
         """
         arrays = [np.asarray(codes) for codes in columns]
         for i, (attribute, codes) in enumerate(zip(domain.attributes, arrays)):
@@ -90,15 +91,12 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of rows that come in parts, each of shape (some, attributes).
+        """Return the table of ``num_rows`` rows that come in parts.
 
-        Args:
-            domain: the attributes.
-            parts: the rows.
-            num_rows: how many there are in all.
+        Each part has shape (some, attributes).
 
         Raises:
-            DataError: there are more or fewer, of another width, or a code lies outside its
+            DataError: If there are more or fewer, of another width, or a code lies outside its
                 attribute.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
@@ -122,25 +120,229 @@ class CodedTable:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows. Private: never print or release it."""
+        """Number of rows. It is private: never print or release it."""
         return len(self.columns[0])
+
+
+# Counting in blocks of coded rows.
+
+BLOCK_ROWS = 2**16
+"""Rows of a block, which stays in the processor's cache while all cliques are counted."""
+SHARED_CELLS = 2**21
+"""Cells of a pass up to which every thread counts some of the blocks into cells of its own."""
+
+SPARSE = 1
+"""Cells per row from which on occupied cells are listed while rows are counted."""
+LISTED_CELLS = 2**26
+"""Cells of a marginal up to which each has a place while rows are counted; larger ones are sorted.
+"""
+
+
+class Blocks(Protocol):
+    """Coded rows in blocks of at most ``BLOCK_ROWS``."""
+
+    num_rows: int
+    """Number of rows of all blocks; private."""
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
+        """Return the contiguous codes of some attributes in a block, also to several threads."""
+
+
+class HeldBlocks:
+    """Blocks of codes in memory: a contiguous array for each attribute, all of the same length."""
+
+    def __init__(self, columns: Sequence[Codes]) -> None:
+        self._columns = columns
+        self.num_rows = len(columns[0])
+        self.num_blocks = -(-self.num_rows // BLOCK_ROWS)
+
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
+        """Return the codes of some attributes in a block."""
+        first = number * BLOCK_ROWS
+        return [self._columns[i][first : first + BLOCK_ROWS] for i in requested]
+
+
+class BlockEngine:
+    """A :class:`~adaptive_qs.table.engines.CountingEngine` on blocks of rows."""
+
+    def __init__(self, domain: Domain, blocks: Blocks, workers: int = 1) -> None:
+        self.domain: Domain = domain
+        self._blocks = blocks
+        self._workers = workers
+        self._spare: list[NDArray[np.uint32]] = []  # zeros, where cells are listed
+
+    def count_rows(self) -> int:
+        """Return the number of rows (private)."""
+        return self._blocks.num_rows
+
+    def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+        """Return the exact marginals over some cliques (rows), counted in one pass."""
+        workers = min(self._workers, len(cliques))  # one clique: the caller has threads for more
+        every = range(self._blocks.num_blocks)
+        if workers < 2:
+            return self._count(cliques, every)
+        cells = sum(map(self.domain.size, cliques))
+        with ThreadPool(workers) as pool:
+            if workers * cells <= SHARED_CELLS:
+                shares = [every[k::workers] for k in range(workers)]
+                counted = pool.map(lambda share: self._count(cliques, share), shares)
+                return [sum(parts[1:], parts[0]) for parts in zip(*counted)]
+            parts = [cliques[k::workers] for k in range(workers)]
+            counted_parts = list(pool.map(lambda part: self._count(part, every), parts))
+        return [counted_parts[k % workers][k // workers] for k in range(len(cliques))]
+
+    def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
+        """Return the occupied cells of the marginals over some cliques."""
+        listed = map(self.domain.size, cliques)
+        room = max((size for size in listed if size <= LISTED_CELLS), default=0)
+        places = np.zeros(0, dtype=np.uint32)
+        with suppress(IndexError):
+            places = self._spare.pop()
+        if places.size < room:
+            places = np.zeros(room, dtype=np.uint32)
+        found = [self._occupied(clique, places) for clique in cliques]
+        self._spare.append(places)
+        return found
+
+    def _occupied(self, clique: Clique, places: NDArray[np.uint32]) -> Occupied:
+        """Return those of one clique; ``places`` are zero before and after."""
+        size, rows = self.domain.size(clique), self._blocks.num_rows
+        every = range(self._blocks.num_blocks)
+        if size <= SPARSE * rows:
+            counts = self._count([clique], every)[0].reshape(-1)
+            cells = np.flatnonzero(counts)
+            return Occupied(cells, counts[cells])
+        if size > LISTED_CELLS:
+            blocks = [self._cells(clique, number, np.int64) for number in every]
+            none = np.empty(0, np.int64)
+            return Occupied(*np.unique(np.concatenate([none, *blocks]), return_counts=True))
+        listed, found = np.empty(rows, dtype=np.uint32), 0
+        for number in every:
+            found = _list_occupied(self._cells(clique, number, np.uint32), places, listed, found)
+        listed[:found].sort()  # who goes through them in order finds close what is close
+        return Occupied(*_take_occupied(places, listed[:found]))
+
+    def _cells(self, clique: Clique, number: int, kind: type) -> NDArray[Any]:
+        shape = self.domain.shape(clique)
+        first, *others = self._blocks.read(number, clique)
+        cells: NDArray[Any] = first.astype(kind)
+        for codes, size in zip(others, shape[1:]):
+            _next_axis(cells, codes, kind(size))
+        return cells
+
+    def _count(self, cliques: Sequence[Clique], numbers: Sequence[int]) -> list[NDArray[np.int64]]:
+        counts = [np.zeros(self.domain.shape(clique), dtype=np.int64) for clique in cliques]
+        requested = sorted({i for clique in cliques for i in clique})
+        cells = np.empty(min(BLOCK_ROWS, self._blocks.num_rows), dtype=np.uint32)
+        for number in numbers:
+            columns = dict(zip(requested, self._blocks.read(number, requested)))
+            for clique, marginal in zip(cliques, counts):
+                count_block([columns[i] for i in clique], marginal, cells)
+        return counts
+
+
+def count_block(
+    columns: Sequence[Codes], counts: NDArray[np.int64], cells: NDArray[np.uint32]
+) -> None:
+    """Add some rows to their marginal, in place.
+
+    Args:
+        columns: Codes of the marginal's attributes.
+        counts: The contiguous marginal, one axis per attribute, of at most 2³² cells.
+        cells: Room for one integer per row.
+    """
+    if counts.size > 2**32:
+        raise ResourceExceeded("a marginal has more cells than 2**32: ask for fewer ways")
+    cells = cells[: len(columns[0])]
+    cells[:] = columns[0]
+    for codes, size in zip(columns[1:], counts.shape[1:]):
+        _next_axis(cells, codes, np.uint32(size))
+    flat = counts.reshape(-1)
+    if flat.size > _LANE_CELLS:
+        _tally(cells, flat)
+    else:
+        lanes = np.zeros((4, flat.size), dtype=np.uint32)
+        _tally_in_lanes(cells, lanes)
+        flat += lanes.sum(axis=0, dtype=np.int64)
+
+
+def load_programs() -> None:
+    """Compile or load the counting kernels, which takes up to some seconds, before rows wait."""
+    for kind in (np.uint8, np.uint16, np.uint32):  # see code_dtype
+        codes: Codes = np.zeros(1, dtype=kind)
+        for cells in (1, 2 * _LANE_CELLS):
+            counts = np.zeros((cells, 1), dtype=np.int64)
+            count_block([codes, codes], counts, np.empty(1, dtype=np.uint32))
+
+
+_LANE_CELLS = 2**12
+
+
+@njit(cache=True, nogil=True)
+def _next_axis(cells, codes, size):  # type: ignore[no-untyped-def]
+    for row in range(cells.size):
+        cells[row] = cells[row] * size + np.uint32(codes[row])
+
+
+@njit(cache=True, nogil=True)
+def _tally(cells, counts):  # type: ignore[no-untyped-def]
+    for cell in cells:
+        counts[cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def _list_occupied(cells, places, listed, number):  # type: ignore[no-untyped-def]
+    """Count cells in their places, list new ones, and return how many are listed."""
+    for cell in cells:
+        if places[cell] == 0:
+            listed[number] = cell
+            number += 1
+        places[cell] += 1
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _take_occupied(places, listed):  # type: ignore[no-untyped-def]
+    """Return the listed cells and their counts, and clear their places."""
+    cells, counts = np.empty(listed.size, np.int64), np.empty(listed.size, np.int64)
+    for k in range(listed.size):
+        cells[k], counts[k] = listed[k], places[listed[k]]
+        places[listed[k]] = 0
+    return cells, counts
+
+
+@njit(cache=True, nogil=True)
+def _tally_in_lanes(cells, lanes):  # type: ignore[no-untyped-def]
+    """Count four rows in turn, so that none waits for an equal one before it."""
+    whole = cells.size // 4 * 4
+    for row in range(0, whole, 4):
+        lanes[0, cells[row]] += 1
+        lanes[1, cells[row + 1]] += 1
+        lanes[2, cells[row + 2]] += 1
+        lanes[3, cells[row + 3]] += 1
+    for row in range(whole, cells.size):
+        lanes[0, cells[row]] += 1
 
 
 # Counting. An engine counts; what it counted is kept, since the loop asks for it again.
 KEPT_CELLS = 2**22
-"""Cells of all counted marginals that are kept, by default."""
+"""Cells of all counted marginals that are kept by default."""
 
 
 class MarginalCounter:
-    """Exact marginals of one private table, kept where they fit; never released without noise.
+    """Exact marginals of one private table, kept if they fit; never released without noise.
 
     Args:
-        table: the private rows, or the engine that counts them.
-        most_cells: cells of all marginals that are kept.
-        workers: threads that count a table; an engine has its own.
+        table: The private rows, or the engine that counts them.
+        most_cells: Cells of all marginals that are kept.
+        workers: Threads that count a table; an engine has its own.
 
     Raises:
-        DataError: more than ``MAX_ROWS`` rows; the message does not tell how many.
+        DataError: If there are more than ``MAX_ROWS`` rows; the message does not say how many.
     """
 
     def __init__(
@@ -164,10 +366,7 @@ class MarginalCounter:
         self._close: Callable[[], object] = lambda: None
 
     def owns(self, close: Callable[[], object]) -> None:
-        """Take over what closes the engine.
-
-        It is called by :meth:`close`, or when the counter is not used any more.
-        """
+        """Take over the function that closes the engine, also when the counter is dropped."""
         self._close = finalize(self, close)
 
     def close(self) -> None:
@@ -187,10 +386,7 @@ class MarginalCounter:
         return self.count_all([clique])[0]
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """Return the exact marginals over some cliques that are not empty.
-
-        One pass counts the missing.
-        """
+        """Return the exact marginals over some nonempty cliques; one pass counts missing ones."""
         kept, found = self._find(cliques, self._kept, self._engine.count_all, self._keep)
         return [
             found[clique] if counts is None else counts.astype(np.int64)
@@ -199,10 +395,7 @@ class MarginalCounter:
         ]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """Return the occupied cells of the marginals over some cliques that are not empty.
-
-        The missing are listed together.
-        """
+        """Return the occupied cells of the marginals over some nonempty cliques."""
         kept, found = self._find(cliques, self._listed, self._engine.occupied, self._keep_listed)
         return [
             found[clique] if cells is None else Occupied(*(a.astype(np.int64) for a in cells))
@@ -226,7 +419,7 @@ class MarginalCounter:
         count: Callable[[Sequence[Clique]], list[T]],
         keep: Callable[[Clique, T], None],
     ) -> tuple[dict[Clique, Any], dict[Clique, T]]:
-        """Return what is held of each clique, or None, and what is counted where it is None."""
+        """Return what is kept for each clique, or None, and what was counted for the others."""
         kept = {clique: held.get(clique) for clique in cliques}
         missing = [clique for clique, counts in kept.items() if counts is None]
         found = dict(zip(missing, count(missing) if missing else ()))
@@ -243,7 +436,7 @@ class MarginalCounter:
     def _keep_listed(self, clique: Clique, occupied: Occupied) -> None:
         """Keep occupied cells if they fit.
 
-        Position and count take at most 12 bytes, which is what a kept count is planned with.
+        Position and count take at most 12 bytes, for which a kept count is planned.
         """
         with self._lock:
             if occupied.cells.size <= self._left and clique not in self._listed:

@@ -1,8 +1,8 @@
-"""Conditions on the values of a row: whether they hold, may hold or cannot.
+"""Conditions on the values of a row: whether they hold, can hold or cannot.
 
-A condition is judged on *values*, each given by the least and the greatest one that it may be: the
-same cell for a value that is known, a bin for one of which only the code is. Missing values make it
-unknown, by the three-valued logic of Kleene (1938), unless it speaks of them ("is missing").
+A condition is evaluated on *values*, each given by its least and greatest possible value: equal for
+a known value, the ends of the bin if only the code is known. Missing values make it unknown, by the
+three-valued logic of Kleene (1938), unless it is about them ("is missing").
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from adaptive_qs.table.columns.base import ColumnBase
 
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
+
 DAY = 86_400
+"""Seconds of a day."""
 NEAR = 1e-9
-"""Relative error of a sum or product that rounding in binary may make."""
+"""Relative error of a sum or product that binary rounding can cause."""
 Mask = NDArray[np.bool_]
 
 
@@ -28,11 +33,12 @@ class Values(NamedTuple):
     """Values of one column in some rows or codes; arrays that broadcast.
 
     Attributes:
-        low, high: the least and the greatest value that each may be: numbers as they are, moments
-            in seconds since 1970, labels by their places in the list.
-        known: whether it has a place among the others: it is neither missing nor unknown.
-        named: whether it has a label, as the catch-all has.
-        missing: whether there is none.
+        low, high: Least and greatest possible value: numbers, moments in seconds since 1970, labels
+            by
+            their positions in the list.
+        known: Whether it can be compared: it is neither missing nor unknown.
+        named: Whether it has a label, as the catch-all has.
+        missing: Whether there is none.
     """
 
     low: NDArray[Any]
@@ -49,13 +55,7 @@ class Values(NamedTuple):
 def read_values(
     column: ColumnBase, codes: NDArray[np.integer], amounts: NDArray[np.float64] | None = None
 ) -> Values:
-    """Return the values that codes stand for, or the values of cells whose amounts are given.
-
-    Args:
-        column: how they are declared.
-        codes: of each value.
-        amounts: of the cells, NaN where there is none.
-    """
+    """Return the values that codes stand for, or of cells with given amounts (NaN for none)."""
     codes = codes.astype(np.int64)
     missing = codes == (-1 if column.missing_code is None else column.missing_code)
     other = codes == (-1 if column.catch_all_code is None else column.catch_all_code)
@@ -77,8 +77,9 @@ def partition_values(
 ) -> tuple[Values, NDArray[np.integer]]:
     """Return the values of every code, bins cut at some limits, and the code of each piece.
 
-    Pieces of one code follow each other. Between two limits nothing that is compared with them
-    changes, so what holds for one value of a piece holds for all.
+    Pieces of one code follow each other. A comparison with a limit has one outcome for all values
+    of a
+    piece.
     """
     codes = np.arange(column.size)
     values, owner = read_values(column, codes), codes
@@ -109,12 +110,85 @@ def partition_values(
     return values, owner
 
 
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """The values of a column, as a condition distinguishes them.
+
+    Attributes:
+        column: The column.
+        pieces: Intervals of values that no constant cuts.
+        code_of: Code of each piece, ascending.
+        share: Part of the values of its code in each piece.
+        case_of: Case of each piece.
+    """
+
+    column: ColumnBase
+    pieces: Values
+    code_of: NDArray[np.integer]
+    share: NDArray[np.float64]
+    case_of: NDArray[np.intp]
+
+    @classmethod
+    def from_limits(cls, column: ColumnBase, limits: Iterable[float]) -> tuple[Cases, Values]:
+        """Return what comparisons with constants distinguish, and the values of each case."""
+        constants = np.unique(np.array([*limits], dtype=np.float64))
+        pieces, code_of = partition_values(column, constants.tolist())
+        share = np.ones(len(code_of))
+        several = np.bincount(code_of, minlength=column.size)[code_of] > 1
+        if several.any():
+            share[several] = column.weigh_between(pieces.low[several], pieces.high[several])
+            share /= np.bincount(code_of, share, minlength=column.size)[code_of]
+        real = share > 0
+        pieces, code_of, share = Values(*(a[real] for a in pieces)), code_of[real], share[real]
+        sides = [np.sign(pieces.low - limit) * pieces.known for limit in constants]
+        signs = np.stack([*sides, *pieces[2:]], axis=1, dtype=np.int8, casting="unsafe")
+        _, first, case_of = np.unique(signs, axis=0, return_index=True, return_inverse=True)
+        case_of = case_of.reshape(-1)
+        least, most = np.full(len(first), np.inf), np.full(len(first), -np.inf)
+        np.minimum.at(least, case_of, pieces.low)
+        np.maximum.at(most, case_of, pieces.high)
+        values = Values(least, most, *(each[first] for each in pieces[2:]))
+        return cls(column, pieces, code_of, share, case_of), values
+
+    def chances(self, inside: Mask) -> NDArray[np.float64]:
+        """Return the part of the values of each code that belongs to some cases, shape (codes,)."""
+        taken = inside[self.case_of]
+        size = self.column.size
+        return np.bincount(self.code_of[taken], self.share[taken], size).astype(np.float64)
+
+    def narrow(self, inside: Mask, drawer: Drawer | None) -> Drawer | None:
+        """Return a drawer of values of some cases only; it leaves codes that no case cuts alone."""
+        taken = inside[self.case_of]
+        chance = self.chances(inside)
+        cut = np.bincount(self.code_of[~taken], minlength=self.column.size) > 0
+        cut &= chance > 0
+        if not cut.any():
+            return drawer
+        column, low, high = self.column, self.pieces.low[taken], self.pieces.high[taken]
+        starts = np.searchsorted(self.code_of[taken], np.arange(column.size))
+        running = np.append(0.0, np.cumsum(self.share[taken]))
+
+        def draw(codes: NDArray[np.int64], rng: np.random.Generator) -> pa.Array:
+            values = (drawer or column.draw)(codes, rng)
+            rows = np.flatnonzero(cut[codes])
+            first = running[starts[codes[rows]]]
+            at = first + rng.random(len(rows)) * chance[codes[rows]]
+            last = np.searchsorted(self.code_of[taken], codes[rows], side="right") - 1
+            piece = np.minimum(np.searchsorted(running, at, side="right") - 1, last)
+            drawn = column.draw_between(low[piece], high[piece], rng)
+            place = np.arange(len(values))
+            place[rows] = len(values) + np.arange(len(rows))
+            return pa.concat_arrays([values, drawn]).take(pa.array(place))
+
+        return draw
+
+
 Row = Mapping[str, Values]
 """The values of every column that a condition names, by name."""
 
 
 class Outcome(NamedTuple):
-    """What a condition may be: each array says where that is possible."""
+    """Possible outcomes of a condition: a mask for each."""
 
     true: Mask
     false: Mask
@@ -122,104 +196,49 @@ class Outcome(NamedTuple):
 
     @property
     def broken(self) -> Mask:
-        """Where a rule is broken: it is neither true nor unknown, whatever the values are."""
+        """Where a rule is broken: its condition can neither be true nor unknown."""
         return self.false & ~self.true & ~self.unknown
 
 
 # Operands.
 
 
+@dataclass(frozen=True)
 class Operand:
-    """Something with a value in every row.
+    """A column, a constant, or an operation, with a value in every row.
 
     Attributes:
-        unit: seconds in which moments are counted.
+        column_name: Name of the column, if it is one.
+        constant: A number, a moment or the position of a label, if it is one.
+        sign: Sign of an operation: "+", "-", "*" or "/".
+        operands: Both sides of an operation.
+        unit: Seconds in which moments of a column are counted.
     """
 
+    column_name: str | None = None
+    constant: float | None = None
+    sign: str = ""
+    operands: tuple[Any, ...] = ()
     unit: int = 1
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """What it is computed from."""
-        return ()
-
-    @property
-    def column_name(self) -> str | None:
-        """The column that it is."""
-        return None
-
-    @property
-    def constant(self) -> float | None:
-        """The constant that it is."""
-        return None
 
     def columns(self) -> Iterator[str]:
         """Yield the columns whose values it takes."""
+        if self.column_name is not None:
+            yield self.column_name
         for operand in self.operands:
             yield from operand.columns()
 
-    @abstractmethod
     def values(self, row: Row) -> Values:
-        """Its values."""
-
-
-@dataclass(frozen=True)
-class Column(Operand):
-    """A column; moments are counted in ``unit`` seconds."""
-
-    name: str
-    unit: int = 1
-
-    @property
-    def column_name(self) -> str:
-        """Its name."""
-        return self.name
-
-    def columns(self) -> Iterator[str]:
-        """Itself."""
-        yield self.name
-
-    def values(self, row: Row) -> Values:
-        """Return the values of the row."""
-        found = row[self.name]
-        if self.unit == 1:
-            return found
-        return found._replace(low=found.low // self.unit, high=found.high // self.unit)
-
-
-@dataclass(frozen=True)
-class Constant(Operand):
-    """A number, a moment or the place of a label."""
-
-    value: float
-
-    @property
-    def constant(self) -> float:
-        """Its value."""
-        return self.value
-
-    def values(self, row: Row) -> Values:
-        """Return the constant."""
-        value, yes = np.asarray(self.value), np.asarray(True)
-        return Values(value, value, yes, yes, ~yes)
-
-
-@dataclass(frozen=True)
-class Operation(Operand):
-    """A sum, difference, product or quotient, by interval arithmetic."""
-
-    sign: str
-    left: Operand
-    right: Operand
-
-    @property
-    def operands(self) -> tuple[Operand, Operand]:
-        """Both sides."""
-        return self.left, self.right
-
-    def values(self, row: Row) -> Values:
-        """Of both sides together; nothing where one is not known, or is divided by zero."""
-        a, b = self.left.values(row), self.right.values(row)
+        """Return its values, by interval arithmetic."""
+        if self.column_name is not None:
+            found = row[self.column_name]
+            if self.unit == 1:
+                return found
+            return found._replace(low=found.low // self.unit, high=found.high // self.unit)
+        if not self.operands:
+            value, yes = np.asarray(self.constant), np.asarray(True)
+            return Values(value, value, yes, yes, ~yes)
+        a, b = (operand.values(row) for operand in self.operands)
         known = a.known & b.known
         if self.sign == "/":
             known = known & ~((b.low == 0) & (b.high == 0))
@@ -255,18 +274,18 @@ _ENDS: dict[str, Callable[[Values, Values], tuple[Any, Any]]] = {
 
 
 class Condition:
-    """Something that holds in a row, does not, or is not known to."""
+    """Something that is true, false or unknown in a row."""
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that it names, each once, in its order."""
+        """Return the named columns, each once, in order."""
         return tuple(dict.fromkeys(self.named()))
 
     def within(self) -> tuple[Condition, ...]:
-        """Return the conditions that it is made of."""
+        """Return its parts."""
         return ()
 
     def named(self) -> Iterator[str]:
-        """Every mention of a column."""
+        """Yield every mention of a column."""
         for part in self.within():
             yield from part.named()
 
@@ -275,7 +294,7 @@ class Condition:
         """Return which outcomes are possible."""
 
     def limits(self) -> Iterator[tuple[str, float]]:
-        """Yield constants that columns are compared with, in the units of ``Values``."""
+        """Yield columns and the constants they are compared with, in the units of ``Values``."""
         for part in self.within():
             yield from part.limits()
 
@@ -284,7 +303,7 @@ class Condition:
         return Not(self)
 
     def equation(self) -> tuple[Operand, Operand] | None:
-        """Return a column and what it equals, another column or computed; None if it is none."""
+        """Return a column and the operand that it equals; None if it is no equation."""
         return None
 
 
@@ -293,10 +312,10 @@ class Comparison(Condition):
     """Two operands compared.
 
     Attributes:
-        sign: one of "<", "<=", "=", "!=".
-        left, right: what is compared.
-        slack: how far two sides are apart at most that count as equal.
-        labels: whether the catch-all counts as a value like others.
+        sign: One of "<", "<=", "=", "!=".
+        left, right: The operands.
+        slack: Greatest difference of two sides that count as equal.
+        labels: Whether the catch-all counts as a value like others.
     """
 
     sign: str
@@ -324,7 +343,7 @@ class Comparison(Condition):
                 yield one.column_name, other.constant * one.unit
 
     def outcome(self, row: Row) -> Outcome:
-        """Return true or false where both sides are known."""
+        """Return the outcomes: true or false if both sides are known."""
         a, b = self.left.values(row), self.right.values(row)
         known = (a.named & b.named) if self.labels else (a.known & b.known)
         near = self.slack
@@ -344,7 +363,7 @@ class Comparison(Condition):
 
 @dataclass(frozen=True)
 class Missing(Condition):
-    """Whether a column has no value; never unknown."""
+    """The condition that a column has no value; never unknown."""
 
     name: str
 
@@ -353,14 +372,14 @@ class Missing(Condition):
         yield self.name
 
     def outcome(self, row: Row) -> Outcome:
-        """Whether it has none."""
+        """Return where there is no value."""
         missing = row[self.name].missing
         return Outcome(missing, ~missing, np.zeros_like(missing))
 
 
 @dataclass(frozen=True)
 class _Modified(Condition):
-    """What another condition makes of a row, changed."""
+    """A condition that changes the outcome of another one."""
 
     part: Condition
 
@@ -370,7 +389,7 @@ class _Modified(Condition):
 
 @dataclass(frozen=True)
 class Not(_Modified):
-    """The contrary; unknown where that is."""
+    """The negation of a condition; unknown if the condition is."""
 
     def negated(self) -> Condition:
         """Return the part."""
@@ -384,7 +403,7 @@ class Not(_Modified):
 
 @dataclass(frozen=True)
 class Either(Condition):
-    """True where a part is; false where all are."""
+    """True if a part is; false if all are."""
 
     parts: tuple[Condition, ...]
 
@@ -393,7 +412,7 @@ class Either(Condition):
         return self.parts
 
     def outcome(self, row: Row) -> Outcome:
-        """By Kleene's table, for all that the parts may be."""
+        """Combine the outcomes of the parts by Kleene's table."""
         first, *others = (part.outcome(row) for part in self.parts)
         for next_one in others:
             unknown = first.unknown & (next_one.unknown | next_one.false)
@@ -407,13 +426,13 @@ class Either(Condition):
 
 @dataclass(frozen=True)
 class Surely(_Modified):
-    """A condition that is true where its part is, and false where that is unknown.
+    """A condition that is true if its part is, and false if that is unknown.
 
-    Rules let rows be whose condition is unknown; a requested condition does not.
+    Rules allow rows whose condition is unknown; a requested condition does not.
     """
 
     def outcome(self, row: Row) -> Outcome:
-        """Never unknown."""
+        """Return the outcomes of the part, unknown ones as false."""
         true, false, unknown = self.part.outcome(row)
         return Outcome(true, false | unknown, np.zeros_like(unknown))
 
@@ -425,16 +444,16 @@ def both(parts: tuple[Condition, ...]) -> Condition:
 
 @dataclass(frozen=True)
 class Determination:
-    """Columns whose values determine that of another.
+    """A rule that some columns determine the value of another.
 
     Attributes:
-        lefts: the determining columns.
-        right: the determined one.
+        lefts: The determining columns.
+        right: The determined one.
     """
 
     lefts: tuple[str, ...]
     right: str
 
     def columns(self) -> tuple[str, ...]:
-        """All of them, the determined one last."""
+        """Return all columns, the determined one last."""
         return (*self.lefts, self.right)

@@ -1,53 +1,43 @@
-"""Tables inside other files: sheets of Excel workbooks, tables of SQLite and DuckDB databases.
+"""Tables inside other files: which one is read, rows of Python objects, and Excel workbooks.
 
-A file that holds one table is read as that table; of several, the one that is named as FILE::NAME.
-Cells of workbooks and of SQLite have types of their own, so each is read alone, as a Python
-object is; DuckDB's columns have declared types. Nothing that these libraries say is passed on: they
-quote cells.
+A workbook is a zip archive of XML that others made. Parts are parsed piece by piece, and only what
+a table needs of them is kept. So a workbook takes the memory of the texts that its cells share,
+which count against a ceiling, and of one row.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import sqlite3
-import string
-import tempfile
+import posixpath
+import re
+import sys
 import warnings
 import zipfile
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import replace
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+from xml.parsers import expat
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from adaptive_qs.errors import DataError, InputError
+from adaptive_qs.errors import DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, memory_bytes
-from adaptive_qs.table import sql
-from adaptive_qs.table.cells import object_cells, redacted
-from adaptive_qs.table.read import Chunk, Source, unreadable
+from adaptive_qs.table.archive import DAMAGE, LONG_TEXT, MOST_RATIO, PIECE
+from adaptive_qs.table.cells import object_cells
+from adaptive_qs.table.read import Cells, Chunk, Reader, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE
-from adaptive_qs.table.workbook import Workbook, check_header, fill_rows
-from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
-_ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
-"""Of a block of rows that are held as Python objects."""
-_HIDDEN = 1
-"""Kind of a column that SQLite's ``SELECT *`` leaves out; generated columns are of other kinds."""
-_ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
-"""Of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
+# Rows of Python objects, as workbooks and SQLite have them.
+
+OBJECT_ROWS, _MOST_CHARACTERS = 1 << 14, 1 << 24
+"""Rows and characters of a block of rows that are held as Python objects, at most."""
 Row = Sequence[Any]
 
 
-def _chosen(
+def choose_table(
     path: Path,
     names: Sequence[str],
     requested: str | None,
@@ -57,8 +47,8 @@ def _chosen(
     """Return the name of the table to read. Names in the file can be private and are not quoted.
 
     Raises:
-        DataError: there is none, or none of that name, or several and no name was given, or it is
-            one of those ``refused``, with what to do.
+        DataError: If there is none, none of the requested name, or several and no name was given,
+            or it is one of those ``refused``, with what to do.
     """
     if requested is not None:
         if requested in refused:
@@ -76,64 +66,330 @@ def _chosen(
     return names[0]
 
 
-def _chunks(
-    names: Sequence[str], rows: Iterator[Row], total: int, requested: Sequence[str]
+def chunk_objects(
+    names: Sequence[str],
+    rows: Iterator[Row],
+    total: int,
+    requested: Sequence[str],
+    call: Callable[[Callable[[], Any]], Any] = lambda action: action(),
 ) -> Iterator[Chunk]:
-    """Rows of Python objects, one for each name, as chunks of the requested columns."""
+    """Yield rows of Python objects, one for each name, as chunks of the requested columns.
+
+    ``call`` runs each step. Warnings of a library, which can quote cells, are dropped.
+    """
     places, done = [names.index(name) for name in requested], 0
-    for block in _blocks(rows):
-        columns = []
-        for place in places:
-            objects = np.empty(len(block), dtype=object)
-            objects[:] = [row[place] for row in block]
-            columns.append(object_cells(objects))
-        done += len(block)
-        yield Chunk(tuple(columns), done, max(total, done))
+    blocks = _blocks(rows)
+
+    def following() -> tuple[int, tuple[Cells, ...]] | None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if (block := next(blocks, None)) is None:
+                return None
+            columns = []
+            for place in places:
+                objects = np.empty(len(block), dtype=object)
+                objects[:] = [row[place] for row in block]
+                columns.append(object_cells(objects))
+            return len(block), tuple(columns)
+
+    while (found := call(following)) is not None:
+        done += found[0]
+        yield Chunk(found[1], done, max(total, done))
 
 
 def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in blocks of at most ``_ROWS``, or fewer if their texts are long."""
+    """Yield rows in blocks of at most ``OBJECT_ROWS``, or fewer if their texts are long."""
     block: list[Row] = []
     length = 0
     for row in rows:
         block.append(row)
         length += sum(len(cell) for cell in row if isinstance(cell, str | bytes))
-        if len(block) == _ROWS or length > _MOST_CHARACTERS:
+        if len(block) == OBJECT_ROWS or length > _MOST_CHARACTERS:
             yield block
             block, length = [], 0
     if block:
         yield block
 
 
-def _guarded(
-    rows: Iterator[Chunk],
-    explain: Callable[[Exception], DataError],
-    database: sqlite3.Connection | None = None,
-) -> Iterator[Chunk]:
-    """Yield the chunks; suppress library messages, which may quote cells.
+MOST_SHEET_ROWS, _MOST_COLUMNS = 2**20, 2**14
+_MOST_CHARACTERS = 2**22
+"""Most characters of a row of a sheet, as of one of CSV, and of a text that cells share."""
+_MOST_LISTED, _MOST_DEPTH = 2**16, 64
+"""Most sheets, relations and styles, and most nested elements: no workbook has as many."""
+_BOOK_TYPE = re.compile(r"\.(sheet|template)(\.macroEnabled)?\.main\+xml$")
+_TEXTS_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+_TEXTS = ("v", "t")
+_STYLES, _XFS = "xl/styles.xml", "cellXfs"
+_LONG = f"a row or text of more than {_MOST_CHARACTERS >> 20} MiB"
 
-    A signal interrupts the database that they come from.
+
+class Workbook:
+    """Sheets of a workbook, and the cells of each.
+
+    All methods raise an exception of ``DAMAGE`` if a part is damaged, declares entities, or has
+    more of
+    something than any workbook.
+
+    Attributes:
+        sheets: Name of each, whether it is visible, and its part.
     """
 
-    def following() -> Chunk | None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return next(rows, None)
+    def __init__(self, path: Path, book: zipfile.ZipFile) -> None:
+        """Find the parts by their content types and relations."""
+        self._path, self._zip = path, book
+        (listed,) = self._listed("[Content_Types].xml", "Override")
+        types = {one["PartName"].lstrip("/"): one["ContentType"] for one in listed}
+        main = next((p for p, kind in types.items() if _BOOK_TYPE.search(kind)), "xl/workbook.xml")
+        self._texts = next((p for p, kind in types.items() if kind == _TEXTS_TYPE), None)
+        folder, name = posixpath.split(main)
+        sheets, options = self._listed(main, "sheet", "workbookPr")
+        (related,) = self._listed(f"{folder}/_rels/{name}.rels", "Relationship")
+        parts = {
+            one["Id"]: posixpath.normpath(posixpath.join("/", folder, one["Target"]))[1:]
+            for one in related
+            if "chartsheet" not in one["Type"]
+        }
+        self._since_1904 = any(one.get("date1904") in ("1", "true") for one in options)
+        self.sheets = [
+            (one["name"], one.get("state", "visible") == "visible", parts[one["id"]])
+            for one in sheets
+            if one.get("id") in parts
+        ]
 
-    call = following if database is None else partial(sql.interruptible, following, database)
-    while (chunk := redacted(call, explain)) is not None:
-        yield chunk
+    def texts(self, most_bytes: int) -> Iterator[str]:
+        """Yield the texts that cells share.
+
+        Raises:
+            ResourceExceeded: If they need more memory; the message does not say how many came.
+        """
+        text, needed = "", 0
+        spoken = False
+        names = ("si", "rPh")
+        for name, begun, content in () if self._texts is None else self._events(self._texts, names):
+            if name == "rPh":
+                spoken = begun is not None
+            elif name == "t" and not spoken:
+                text += content
+                self._check(len(text) <= _MOST_CHARACTERS, _LONG)
+            elif name == "si" and begun is None:
+                text = text.replace("x005F_", "")
+                needed += sys.getsizeof(text) + 8
+                if needed > most_bytes:
+                    raise ResourceExceeded(
+                        f"{self._path}: its texts need more memory than the "
+                        f"{max(most_bytes, 0) >> 20:,} MB there are for them: raise --max-memory, "
+                        "or export it as CSV or Parquet"
+                    )
+                yield text
+                text = ""
+
+    def rows(
+        self, part: str, most_bytes: int, names: Mapping[int, str] | None = None
+    ) -> Iterator[tuple[int, dict[int, Any]]]:
+        """Yield the number (from 1) and the values by column of each row that has a value.
+
+        Args:
+            part: The part of the sheet.
+            most_bytes: Memory for the texts that cells share.
+            names: Columns in which formulas are refused, by position.
+
+        Raises:
+            DataError: If rows or cells are out of order or too many, a row is too long, or a cell
+                of these
+                columns has a formula, whose value can depend on other rows.
+            ResourceExceeded: As for :meth:`texts`.
+        """
+        from openpyxl.utils import column_index_from_string
+
+        number_of, value = cache(column_index_from_string), self._reader(most_bytes)
+        row = column = length = 0
+        spoken = False
+        text: str | None = None
+        cell: dict[str, str] = {}
+        cells: dict[int, Any] = {}
+        for name, begun, content in self._events(part, ("row", "c", "is", "rPh", "f")):
+            if name == "f":
+                if begun is not None:
+                    self._refuse_formula(begun, column, names or {})
+            elif name == "c":
+                if begun is not None:
+                    cell, text, letters = begun, None, begun.get("r", "").rstrip("0123456789")
+                    before, column = column, number_of(letters) if letters else column + 1
+                    self._check(column > before, "two cells of one column, or out of order")
+                    self._check(column <= _MOST_COLUMNS, "cells beyond the last column of a sheet")
+                elif text is not None and (found := value(cell, text)) is not None:
+                    cells[column - 1] = found
+                    length += len(found) if isinstance(found, str) else 0
+                    self._check(length <= _MOST_CHARACTERS, _LONG)
+            elif name == "row":
+                if begun is not None:
+                    before, row = row, int(float(begun.get("r", row + 1)))
+                    self._check(row > before, "two rows of one number, or out of order")
+                    self._check(row <= MOST_SHEET_ROWS, "rows beyond the last of a sheet")
+                    column, length, cells = 0, 0, {}
+                elif cells:
+                    yield row, cells
+            elif name == "rPh":
+                spoken = begun is not None
+            elif (name == "v") != (cell.get("t") == "inlineStr") and not spoken:
+                text = (text or "") + content
+                self._check(len(text) <= _MOST_CHARACTERS, _LONG)
+
+    def _refuse_formula(
+        self, formula: Mapping[str, str], column: int, names: Mapping[int, str]
+    ) -> None:
+        from openpyxl.utils import range_boundaries
+
+        first = last = column
+        if "ref" in formula and formula.get("t") != "shared":  # of an array: it fills a range
+            first, _, last, _ = range_boundaries(formula["ref"])
+        filled = [name for k, name in names.items() if first <= k + 1 <= last]
+        if filled:
+            raise DataError(
+                f"{self._path}: column {filled[0]!r} has formulas, whose values can depend on "
+                "other rows: save the sheet with values only (copy, paste as values)"
+            )
+
+    def _check(self, holds: bool, problem: str) -> None:
+        if not holds:
+            raise DataError(f"{self._path}: has {problem}: save it again, or export it as CSV")
+
+    def _reader(self, most_bytes: int) -> Callable[[dict[str, str], str], Any]:
+        """Return a function that makes a value of the attributes and the text of a cell.
+
+        The format of its cell decides what a number is.
+        """
+        from openpyxl.styles import numbers
+        from openpyxl.utils import datetime as excel
+
+        texts = [*self.texts(most_bytes)]
+        epoch = excel.CALENDAR_MAC_1904 if self._since_1904 else excel.WINDOWS_EPOCH
+        has_styles = _STYLES in self._zip.namelist()
+        formats, styles = self._listed(_STYLES, "numFmt", "xf") if has_styles else ([], [])
+        codes = numbers.BUILTIN_FORMATS | {int(f["numFmtId"]): f["formatCode"] for f in formats}
+        used = [codes.get(int(style.get("numFmtId", 0))) for style in styles]
+        dates = {k for k, code in enumerate(used) if numbers.is_date_format(code)}
+        durations = {k for k, code in enumerate(used) if numbers.is_timedelta_format(code)}
+
+        def value(cell: dict[str, str], text: str) -> Any:
+            kind, style = cell.get("t", "n"), int(cell.get("s", 0))
+            if kind == "inlineStr" or not text:
+                return text if kind == "inlineStr" else None
+            if kind == "s":
+                return texts[int(text)]
+            if kind == "b":
+                return bool(int(text))
+            if kind != "n":
+                return excel.from_ISO8601(text) if kind == "d" else text
+            number = int(text) if {".", "e", "E"}.isdisjoint(text) else float(text)
+            if style not in dates:
+                return number
+            try:
+                return excel.from_excel(number, epoch, style in durations)
+            except (OverflowError, ValueError):
+                return "#VALUE!"
+
+        return value
+
+    def _listed(self, part: str, *names: str) -> list[list[dict[str, str]]]:
+        found: dict[str, list[dict[str, str]]] = {name: [] for name in names}
+        for name, begun, _ in self._events(part, (*names, _XFS)):
+            if name == _XFS and begun is not None:
+                found["xf"] = []  # what came before are not styles of cells
+            elif begun is not None and name in found:
+                found[name].append({key.rpartition(":")[2]: begun[key] for key in begun})
+                if len(found[name]) > _MOST_LISTED:
+                    raise ValueError("a workbook lists more than any")
+        return [*found.values()]
+
+    def _events(
+        self, part: str, names: Collection[str]
+    ) -> Iterator[tuple[str, dict[str, str] | None, str]]:
+        """Yield beginnings of elements of these names, with attributes, and their ends.
+
+        Texts and values come at their ends, with their content.
+        """
+        member = self._zip.getinfo(part)
+        stored = min(member.compress_size, os.path.getsize(self._path))
+        if member.file_size > max(LONG_TEXT, MOST_RATIO * stored):
+            self._check(False, "a part that was compressed further than any of a workbook")
+        ready: list[tuple[str, dict[str, str] | None, str]] = []
+        texts: list[str] = []
+        depth = length = 0
+
+        def begin(name: str, attributes: dict[str, str]) -> None:
+            nonlocal depth, length
+            depth += 1
+            if depth > _MOST_DEPTH:
+                raise ValueError("elements are nested too deeply")
+            name = name.rpartition(":")[2]
+            if name in names:
+                ready.append((name, attributes, ""))
+            elif name in _TEXTS:
+                length = 0
+                parser.CharacterDataHandler = take
+
+        def end(name: str) -> None:
+            nonlocal depth
+            depth -= 1
+            name = name.rpartition(":")[2]
+            if name in names:
+                ready.append((name, None, ""))
+            elif name in _TEXTS:
+                ready.append((name, None, "".join(texts)))
+                texts.clear()
+                parser.CharacterDataHandler = None
+
+        def take(text: str) -> None:
+            nonlocal length
+            length += len(text)
+            self._check(length <= _MOST_CHARACTERS, _LONG)
+            texts.append(text)
+
+        def refuse(*_: Any) -> None:
+            raise ValueError("a part declares entities")
+
+        parser, fed = expat.ParserCreate(), 0
+        parser.buffer_text, parser.StartDoctypeDeclHandler = True, refuse
+        parser.StartElementHandler, parser.EndElementHandler = begin, end
+        with self._zip.open(member) as file:
+            while piece := file.read(PIECE):
+                parser.Parse(piece)
+                fed += len(piece)
+                if fed - parser.CurrentByteIndex > LONG_TEXT:  # which is parsed with each piece
+                    raise ValueError("a tag is longer than any of a workbook")
+                yield from ready
+                ready.clear()
+        parser.Parse(b"", True)
+
+
+def _check_header(path: Path, number: int, cells: Mapping[int, Any]) -> tuple[str, ...]:
+    """Return the names of columns in the first row that is not empty, or refuse it."""
+    names = [str(cells.get(k, "")).strip(ASCII_SPACE) for k in range(max(cells, default=-1) + 1)]
+    while names and not names[-1]:
+        names.pop()
+    if number > 1 or not names or "" in names:
+        raise DataError(f"{path}: the first row has no names of columns: write them there")
+    return tuple(names)
+
+
+def _fill_rows(
+    path: Path, rows: Iterator[tuple[int, dict[int, Any]]], width: int
+) -> Iterator[Sequence[Any]]:
+    """Yield rows with a cell for every name."""
+    for _, cells in rows:
+        if max(cells) >= width:
+            raise DataError(
+                f"{path}: a row has cells beyond the names in the first row: name all columns"
+            )
+        yield [*map(cells.get, range(width))]
 
 
 # Sheets of Excel workbooks (.xlsx).
 
 
 def openpyxl() -> Any:
-    """Import the library.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Import the library; raise InputError if it is not installed."""
     try:
         import openpyxl as library
     except ImportError:
@@ -145,290 +401,50 @@ def openpyxl() -> Any:
 
 @contextmanager
 def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
-    """Yield a sheet as a source: names in its first row; rows without any value are none.
+    """Yield a sheet as a source: names in its first row; rows without any value are skipped.
 
     Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
-    read: the value of one can depend on all rows, as a row of a view can. Times of day and
-    durations are of no type that columns take.
+    read: the value of one can depend on all rows, as a row of a view can. No column takes times
+    of day and durations.
 
     Raises:
-        DataError: it is no workbook, has not that sheet, or no names; also while reading.
-        ResourceExceeded: its texts, or formats of rows, do not fit the machine.
+        DataError: If it is no workbook, or lacks the sheet or names. Also raised while reading.
+        ResourceExceeded: If its texts, or formats of rows, do not fit the machine.
     """
     openpyxl()
     most_bytes = memory_bytes(None) - PROCESS_BYTES
-
-    def damaged(error: Exception) -> DataError:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            return unreadable(path, error)
-        return DataError(
-            f"{path}: is an Excel file that cannot be read: save it again as .xlsx, or export it "
-            "as CSV or Parquet"
-        )
-
-    with ExitStack() as opened:
-        archive = redacted(lambda: opened.enter_context(zipfile.ZipFile(path)), damaged)
-        book = redacted(lambda: Workbook(path, archive), damaged)
+    with zipfile.ZipFile(path) as archive:
+        book = Workbook(path, archive)
         titles = [title for title, is_visible, _ in book.sheets if is_visible or name is not None]
-        title = _chosen(path, titles, name, "sheet")
+        title = choose_table(path, titles, name, "sheet")
         part = next(part for other, _, part in book.sheets if other == title)
-        first = redacted(lambda: next(book.rows(part, most_bytes), (1, {})), damaged)
-        names = check_header(path, *first)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            first = next(book.rows(part, most_bytes), (1, {}))
+        names = _check_header(path, *first)
 
         def read(requested: Sequence[str]) -> Iterator[Chunk]:
             values_only = {names.index(name): name for name in requested}
             cells = islice(book.rows(part, most_bytes, values_only), 1, None)
-            rows = fill_rows(path, cells, len(names))
-            yield from _guarded(_chunks(names, rows, 0, requested), damaged)
+            yield from chunk_objects(names, _fill_rows(path, cells, len(names)), 0, requested)
 
         yield Source(str(path), names, read)
 
 
-# Tables of databases.
+def _explain_workbook(path: Path, error: Exception) -> DataError:
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return unreadable(path, error)
+    return DataError(
+        f"{path}: is an Excel file that cannot be read: save it again as .xlsx, or export it as "
+        "CSV or Parquet"
+    )
 
 
-def _at_rest(path: Path, *beside: str) -> None:
-    """Refuse a database some of whose rows are still in a file next to it.
-
-    Raises:
-        DataError: they are.
-    """
-    for suffix in beside:
-        log = path.with_name(path.name + suffix)
-        if os.path.exists(log) and os.path.getsize(log):
-            raise DataError(
-                f"{path}: has changes in {log.name}: close the program that writes to it"
-            )
+def _check_held(path: Path, names: Collection[str], most_bytes: int) -> None:
+    """Raise ResourceExceeded if the texts that cells share need more memory than this."""
+    with suppress(*DAMAGE), zipfile.ZipFile(path) as book:  # what opens it explains them
+        for _ in Workbook(path, book).texts(most_bytes):
+            pass
 
 
-@contextmanager
-def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
-    """Yield a table of a SQLite database as a source; the file is opened for reading only.
-
-    Views and virtual tables are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: it cannot be read, is being written to, has not that table, or it is a view.
-    """
-    _at_rest(path, "-wal", "-journal")
-
-    def damaged(error: Exception) -> DataError:
-        # The message is only searched: it quotes the cell.
-        if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
-            return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
-        if isinstance(error, sqlite3.DataError) and "too big" in str(error):
-            return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
-        return DataError(f"{path}: is no SQLite database that can be read: check the file")
-
-    def connected() -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-        )
-
-    with closing(redacted(connected, damaged)) as database:
-
-        def ask(query: str) -> list[Row]:
-            call = partial(sql.interruptible, lambda: database.execute(query).fetchall(), database)
-            return redacted(call, damaged)
-
-        ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
-        listed = ask(
-            "SELECT name, type, coalesce(rootpage, 0) FROM sqlite_schema "
-            "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
-        )
-        remedy = "whose rows can depend on each other: write its rows to a table, and name that"
-        refused = {
-            row[0]: f"{'view' if row[1] == 'view' else 'virtual table'}, {remedy}"
-            for row in listed
-            if not _is_stored(row)
-        }
-        tables = [row[0] for row in listed if _is_stored(row)]
-        table = _chosen(path, tables, name, "table", refused)
-        described = ask(f"PRAGMA table_xinfo({_identifier(table)})")
-        names = tuple(str(row[1]) for row in described if row[6] != _HIDDEN)
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
-        total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
-
-        def read(requested: Sequence[str]) -> Iterator[Chunk]:
-            listed = ", ".join(map(_identifier, names))
-            rows = redacted(
-                lambda: database.execute(f"SELECT {listed} FROM {_identifier(table)}"), damaged
-            )
-            yield from _guarded(_chunks(names, rows, total, requested), damaged, database)
-
-        yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
-
-
-def _is_stored(row: Row) -> bool:
-    """Return whether an entry of a schema of SQLite has a page of its own, as tables alone do."""
-    return row[1] == "table" and row[2] > 0
-
-
-@contextmanager
-def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
-    """Yield a table of a DuckDB database as a source; the file is opened for reading only.
-
-    Views are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: it is being written to, has not that table, or it is a view.
-        InputError: it cannot be read, or DuckDB is not installed.
-    """
-    _at_rest(path, ".wal")
-    listed = sql.list_tables(path)
-    refused = {
-        title: "view, whose rows can depend on each other: give "
-        + shlex.join(["--sql", f"SELECT * FROM {_identifier(title)}", "--database", str(path)])
-        for title in listed
-        if not listed[title]
-    }
-    tables = [title for title in listed if listed[title]]
-    table = _chosen(path, tables, name, "table", refused)
-    with _rows_of_query(path, f"SELECT * FROM {_identifier(table)}") as source:
-        yield source
-
-
-@contextmanager
-def _rows_of_query(path: Path, query: str) -> Iterator[Source]:
-    """Yield the rows of a query as a source that messages call by its file."""
-    refusal: InputError | None = None
-    with ExitStack() as opened:
-        try:
-            rows = sql.Query(path, query, label=f"{path}: the table")
-            source = opened.enter_context(rows.open())
-        except InputError as error:
-            refusal = InputError(str(error).removeprefix("--database "))
-        if refusal is None:
-            yield replace(source, label=str(path))
-    if refusal is not None:
-        raise refusal  # once DuckDB's error is gone
-
-
-def _identifier(name: str) -> str:
-    """Return a name in quotation marks, for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-# Writing: into a temporary file of the library's own, which is then copied.
-
-_TABLE, _ANSWERS = "synthetic", "answers"
-"""Names of the table in a file of rows, and in one of answers."""
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-Written = Iterator[Callable[[Sequence[pa.Array]], None]]
-"""What writes columns of some rows."""
-
-
-class Database(OutputFormat):
-    """A database with one table, which is written by its own library."""
-
-    is_text = False
-    readable = True
-
-    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Values of the declared types, missing ones as null."""
-        pages = iter(tables)
-        first = next(pages)
-        with self._opened(first.schema, _TABLE, file) as write:
-            for page in chain([first], pages):
-                for batch in page.to_batches(max_chunksize=_ROWS):
-                    columns = zip(batch.columns, texts)
-                    write([self._cells(values, as_text) for values, as_text in columns])
-
-    @contextmanager
-    def batch_writer(
-        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
-    ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Every text as it is."""
-        plain = without_dictionaries(schema)
-        with self._opened(plain, _ANSWERS, file) as write:
-            yield lambda batch: write(batch.cast(plain).columns)
-
-    @abstractmethod
-    def _opened(
-        self, schema: pa.Schema, name: str, file: BinaryIO
-    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """Yield a function that writes columns of rows in the types of the schema."""
-
-    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        """Values as the file has them; by default as they are."""
-        return values
-
-
-@contextmanager
-def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
-    """Yield the path of a temporary file that is written in the block and then copied."""
-    with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
-        path = Path(folder) / name
-        yield path
-        with path.open("rb") as written:
-            shutil.copyfileobj(written, file)
-
-
-class Sqlite(Database):
-    """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
-
-    most_columns = 2_000
-
-    @staticmethod
-    def fold(name: str) -> str:
-        """Return the name with ASCII letters in lower case."""
-        return name.translate(_LOWER)
-
-    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
-        if not pa.types.is_temporal(values.type):
-            return values
-        return pc.if_else(values.is_valid(), as_text(values), None)
-
-    @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        table, names = _identifier(name), [*map(_identifier, schema.names)]
-        kinds = [_sqlite_type(kind) for kind in schema.types]
-        columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
-        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
-        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=OFF")
-            database.execute(f"CREATE TABLE {table} ({columns})")
-
-            def write(columns: Sequence[pa.Array]) -> None:
-                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
-
-            yield write
-            database.commit()
-
-
-def _sqlite_type(kind: pa.DataType) -> str:
-    if pa.types.is_floating(kind):
-        return "REAL"
-    return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
-
-
-class DuckDb(Database):
-    """A DuckDB database with one table."""
-
-    @staticmethod
-    def fold(name: str) -> str:
-        """Return the name in lower case."""
-        return name.lower()
-
-    @staticmethod
-    def library() -> object:
-        """As :func:`~adaptive_qs.table.sql.duckdb`."""
-        return sql.duckdb()
-
-    @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        table, library = _identifier(name), sql.duckdb()
-        with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
-
-            def run(query: str, page: pa.Table) -> None:
-                database.register("page", page)
-                database.execute(f"{query} SELECT * FROM page")
-                database.unregister("page")
-
-            run(f"CREATE TABLE {table} AS", schema.empty_table())
-            yield lambda columns: run(
-                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
-            )
-
-
-SQLITE, DUCKDB = Sqlite(), DuckDb()
+EXCEL = Reader(open_workbook, _explain_workbook, _check_held)

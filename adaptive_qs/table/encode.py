@@ -1,4 +1,4 @@
-"""Private rows to compact codes, codes back to values, and the bytes of a table as evidence."""
+"""Private rows to compact codes, codes back to values, and a digest of a table."""
 
 from __future__ import annotations
 
@@ -49,20 +49,18 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a permutation."""
+    """Apply the SplitMix64 finaliser, a pseudo-random bijection (Steele, Lea, Flood 2014)."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     return values ^ (values >> np.uint64(31))
 
 
 def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
-    """Return the sum of the hashes of some rows, modulo 2⁶⁴; private.
+    """Return the sum of the hashes of some rows, modulo 2⁶⁴ (private).
 
-    It depends neither on the order of the rows nor on that of the columns, so that the sums of
-    parts add up to that of the table.
-
-    Raises:
-        DataError: cells of such a type are not supported.
+    It depends neither on the order of the rows nor on that of the columns, so the sums of parts add
+    up
+    to that of the table.
     """
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
@@ -72,7 +70,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
 
 
 def summed(source: Source, add: Callable[[int], None]) -> Source:
-    """Return the same source, which hands the sum of each chunk that is read to ``add``."""
+    """Return the same source; it passes the sum of each chunk that is read to ``add``."""
 
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         for chunk in source.read(requested):
@@ -83,7 +81,7 @@ def summed(source: Source, add: Callable[[int], None]) -> Source:
 
 
 def _hash_cells(name: str, values: pa.Array | MixedCells, label: str) -> NDArray[np.uint64]:
-    """Return a hash of each cell, by its text; 0 where it is missing."""
+    """Return a hash of the text of each cell; 0 if it is missing."""
 
     def hashed() -> NDArray[np.uint64]:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
@@ -107,11 +105,7 @@ def coded_bytes(table: CodedTable) -> Iterator[bytes]:
 
 @contextmanager
 def unchanged(source: Any) -> Iterator[None]:
-    """Make sure that the files of a table do not change while the block works with them.
-
-    Raises:
-        DataError: they did not.
-    """
+    """Raise DataError if the files of a table change while the block works with them."""
     before = _stamps(source)
     yield
     if _stamps(source) != before:
@@ -119,7 +113,7 @@ def unchanged(source: Any) -> Iterator[None]:
 
 
 class Stamp(NamedTuple):
-    """What tells the state of a file."""
+    """The state of a file."""
 
     device: int
     inode: int
@@ -156,19 +150,21 @@ def read_table(
 ) -> CodedTable:
     """Return the codes of a table: a file, several files, a data frame or a coded table.
 
-    A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped
-    of ASCII white space at both ends, and nothing about them is guessed. Columns may come in any
-    order; those under `ignore` in the schema are skipped.
+    A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped of
+    ASCII white space at both ends, and nothing about them is guessed. Columns can come in any
+    order;
+    columns under `ignore` in the schema are skipped.
 
     Args:
-        source: a path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
-            or codes under the schema's domain.
-        schema: with no bins or values left open.
-        progress: counts the bytes of a CSV file and the rows of anything else.
-        check_rows: whatever it raises ends the reading.
+        source: A path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
+            or
+            codes under the schema's domain.
+        schema: A schema without open bins or values.
+        progress: Counts the bytes of a CSV file and the rows of anything else.
+        check_rows: Called with the number of rows so far; can end the reading by an exception.
 
     Raises:
-        DataError: the file is missing or damaged, has no rows, or does not fit the schema. The
+        DataError: If the file is missing or damaged, has no rows, or does not fit the schema. The
             message names the file, the column and the remedy, and no cell.
     """
     coded = _check_coded(source, schema, check_rows)
@@ -201,7 +197,8 @@ def _check_coded(
 
 
 MOST_ENCODERS = 4
-"""More threads would wait for the one that reads, each with the memory of a chunk."""
+"""Most threads that encode. More would wait for the reading one, each with the memory of a chunk.
+"""
 Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
@@ -214,8 +211,9 @@ def coded_chunks(
 ) -> Iterator[tuple[Codes, ...]]:
     """Yield the codes of a table chunk by chunk, an array for each column.
 
-    Memory holds a few chunks. Arguments and errors are as in :func:`read_table`; of several bad
-    cells, the one that is reported is in the first chunk that has any, whatever the threads.
+    Arguments and errors are as in :func:`read_table`. Of several bad cells, the reported one is in
+    the
+    first chunk that has any, whatever the threads.
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
@@ -245,7 +243,7 @@ def coded_chunks(
 
 
 Amounts: TypeAlias = Mapping[str, NDArray[np.float64]]
-"""By column, the amount of every row as its cell has it; NaN where there is none."""
+"""The amounts of all rows by column; NaN if a cell has none."""
 
 
 def read_with_amounts(
@@ -255,11 +253,11 @@ def read_with_amounts(
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
 ) -> tuple[CodedTable, Amounts]:
-    """Return the codes of a table and the amounts of the cells of some measured columns.
+    """Return the codes of a table, and the amounts of the cells of some measured columns.
 
-    Both come from one pass, so that their rows are the same; a coded table has no amounts. Of a
-    table with more than ``most_rows``, its first ones are enough.
-    Arguments and errors are as in :func:`read_table`.
+    Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
+    after
+    ``most_rows``.
     """
     coded = _check_coded(source, schema)
     if coded is not None:
@@ -280,7 +278,7 @@ def read_with_amounts(
 
 
 def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:
-    """Amounts of cells that have been encoded; NaN where the code is no value."""
+    """Return amounts of encoded cells; NaN if the code is no value."""
     found = [np.empty(0)]
     for part in split_chunks(values):
         distinct, indices = distinct_cells(column.name, part, label)
@@ -298,7 +296,7 @@ def read_rows(
     """Yield the cells of a schema's columns, chunk by chunk; arguments as for :func:`read_table`.
 
     Raises:
-        DataError: the table has other columns, or no rows.
+        DataError: If the table has other columns, or no rows.
     """
     source = with_plain_names(source, schema)
     check_names(source, schema.names, schema.set_aside)
@@ -317,10 +315,7 @@ def read_rows(
 def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> Source:
     """Return a table in which names that CSV has in their escaped form are those of the schema.
 
-    Args:
-        source: a table.
-        schema: of its columns.
-        key: one more column that it can have.
+    ``key`` is one more column that it can have.
     """
     names = (*schema.names, *schema.set_aside, key or "")
     written = escapes(tuple(dict.fromkeys(names)))
@@ -340,10 +335,11 @@ def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> 
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
-    """Return the codes of some cells, in as many arrays as there are chunks.
+    """Return the codes of some cells, an array for each of their chunks.
 
     Raises:
-        DataError: the column refuses a cell; the message names `label`, the column and the remedy.
+        DataError: If the column refuses a cell; the message names `label`, the column and the
+            remedy.
     """
     found, explain = [], partial(unreadable_column, label, column.name)
     for part in split_chunks(values):
@@ -357,7 +353,7 @@ def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[
 
 
 def _codes(column: ColumnBase, values: pa.Array | MixedCells, label: str) -> NDArray[np.int64]:
-    """Codes of every cell, by way of the distinct ones."""
+    """Return the code of every cell, computed for distinct cells."""
     parts, indices = distinct_cells(column.name, values, label)
     return np.concatenate([column.encode(part) for part in parts])[indices]
 
@@ -367,12 +363,10 @@ def distinct_cells(
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
     """Return the distinct cells of a column, normalised, and for each row the index of its cell.
 
-    Returns:
-        An array for each type that the cells come in, with null as the very last cell, and for
-        each row which cell of all these arrays together it has.
+    There is an array for each type of cells. The very last cell is null.
 
     Raises:
-        DataError: cells of this type are not supported.
+        DataError: If cells of this type are not supported.
     """
     mixed = MixedCells.of(values).with_exact_decimals()
     normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
@@ -398,14 +392,15 @@ def decode(
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
-    Categorical values have the type they were declared with; integers, numbers, dates and times
-    are drawn from their bin or period, never outside the declared bounds, uniformly or as the
-    ``drawers`` of their columns do (:mod:`adaptive_qs.table.bin_density`); missing values are null;
-    unknown values are the catch-all label. Encoding the result under the same schema gives the
-    same codes. ``rng`` draws column by column.
+    Categorical values have their declared type. Integers, numbers, dates and times are drawn from
+    their
+    bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
+    unknown
+    values are the catch-all label. Encoding the result under the same schema gives the same codes.
+    ``rng`` draws column by column.
 
     Raises:
-        SchemaError: the table has another domain than the schema, or no row meets the rules.
+        SchemaError: If the table has another domain than the schema, or no row meets the rules.
     """
     if table.domain != schema.domain():
         raise SchemaError("the codes and the schema have different domains: use the same schema")
@@ -428,8 +423,8 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
     """Return the schema given as such, as a file or as parsed JSON; a coded table brings its own.
 
     Raises:
-        SchemaError: there is none, or it is not valid.
-        ResourceExceeded: reading it out of a release bundle would take more than ``max_memory``.
+        SchemaError: If there is none, or it is not valid.
+        ResourceExceeded: If reading it out of a release bundle needs more than ``max_memory``.
     """
     match schema:
         case Schema():

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and what says of one that it is not private."""
+"""Files that appear whole or not at all, their formats, and their stamps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.machine import Fault, is_private, reach
 
-# Temporary files beside their targets: named after them, locked by their writer.
+# Temporary files next to their targets: named after them, locked by their writer.
 #
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
 # the same target can tell such a file from one that is still being written, and removes it.
@@ -40,14 +40,15 @@ _NAME_BYTES = 200
 
 
 _LOCKED_BYTE = 2**30
-"""Windows keeps others from reading what is locked: a byte behind all content is locked there."""
+"""Place of the locked byte on Windows, in bytes: behind all content, since nobody else can read it.
+"""
 
 
 def lock(handle: int, wait: bool = False) -> None:
     """Lock an open file until it is closed.
 
     Raises:
-        OSError: another process has it; with ENOLCK, this system cannot lock files.
+        OSError: If another process has it; with ENOLCK, if this system cannot lock files.
     """
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -64,13 +65,10 @@ def lock(handle: int, wait: bool = False) -> None:
 
 
 def create_partial(target: Path) -> tuple[int, Path]:
-    """A new empty file beside a target, readable by its owner only; those of the dead go.
+    """Create an empty temporary file next to a target, which only its owner can read.
 
     Returns:
-        A handle for reading and writing, which holds the lock until it is closed, and the path.
-
-    Raises:
-        OSError: it cannot be created.
+        A handle, which holds the lock until it is closed, and the path.
     """
     remove_stale(target)
     while True:
@@ -88,8 +86,7 @@ def remove_stale(target: Path) -> None:
 
 
 def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
-    """Remove files whose names begin and end so, unless a process holds a lock on them, or gives
-    them their name meanwhile."""
+    """Remove files with this prefix and suffix unless a process holds a lock on them."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(prefix) and name.endswith(suffix):
@@ -102,14 +99,7 @@ def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock a file, which is made if it does not exist.
-
-    Returns:
-        A handle that holds the lock until it is closed; None if another process has it.
-
-    Raises:
-        OSError: the file cannot be opened, or cannot be locked here.
-    """
+    """Lock a file, which can be new; return its handle, or None if another process has it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -141,7 +131,7 @@ def sync(handle: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in a folder durable, where the system can."""
+    """Make names in a folder durable if the system can."""
     with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY) as handle:
         sync(handle)
 
@@ -169,14 +159,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
-    """A binary file that is named `path` when the block ends, and leaves no trace if it fails.
+    """Yield a binary file that gets its name when the block ends, or leaves no trace.
 
     Args:
-        path: the name.
-        replace: whether the file may replace another one, which may have appeared during the block.
+        path: The name.
+        replace: Whether the file may replace another one, which can have appeared during the block.
 
     Raises:
-        InputError: the file cannot be written, or would replace another one.
+        InputError: If the file cannot be written, or would replace another one.
     """
     target = Path(path)
     handle, temporary = _temporary(target)
@@ -200,15 +190,15 @@ def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 class NameTaken(InputError):
-    """Something has the name that a file was to get."""
+    """The error that the name of a new file is in use."""
 
 
 def give_name(temporary: Path, target: Path, replace: bool) -> None:
     """Give a whole file its name; without ``replace`` only if nothing has this name.
 
     Raises:
-        NameTaken: something has the name.
-        OSError: the file cannot be named.
+        NameTaken: If something has the name.
+        OSError: If the file cannot be named.
     """
     try:
         if replace:
@@ -224,7 +214,7 @@ def give_name(temporary: Path, target: Path, replace: bool) -> None:
 
 
 def _linked(temporary: Path, target: Path) -> bool:
-    """Whether a file could be given a second name; raises FileExistsError if that is taken."""
+    """Return whether a file got a second name; raise FileExistsError if the name is in use."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -235,7 +225,7 @@ def _linked(temporary: Path, target: Path) -> bool:
 
 
 def compute_sha256(pieces: Iterable[bytes]) -> str:
-    """SHA-256 of bytes that come in pieces, in hexadecimal digits."""
+    """Return the SHA-256 of bytes that come in pieces, in hexadecimal digits."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)
@@ -243,18 +233,14 @@ def compute_sha256(pieces: Iterable[bytes]) -> str:
 
 
 def sealed_digest(file: BinaryIO) -> str:
-    """SHA-256 of all that was written to an open file, which is left at its end."""
+    """Return the SHA-256 of an open file, which is left at its end."""
     file.flush()
     file.seek(0)
     return compute_sha256(iter(partial(file.read, _PIECE), b""))
 
 
 def check_writable(path: str | Path) -> None:
-    """Make sure, before any work is done, that `atomic_writer` can write `path`.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Raise InputError, before any work is done, unless `atomic_writer` can write `path`."""
     handle, temporary = _temporary(Path(path))
     os.close(handle)
     temporary.unlink(missing_ok=True)
@@ -262,10 +248,10 @@ def check_writable(path: str | Path) -> None:
 
 @contextmanager
 def claimed(path: str | Path) -> Iterator[None]:
-    """Keep other processes from beginning work for the same output.
+    """Keep other processes from starting work for the same output.
 
     Raises:
-        InputError: another process is at work for it, or it cannot be written.
+        InputError: If another process works for it, or it cannot be written.
     """
     check_writable(path)
     lock = Path(path).parent / f"{_prefix(Path(path))}claim"
@@ -288,12 +274,7 @@ def claimed(path: str | Path) -> Iterator[None]:
 
 
 def check_new(path: str | Path, force: bool, option: str = "force=True") -> None:
-    """Refuse to replace a file, unless ``force`` says that it may be.
-
-    Raises:
-        InputError: there is something at the path; ``option`` says, in the caller's words, what
-            would allow to replace it.
-    """
+    """Raise InputError if a file exists, unless ``force`` is set; ``option`` is the remedy."""
     if not force and os.path.lexists(path):
         raise InputError(
             f"{path} already exists. Use {option} to replace it, or choose another path."
@@ -301,11 +282,7 @@ def check_new(path: str | Path, force: bool, option: str = "force=True") -> None
 
 
 def check_name(path: str | Path) -> None:
-    """Refuse a path that no file of this system can have.
-
-    Raises:
-        InputError: it holds characters that the system or its locale cannot write.
-    """
+    """Raise InputError if this system or its locale has no such file names."""
     with contextlib.suppress(UnicodeEncodeError):
         if b"\0" not in os.fsencode(path):
             return
@@ -316,7 +293,7 @@ def check_name(path: str | Path) -> None:
 
 
 def _temporary(target: Path) -> tuple[int, Path]:
-    """A new empty file beside the target and its handle, with the permissions of any new file."""
+    """Create an empty file next to the target, with the permissions of any new file."""
     check_name(target)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -330,19 +307,19 @@ def _temporary(target: Path) -> tuple[int, Path]:
         raise _unwritable(target, error) from None
     umask = os.umask(0)
     os.umask(umask)
-    if hasattr(os, "fchmod"):  # elsewhere permissions are those of the folder
+    if hasattr(os, "fchmod"):  # elsewhere permissions are given by the folder
         os.fchmod(handle, 0o666 & ~umask)
     return handle, temporary
 
 
 def is_folder(target: str | Path) -> InputError:
-    """The error where a folder stands in the place of a file to be written."""
+    """Return the error that a folder has the path of a file to be written."""
     return InputError(f"{target}: is a folder: give the path of a file")
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
-    mend = "free some space" if error.errno in _FULL else "give a path in a writable folder"
-    return InputError(f"{target}: cannot be written ({reason(error)}): {mend}")
+    remedy = "free some space" if error.errno in _FULL else "give a path in a writable folder"
+    return InputError(f"{target}: cannot be written ({reason(error)}): {remedy}")
 
 
 # Folders for what does not stay in memory: removed at the end, or by the next run if the process
@@ -352,11 +329,7 @@ _PREFIX, _LOCK = "adaptive-qs-", "codes"
 
 
 def temporary_folder(folder: str | Path | None) -> Path:
-    """The folder for what does not stay in memory, by default the system's.
-
-    Raises:
-        InputError: it is no folder.
-    """
+    """Return the folder for temporary files; raise InputError if there is none."""
     path = Path(tempfile.gettempdir() if folder is None else folder)
     if not os.path.isdir(path):
         raise InputError(f"--temp-folder {path} is not a folder. Create it or choose another one.")
@@ -365,13 +338,10 @@ def temporary_folder(folder: str | Path | None) -> Path:
 
 @contextmanager
 def private_folder(inside: str | Path | None) -> Iterator[Path]:
-    """A new folder that only this user can read; those of the dead go.
-
-    Args:
-        inside: as for :func:`temporary_folder`.
+    """Yield a new folder that only this user can read; remove folders of dead processes.
 
     Raises:
-        InputError: it cannot be made.
+        InputError: If it cannot be made.
     """
     parent = temporary_folder(inside)
     try:
@@ -393,7 +363,7 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
 
 
 def _remove_dead(parent: Path) -> None:
-    """Remove what :func:`private_folder` made and whose lock nobody holds; nothing else."""
+    """Remove folders of :func:`private_folder` whose lock nobody holds; nothing else."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             locks = f"{_prefix(folder / _LOCK)}*{SUFFIX}"
@@ -403,7 +373,7 @@ def _remove_dead(parent: Path) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-# Whether a file holds a table, told without reading it.
+# Formats of files.
 
 FORMATS: Registry[Any] = Registry(
     {
@@ -413,32 +383,18 @@ FORMATS: Registry[Any] = Registry(
         ".tsv.gz": "adaptive_qs.table.write:TSV_BY_GZIP",
         ".parquet": "adaptive_qs.table.write:PARQUET",
         ".pq": "adaptive_qs.table.write:PARQUET",
-        ".sqlite": "adaptive_qs.table.containers:SQLITE",
-        ".db": "adaptive_qs.table.containers:SQLITE",
-        ".duckdb": "adaptive_qs.table.containers:DUCKDB",
+        ".sqlite": "adaptive_qs.table.sql:SQLITE",
+        ".db": "adaptive_qs.table.sql:SQLITE",
+        ".duckdb": "adaptive_qs.table.sql:DUCKDB",
     }
 )
-"""The output formats, as :mod:`adaptive_qs.table.write` has them, by the endings of file names."""
+"""Output formats of :mod:`adaptive_qs.table.write`, by the endings of file names."""
 TAB_SEPARATED = (".tsv", ".tsv.gz")
 """Endings of CSV whose cells are separated by tabs."""
 _OTHER_TABLES = (".xls", ".xlsx")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
 
-# Files that hold several tables: one is named behind the file, as FILE::NAME.
-
-BOOKS: Registry[Any] = Registry(
-    {
-        "Excel": "adaptive_qs.table.containers:open_workbook",
-        "SQLite": "adaptive_qs.table.containers:open_sqlite",
-        "DuckDB": "adaptive_qs.table.containers:open_duckdb",
-    }
-)
-"""What opens a table inside a file, by the kind of file."""
-BOOK_ENDINGS = {
-    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
-}  # fmt: skip
-"""What files with these endings have to be."""
 _INSIDE = "::"
 
 
@@ -446,7 +402,7 @@ def inside(path: str | Path) -> tuple[Path, str | None]:
     """Return the file, and the name of the table inside it if there is one.
 
     Raises:
-        DataError: it is no path; it is not quoted.
+        DataError: If it is no path; it is not quoted.
     """
     check_path("the table", path, DataError)
     file, found, name = str(path).rpartition(_INSIDE)
@@ -456,21 +412,20 @@ def inside(path: str | Path) -> tuple[Path, str | None]:
 
 
 def is_pattern(path: str | Path) -> bool:
-    """Whether it is a pattern for the names of files, such as data/*.csv, and no file itself, nor a
-    table inside one."""
+    """Return whether a path is a pattern for file names, such as data/*.csv, and no file."""
     return glob.has_magic(str(path)) and not os.path.exists(inside(path)[0])
 
 
 def is_written_only(path: str | Path) -> bool:
-    """Whether a file's name has the ending of a format that tables are not read from."""
+    """Return whether the ending of a name is that of a format that cannot be read."""
     name = str(path).lower()
     endings = (suffix for suffix in FORMATS if name.endswith(suffix))
     return any(not FORMATS[suffix].readable for suffix in endings)
 
 
 def is_table_file(path: str | Path) -> bool:
-    """Whether there is a file that is a table by its name, or Parquet by its first bytes."""
-    with contextlib.suppress(OSError, ValueError):  # whoever reads it explains them
+    """Return whether a file is a table by its name, or Parquet by its first bytes."""
+    with contextlib.suppress(OSError, ValueError):  # what reads it explains them
         if Path(path).is_file():
             if str(path).lower().endswith((*FORMATS, *_OTHER_TABLES)):
                 return True
@@ -479,56 +434,56 @@ def is_table_file(path: str | Path) -> bool:
     return False
 
 
-# What says of a table that it is not private: a key in its metadata, and a file beside it.
+# The stamp of a table that is not private: a key in its metadata, and a file next to it.
 
 Stamp = Literal["private", "NOT PRIVATE: the noise came from an insecure seed; for tests only"]
 PRIVATE: Stamp = "private"
 NOT_PRIVATE: Stamp = "NOT PRIVATE: the noise came from an insecure seed; for tests only"
 STAMP_KEY = b"adaptive_qs.stamp"
-"""Key of the stamp in the metadata of every table that comes out of a private one."""
+"""Key of the stamp in the metadata of every table that is made from a private one."""
 
 
 def stamp_path(table: str | Path) -> Path:
-    """The file beside a table that says that the table is not private."""
+    """Return the path of the file next to a table which states that the table is not private."""
     path = Path(table)
     return path.parent / f"{path.name}.NOT-PRIVATE.txt"
 
 
 @contextmanager
 def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
-    """Around the writing of a table: a file beside it says what its CSV has no place for.
+    """Write a stamp next to a table that is not private, and remove the stamp of an earlier table.
 
-    A table that is not private never stands without its stamp; the stamp of an earlier table is
-    removed once it is replaced.
+    A table that is not private never stands without its stamp.
 
     Yields:
-        What writes the stamp: to be called once the table is whole, before it has its name. So a
-        run that is refused leaves none.
+        A function that writes the stamp. Call it once the table is whole, before it has its name,
+            so
+        that a refused run leaves none.
 
     Raises:
-        InputError: the stamp cannot be written or removed.
+        InputError: If the stamp cannot be written or removed.
     """
-    beside = stamp_path(table)
+    stamp_file = stamp_path(table)
 
     def put() -> None:
         if stamp != PRIVATE:
-            with atomic_writer(beside) as file:
+            with atomic_writer(stamp_file) as file:
                 file.write(f"{Path(table).name}: {stamp}\n".encode())
 
     yield put
     if stamp == PRIVATE:
         try:
-            beside.unlink(missing_ok=True)
+            stamp_file.unlink(missing_ok=True)
         except OSError as error:
             said = f"cannot be removed ({reason(error)}): remove it by hand"
-            raise InputError(f"{beside}: {said}") from None
+            raise InputError(f"{stamp_file}: {said}") from None
 
 
 # The sample data shipped with the package.
 
 
 class SampleDataset(NamedTuple):
-    """Where a sample table and its public schema lie on disk."""
+    """Paths of a sample table and its public schema."""
 
     data: Path
     """A CSV file, compressed by gzip."""
@@ -537,11 +492,7 @@ class SampleDataset(NamedTuple):
 
 
 def sample_dataset(name: str = "adult") -> SampleDataset:
-    """The sample data set with this name, in an installed package or in a source checkout.
-
-    Raises:
-        InputError: there is no such data set.
-    """
+    """Return the sample data set with this name; raise InputError if it is not installed."""
     for parent in Path(__file__).parents[1:3]:
         folder = parent / "datasets" / name
         sample = SampleDataset(folder / f"{name}.csv.gz", folder / "schema.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -18,16 +18,13 @@ from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.conditions import (
     DAY,
-    Column,
     Comparison,
     Condition,
-    Constant,
     Determination,
     Either,
     Missing,
     Not,
     Operand,
-    Operation,
     both,
 )
 from adaptive_qs.table.text import read_moment, read_number
@@ -70,16 +67,16 @@ TICKED: /`[^`]+`/
 WORD: /[^\W\d]\w*([.-]\w+)*/
 %ignore /\s+/
 """
-"""What a rule can say, as Lark reads it; docs/rules.md explains it."""
+"""The grammar of a rule, for Lark; docs/rules.md explains it."""
 WORD = r"[^\W\d]\w*([.-]\w+)*"
 FORMS = {
     "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
     "condition": 'such as "age >= 65 and city = Bonn"',
 }
 LONGEST = 2_000
-"""Characters of a rule or a condition."""
+"""Most characters of a rule or a condition."""
 MOST_QUOTED = 200
-"""Characters of a condition or a rule that a message quotes."""
+"""Most characters of a condition or a rule that a message quotes."""
 NAMED_VALUE = "Quote values with ' and columns with `."
 
 # From text, for the columns of a schema.
@@ -98,7 +95,7 @@ KEYWORDS = frozenset(
 
 
 def written_value(label: str, columns: Columns) -> str:
-    """Return a label as a rule has it, in quotes where it could be taken for something else."""
+    """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
     if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
         return label
     return f'"{label}"' if "'" in label else f"'{label}'"
@@ -113,17 +110,14 @@ def parse_rule(text: str, columns: Columns) -> Condition | Determination:
     """Return the meaning of a rule on the columns of a schema.
 
     Raises:
-        InputError: it is no rule, names a column or value that there is not, or compares what
-            cannot be compared: one line that begins with the rule.
+        InputError: If it is no rule, names an unknown column or value, or compares what cannot be
+            compared. The line begins with the rule.
     """
     return _parsed("rule", text, columns)
 
 
 def parse_condition(text: str, columns: Columns) -> Condition:
-    """Return a condition alone, without "->", "never" and the like.
-
-    Raises as :func:`parse_rule`.
-    """
+    """Return a condition alone, without "->", "never" and the like; raise as :func:`parse_rule`."""
     return _parsed("condition", text, columns)
 
 
@@ -167,11 +161,11 @@ class _Literal:
 
 _SWAPPED = {">": "<", ">=": "<="}
 Part = Any
-"""A name, a literal, or an operation of them that no column has given its unit yet."""
+"""A name, a literal, or an operation of them that has no unit yet."""
 
 
 class _Bound(Transformer[Token, Any]):
-    """The tree that Lark makes, from its leaves up, with the columns of a schema in it."""
+    """A transformer of Lark's tree that binds names to the columns of a schema."""
 
     def __init__(self, columns: Columns) -> None:
         super().__init__()
@@ -235,7 +229,7 @@ class _Bound(Transformer[Token, Any]):
 
     @v_args(inline=True)
     def operation(self, left: Part, sign: Token, right: Part) -> Part:
-        return Operation(str(sign), left, right)
+        return Operand(sign=str(sign), operands=(left, right))
 
     @v_args(inline=True)
     def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
@@ -290,39 +284,37 @@ class _Bound(Transformer[Token, Any]):
         return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
 
     def _operand(self, part: Part, other: ColumnBase | None, unit: int) -> Operand:
-        """With the columns and the constants that a part stands for.
+        """Return the operand with the columns and constants for which a part stands.
 
         Args:
-            part: of a comparison.
-            other: the column that a constant is compared with; None in a computation.
-            unit: seconds in which moments are counted; days in a computation.
+            part: A part of a comparison.
+            other: The column with which a constant is compared; None in a computation.
+            unit: Seconds in which moments are counted; days in a computation.
         """
         if part.operands:
-            sides = (self._operand(side, other, unit) for side in part.operands)
-            return Operation(part.sign, *sides)
+            sides = tuple(self._operand(side, other, unit) for side in part.operands)
+            return Operand(sign=part.sign, operands=sides)
         if part.is_name and self._is_column(part):
             column = self._column(part)
-            return Column(column.name, DAY if other is None and column.by_day else unit)
+            return Operand(column.name, unit=DAY if other is None and column.by_day else unit)
         if other is not None:
             value = other.read_amount(part.text)
             if value is None or not math.isfinite(value):
                 self._no_value(other, part)
-            return Constant(value // unit if unit > 1 else value)
+            return Operand(constant=value // unit if unit > 1 else value)
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
                 self._column(_Name(part.text, False))
             value = (seconds or 0) // DAY
-        return Constant(value)
+        return Operand(constant=value)
 
     def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
         if part.text in column.missing:
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
-        near = get_close_matches(part.text, listed + list(self._columns), n=1)
-        remedy = f" ({column.summary}). Check the spelling. {NAMED_VALUE}"
-        if near:
-            remedy = f": did you mean {near[0]!r}?"
+        remedy = _suggest(part.text, [*listed, *self._columns])
+        remedy = remedy or f" ({column.summary}). Check the spelling. {NAMED_VALUE}"
         said = shown(part.text)
         raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 
@@ -331,9 +323,8 @@ class _Bound(Transformer[Token, Any]):
 
     def _column(self, name: _Name) -> ColumnBase:
         if name.text not in self._columns:
-            near = get_close_matches(name.text, self._columns, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
-            raise _Refused(f"column {shown(name.text)} is not in the schema: {remedy}")
+            remedy = _suggest(name.text, self._columns) or ": check the spelling"
+            raise _Refused(f"column {shown(name.text)} is not in the schema{remedy}")
         return self._columns[name.text]
 
     def _learnt(self, name: _Name) -> ColumnBase:
@@ -346,6 +337,16 @@ class _Bound(Transformer[Token, Any]):
         texts = [name.text for name in names]
         if len(set(texts)) < len(texts):
             raise _Refused("names one column twice: give each once")
+
+
+def _suggest(text: str, known: Iterable[str]) -> str:
+    """Return a question that names the likeliest of the known texts; empty if none is alike.
+
+    A text that differs in case only comes before all others.
+    """
+    folded = {name.casefold(): name for name in reversed([*known])}
+    near = folded.get(text.casefold()) or next(iter(get_close_matches(text, known, n=1)), None)
+    return "" if near is None else f": did you mean {near!r}?"
 
 
 def _names(part: Part) -> Iterator[_Name]:

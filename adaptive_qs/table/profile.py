@@ -1,8 +1,4 @@
-"""What the cells of a column look like and so mean, for drafts of schemas: as private as the data.
-
-A profile gathers them chunk by chunk. The functions about how values are spelled look at all values
-of a column, and find something only where all of them agree.
-"""
+"""Profiles of the cells of a column, for drafts of schemas: as private as the data."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import datetime as dt
 import math
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from adaptive_qs.table import cells
-from adaptive_qs.table.bins import WIDE_SPAN, codes_for, without_absurd
+from adaptive_qs.table import bins, cells
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
 from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spellings
@@ -30,6 +26,8 @@ from adaptive_qs.table.text import (
 
 # What the cells of one column look like, gathered chunk by chunk.
 
+Floats = NDArray[np.float64]
+
 MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 INFINITE = tuple(
     f"{sign}{word}"
@@ -37,17 +35,18 @@ INFINITE = tuple(
     for sign in ("", "-", "+")
 )
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
-"""Cells that look like missing markers; "N" and infinities only among numbers: next to "Y" it is an
-answer."""
+"""Cells that look like missing markers. "N" and infinities are some only among numbers."""
+MOST_DECIMALS, MOST_STEPS = 9, 10**15
+"""Most decimals of a proposed column, and most numbers with them that a double tells apart."""
 MAX_WORDS = 3
-"""The largest number of words among numbers or moments that are taken for missing markers."""
+"""The largest number of words among numbers or moments that can be missing markers."""
 
 _WORD = r"^(#.*|[^0-9]*)$"
 """Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TRUTH = {"true", "false"}
 _FIRST, _LAST = to_seconds(dt.datetime.min), to_seconds(dt.datetime.max)
-"""Moments that a schema can name, in seconds since 1970."""
+"""First and last moment that a schema can name, in seconds since 1970."""
 _FIRST_FORMATTED = to_seconds(dt.datetime(1000, 1, 1))
 """The first moment whose year is written with the four digits that are read."""
 _MAX_DISTINCT = 100_000
@@ -57,7 +56,7 @@ _DECIMALS = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))
 
 @dataclass
 class Span:
-    """The range of moments, read in one way."""
+    """The range of moments, read in one format."""
 
     days: bool = True
     """Whether none has a time of day by its own clock."""
@@ -72,50 +71,49 @@ class Span:
 
     @property
     def first(self) -> int:
-        """As a column reads it: whole days by their own clock, anything else in UTC."""
+        """The first moment as a column reads it: days by their own clock, others in UTC."""
         return int(self.ends[0 if self.days else 1, 0])
 
     @property
     def last(self) -> int:
-        """As a column reads it."""
+        """The last moment as a column reads it."""
         return int(self.ends[0 if self.days else 1, 1])
 
 
 @dataclass
 class Profile:
-    """Properties shared by all cells seen so far, markers aside."""
+    """Properties that all cells seen so far share, markers aside."""
 
     spelling: Spelling = field(default_factory=Spelling)
-    """The form in which numbers in text are read; in another than the plain one, nothing is a
-    date."""
+    """Form in which numbers in text are read. Only in the plain form, cells can be dates."""
     rows: int = 0
     nulls: bool = False
     unsupported: str = ""
-    """Why no column type takes cells of this Arrow type; empty where one does."""
+    """Why no column type takes cells of this Arrow type; empty if one does."""
     texts: set[str] = field(default_factory=set)
     """Distinct cells as text, markers included, at most about 100,000."""
     marked: set[str] = field(default_factory=set)
-    """Those that look like missing markers, all of them."""
+    """Distinct cells that look like missing markers."""
     words: set[str] = field(default_factory=set)
     """Cells without a digit, markers aside, at most one more than `MAX_WORDS`."""
     too_many: bool = False
     integers: bool = True
     numbers: bool = True
-    """Whether all cells but words are."""
+    """Whether all cells except words are numbers."""
     spans: dict[str | None, Span] | None = None
-    """Of all cells but words, by the formats in which all of them are moments; None is ISO 8601."""
+    """Range of all cells except words, by format that fits them; None is ISO 8601."""
     low: float = np.inf
     high: float = -np.inf
     decimals: int = 0
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """Rows with each of the points."""
+    """Number of rows with each of the points."""
     filled: int = 0
-    """Rows whose cell is no marker."""
+    """Number of rows whose cell is no marker."""
 
     def update(self, values: Cells) -> None:
-        """Take in some cells."""
+        """Add some cells."""
         for part in cells.split_chunks(values):
             self._update_chunk(part)
 
@@ -200,16 +198,13 @@ class Profile:
 
     @property
     def numeric(self) -> bool:
-        """Whether the cells are numbers, or most of them, so that the words are missing markers."""
+        """Whether the cells are numbers, with few words as missing markers."""
         numbers = self.numbers and self.points.size > 0 and not self.zero_filled
         return numbers and self._outweighs_words(self.points.size)
 
     @property
     def zero_filled(self) -> bool:
-        """Whether the cells are digits of one length, some with leading zeros (postal codes).
-
-        As numbers they would lose the zeros.
-        """
+        """Whether the cells are digits of one length, some with leading zeros, as postal codes."""
         if not (self.numbers and self.integers and self.low >= 0):
             return False
         digits = self.texts - self.marked - self.words
@@ -222,11 +217,13 @@ class Profile:
         return bool(self.spans) and self._outweighs_words(len(self.texts) - len(self.words))
 
     def _outweighs_words(self, others: int) -> bool:
-        return not self.words or (len(self.words) <= MAX_WORDS and others > codes_for(self.filled))
+        return not self.words or (
+            len(self.words) <= MAX_WORDS and others > bins.codes_for(self.filled)
+        )
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Missing markers among the cells; "" for nulls when there is no other."""
+        """Missing markers among the cells; "" for nulls if there is no other."""
         if not (self.numeric or self.dated):
             found = tuple(marker for marker in MARKERS if marker in self.marked)
         else:
@@ -243,7 +240,7 @@ class Profile:
 
     @property
     def spellings(self) -> list[Spelling]:
-        """The forms in which the cells are numbers; none if they are numbers in the plain form."""
+        """The forms in which the cells are numbers; none for the plain form."""
         if self.numbers or len(self.words) > MAX_WORDS:
             return []
         return number_spellings(sorted(self.texts - self.marked - self.words))
@@ -254,13 +251,11 @@ class Profile:
         values = self.values
         return bool(values) and {value.lower() for value in values} <= _TRUTH
 
-    def trimmed(
-        self,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, Any], str]:
-        """Return points and weights without absurd ones, and what a schema and a note say of it."""
+    def trimmed(self) -> tuple[Floats, Floats, dict[str, Any], str]:
+        """Return points and weights without absurd ones, and keys and a note about that."""
         points, weights = self.points.copy(), self.weights
         points[0] = self.low  # merging may have moved the first
-        kept = without_absurd(points, weights)
+        kept = bins.without_absurd(points, weights)
         if kept.stop - kept.start == len(points):
             return points, weights, {}, ""
         note = (
@@ -269,6 +264,45 @@ class Profile:
         )
         return points[kept], weights[kept], {"outside": "clip"}, note
 
+    def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
+        """Return the range and bins of integers as keys of a schema, and a note."""
+        low, high = int(points[0]), int(points[-1])
+        most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        if high - low < codes:
+            return {"min": low, "max": high}, ""
+        note = ""
+        starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+        if starts is None:
+            edges = bins.propose_edges(points, weights, bins.Grid(0), most, codes)
+            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
+            note = self.note_span(points)
+        content: dict[str, Any] = {"min": starts[0], "max": starts[-1] - 1}
+        if len(starts) - 1 < starts[-1] - starts[0]:
+            content["bin_starts"] = starts[:-1]
+            content |= bins.private_heaps(points, weights, starts)
+        return content, note
+
+    def draft_numbers(self, points: Floats, weights: Floats) -> dict[str, Any] | None:
+        """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
+        low, high = float(points[0]), float(points[-1])
+        places, largest = self.decimals, max(abs(low), abs(high))
+        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
+        grid = bins.Grid(places if exact else None)
+        if exact and not self.too_many:  # else some of the numbers are merged with others
+            grid = bins.find_grid(points, places)
+        most = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        edges = bins.propose_edges(points, weights, grid, *most)
+        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
+        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+            return None
+        content: dict[str, Any] = {"edges": edges}
+        if grid.decimals is not None:
+            content["decimals"] = grid.decimals
+            content |= bins.private_heaps(points, weights, edges)
+        if grid.multiple > 1:
+            content["step"] = grid.step
+        return content
+
     @staticmethod
     def note_span(points: NDArray[np.float64]) -> str:
         """Return a note if most numbers differ by many orders of magnitude."""
@@ -276,17 +310,18 @@ class Profile:
         if len(sizes) < 2:
             return ""
         first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-        if last - first < WIDE_SPAN:
+        if last - first < bins.WIDE_SPAN:
             return ""
         return "the values span many orders of magnitude. Is this a mistake or a mix of units?"
 
     def explain_identifier(self, name: str) -> str:
-        """Return why integers are taken for identifiers; empty if they are not.
+        """Return why integers are identifiers; empty if they are not.
 
-        Measurements coincide by chance in as many pairs of rows as is expected where they lie that
-        densely; identifiers do not. If they lie too thinly to tell, integers of a small table are
-        measurements unless their name says otherwise: identifiers are all different and evenly
-        spread.
+        Measurements coincide by chance in as many pairs of rows as their density predicts;
+        identifiers do
+        not. If they lie too thinly to decide, integers of a small table are measurements unless
+        their name
+        says otherwise: identifiers are all different and evenly spread.
         """
         points, rows = self.points, self.filled
         equal = rows - len(points)
@@ -307,14 +342,11 @@ class Profile:
         return ""
 
     def identifies_persons(self, name: str) -> bool:
-        """Return whether a column can identify persons, by its name and its values.
-
-        It has more values than categories have, and rows share them.
-        """
+        """Return whether a column can identify persons, by its name and repeated values."""
         words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
         if not (words and _OF_PERSONS.fullmatch(words[-1])):
             return False
-        return codes_for(self.filled) < len(self.values) < self.filled
+        return bins.codes_for(self.filled) < len(self.values) < self.filled
 
 
 # Integers that identify records.
@@ -322,7 +354,7 @@ class Profile:
 _OF_RECORDS = re.compile(
     "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
 )
-"""Words in the names of columns that tell records apart."""
+"""Words in the names of columns that identify records."""
 _OF_PERSONS = re.compile(
     "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
     "|household"
@@ -330,7 +362,7 @@ _OF_PERSONS = re.compile(
 """Last words in the names of columns that identify persons."""
 _WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 UNLIKELY = 7
-"""If this many coincidences are expected, none at all has a chance below 1 in 1,000."""
+"""Expected coincidences from which none at all has a chance below 1 in 1,000."""
 UNIFORM = 1.36
 """The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
 ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
@@ -351,7 +383,7 @@ def _coincidences(points: NDArray[np.float64]) -> float:
 
 
 def _is_uniform(points: NDArray[np.float64]) -> bool:
-    """Whether different integers lie evenly between the first and the last."""
+    """Return whether different integers lie evenly between the first and the last."""
     rows = len(points)
     shares = (points - points[0]) / (points[-1] - points[0])
     distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
@@ -359,9 +391,9 @@ def _is_uniform(points: NDArray[np.float64]) -> bool:
 
 
 def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
-    """Seconds since 1970 of cells read in one way, by their own clock and in UTC, shape (2, cells).
+    """Return seconds since 1970 in one format, by their own clock and in UTC, shape (2, cells).
 
-    None where that fails for one of them.
+    None if a cell cannot be read.
     """
     typed = pa.types.is_timestamp(distinct.type)
     if typed and way is not None:
@@ -383,7 +415,7 @@ def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
 
 
 def _unsupported(kind: pa.DataType) -> str:
-    """Why no column type takes cells of this type, and what to do; empty where one does."""
+    """Return why no column type takes cells of this type, and what to do; empty if one does."""
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return _unsupported(kind.value_type)

@@ -54,22 +54,22 @@ WHOSE = 'it may identify persons. If so, name it as "person" and remove it from 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed schema, and what its owner should know."""
+    """A proposed schema, and notes for its owner."""
 
     schema: Schema
     left_out: Mapping[str, str]
-    """Why columns of the table are not in it, by name."""
+    """Reasons why columns of the table are not in it, by name."""
     notes: Mapping[str, str]
-    """What to know about columns that are in it, by name."""
+    """Notes on columns that are in it, by name."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """One line for every reason, with the columns that it is about."""
+        """One line for every reason, with its columns."""
         return _grouped(self.left_out)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """One line for every note, with the columns that it is about."""
+        """One line for every note, with its columns."""
         return _grouped(self.notes)
 
 
@@ -83,18 +83,18 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
 def propose(table: Any) -> Proposal:
     """Return a schema that fits a table, for `schema init`.
 
-    It reveals values and ranges of the data, and says so in its description: replace them by
-    public knowledge before use. The description of every column says that it is as proposed, for
-    the owner to take out column by column. Columns that look like identifiers or free text are
-    ignored and named in the description.
+    It reveals values and ranges of the data, and its description says so. The description of every
+    column says that it is as proposed, until the owner removes the sentence. Columns that look like
+    identifiers or free text are ignored and named in the description.
 
     Args:
-        table: the path of a CSV or Parquet file, of a folder or a pattern of such files, or a
-            pandas, polars or pyarrow table.
+        table: A CSV or Parquet file, a folder or a pattern of such files, or a pandas, polars or
+            pyarrow table.
 
     Raises:
-        DataError: the table cannot be read, has no header line, no rows, or no column that can be
-            described.
+        DataError: If the table cannot be read, has no header line, no rows, or no column that a
+            schema
+            can describe.
     """
     with open_source(table) as source:
         label, delimiter = source.label, source.other_delimiter
@@ -162,7 +162,7 @@ def _look_through(source: Source, profiles: Mapping[str, Profile]) -> None:
 
 
 def _check_header(label: str, names: Sequence[str]) -> None:
-    """Refuse names that are mostly numbers, or that are repeated, by their number.
+    """Refuse names that are mostly numbers, or that are repeated, without quoting them.
 
     If the header is missing, names are private cells. Numbers that count up are names of a wide
     table.

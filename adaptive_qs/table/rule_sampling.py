@@ -1,18 +1,32 @@
-"""Values for codes under rules: drawn inside bins so that every row meets all of them."""
+"""Values for codes under rules, and the rows that meet a condition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import SchemaError
+from adaptive_qs.arguments import shown
+from adaptive_qs.errors import InputError, SchemaError
 from adaptive_qs.table.cells import normalise
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import DAY, NEAR, Values, read_values
+from adaptive_qs.table.conditions import (
+    DAY,
+    NEAR,
+    Cases,
+    Condition,
+    Mask,
+    Values,
+    read_values,
+)
+from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.rules import Computation, Ruleset, components, find_row
 
 if TYPE_CHECKING:
@@ -22,23 +36,23 @@ if TYPE_CHECKING:
 # Most rows keep what is drawn for their codes. Where a rule is broken the values are drawn again,
 # which is the distribution inside the bins given the rule. Where the rule leaves so little of a bin
 # that this finds nothing, an equation is solved for one of its columns, and at last values at the
-# ends of bins and limits, and those of other columns, are tried: some of them meet comparisons and
-# sums wherever any do. Codes that no values meet, which rules may leave each by itself and not
-# together, are replaced by those of another row.
+# ends of bins and limits, and values of other columns, are tried: some of them meet comparisons and
+# sums wherever any do. Codes that no values meet, which rules can allow each alone and not
+# together, are replaced by codes of another row.
 
 DRAWS = 30
-"""How often values are drawn anew from their bins."""
+"""Times that values are drawn anew from their bins."""
 SOLUTIONS = 30
-"""How often equations are solved for another column."""
+"""Times that equations are solved for another column."""
 SEARCHED = 32
-"""Rows that are searched for one that meets all rules."""
+"""Number of rows among which one that meets all rules is searched."""
 CORNERS = 200
-"""How often ends of bins and the like are tried."""
+"""Times that ends of bins and the like are tried."""
 Indices = NDArray[np.intp]
 
 
 class _Drawn:
-    """The values of one column: what was drawn so far, and which of it each row has."""
+    """Values drawn for one column, and for each row the index of its value."""
 
     def __init__(
         self,
@@ -74,7 +88,7 @@ class _Drawn:
         return self.column.amounts(found)
 
     def amounts(self, rows: Indices) -> NDArray[np.float64]:
-        """Those of some rows of a measured column."""
+        """Return the amounts of some rows of a measured column."""
         assert self._amounts is not None
         return self._amounts[rows]
 
@@ -95,17 +109,20 @@ class _Drawn:
 
     @property
     def step(self) -> float:
-        """Distance of neighbouring amounts."""
+        """The distance of neighbouring amounts."""
         return (self.column.resolution or 1.0) * (DAY if self.column.by_day else 1)
 
     def ends(self, rows: Indices) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The least and the greatest amount in the bins of some rows; anything where missing."""
+        """Return the least and the greatest amount in the bins of some rows.
+
+        They mean nothing if the value is missing.
+        """
         codes = self.codes[rows]
         low, high = self.column.ends(np.where(codes < self.column.num_values, codes, 0))
         return low.astype(np.float64), high.astype(np.float64)
 
     def bring(self, rows: Indices, amounts: NDArray[np.float64]) -> None:
-        """Give some rows these amounts, but no more than their bins allow; none where NaN."""
+        """Give rows these amounts, moved into their bins; keep the value if the amount is NaN."""
         real = ~np.isnan(amounts) & ~np.isnan(self.amounts(rows))
         rows, low, high = rows[real], *(end[real] for end in self.ends(rows))
         if len(rows):
@@ -127,20 +144,19 @@ def drawn_under_rules(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
-    """Return values of all columns of a schema with rules, every row meeting each, and their codes.
+    """Draw values of all columns such that every row meets all rules.
 
     Args:
-        codes: of the columns, by name.
-        ruleset: the rules.
-        rng: draws column by column, then again where rules are broken.
-        drawers: by column, how values inside bins are drawn; evenly where there is none.
+        codes: Codes of the columns, by name.
+        ruleset: The rules.
+        rng: Draws column by column, then again for rows that break rules.
+        drawers: How values inside bins are drawn, by column; evenly without one.
 
     Returns:
-        Values and codes by column. Codes are others than given in rows that no values bring to
-        meet the rules.
+        Values and codes by column. A row gets other codes if no values for its own meet the rules.
 
     Raises:
-        SchemaError: no row was found that meets the rules.
+        SchemaError: If no row was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))
@@ -149,18 +165,15 @@ def drawn_under_rules(
     linked = [condition.columns() for _, condition in ruleset.conditions]
     linked += [determination.columns() for _, determination in ruleset.determinations]
     for part in components(linked):
-        _Mender({name: drawn[name] for name in drawn if name in part}, ruleset, rng).mend()
+        _Repair({name: drawn[name] for name in drawn if name in part}, ruleset, rng).repair()
     values = {name: each.array() for name, each in drawn.items()}
     return values, {name: each.codes for name, each in drawn.items()}
 
 
 def check_values(ruleset: Ruleset) -> None:
-    """Refuse rules that leave cells, but in these no values, as far as a search finds any.
+    """Raise SchemaError if a search finds no values that meet the rules.
 
-    Otherwise that would be noticed once a budget is spent, and no table could be drawn.
-
-    Raises:
-        SchemaError: none were found that meet one of them, or several together.
+    Otherwise it would be noticed after a budget is spent, and no table could be drawn.
     """
     rng = np.random.default_rng(0)
     linked = [condition.columns() for _, condition in ruleset.conditions]
@@ -175,21 +188,15 @@ def check_values(ruleset: Ruleset) -> None:
         drawn = {name: _Drawn(ruleset.columns[name], codes[name], rng) for name in names}
         if not any(each.loose for each in drawn.values()):
             continue
-        if not _Mender(drawn, ruleset, rng).can_mend(np.arange(SEARCHED)):
+        if not _Repair(drawn, ruleset, rng).can_repair(np.arange(SEARCHED)):
             if len(stated) == 1:
                 raise SchemaError(f"rule {stated[0]!r}: no row was found that meets it: correct it")
             several = " and ".join(map(repr, stated))
             raise SchemaError(f"no row was found that meets the rules {several}: take one out")
 
 
-class _Mender:
-    """Brings rows to meet the rules on some columns, on which no other rule depends.
-
-    Args:
-        drawn: the columns.
-        ruleset: the rules.
-        rng: randomness.
-    """
+class _Repair:
+    """Changes rows until they meet the rules on some columns, on which no other rule depends."""
 
     def __init__(
         self, drawn: Mapping[str, _Drawn], ruleset: Ruleset, rng: np.random.Generator
@@ -203,15 +210,15 @@ class _Mender:
         self._loose = [name for name in drawn if drawn[name].loose and name not in computed]
         self._limits = sorted({limit for c in self._stated for _, limit in c.limits()})
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         rows = next(iter(self._drawn.values())).codes
         every = np.arange(len(rows))
-        left = self._mended(every)
+        left = self._repaired(every)
         if not len(left):
             return
         kept = np.setdiff1d(every, left)
         if not len(kept):
-            left = self._started_over(every)
+            left = self._start_over(every)
             if len(left):
                 raise SchemaError("no row was found that meets all rules: take one out")
             return
@@ -219,8 +226,8 @@ class _Mender:
         for drawn in self._drawn.values():
             drawn.copy(left, others)
 
-    def _mended(self, rows: Indices, one: bool = False) -> Indices:
-        """Change rows as long as they break a rule, or until ``one`` does not; those that do."""
+    def _repaired(self, rows: Indices, one: bool = False) -> Indices:
+        """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
             (self._draw, DRAWS, True),
@@ -238,29 +245,26 @@ class _Mender:
                 rows = self._broken(rows, inside)
         return rows
 
-    def _started_over(self, rows: Indices) -> Indices:
-        """Give all rows codes that meet every rule by itself, and mend them."""
+    def _start_over(self, rows: Indices) -> Indices:
+        """Give all rows codes that meet every rule alone, and repair them."""
         cells = self._ruleset.cells
         sizes = {name: column.size for name, column in self._ruleset.columns.items()}
         found = find_row(cells, sizes) or {}
         for name, drawn in self._drawn.items():
             drawn.codes[:] = found.get(name, 0)
             drawn.redraw(rows, self._rng)
-        return self._mended(rows)
+        return self._repaired(rows)
 
-    def can_mend(self, rows: Indices) -> bool:
-        return len(self._mended(rows, one=True)) < len(rows) or not len(self._started_over(rows))
+    def can_repair(self, rows: Indices) -> bool:
+        return len(self._repaired(rows, one=True)) < len(rows) or not len(self._start_over(rows))
 
     def _row(self, rows: Indices) -> dict[str, Values]:
         return {name: drawn.values(rows) for name, drawn in self._drawn.items()}
 
     def _broken(self, rows: Indices, inside: bool) -> Indices:
-        """The rows that break a rule once all that follows from others is computed.
+        """Compute what follows from other columns, and return the rows that break a rule.
 
-        Args:
-            rows: that are looked at.
-            inside: whether what is computed has to lie in the bin of its code, or anywhere in the
-                range of its column.
+        Computed values have to lie ``inside`` the bin of their code, or in the range of the column.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         for computation in self._computed:
@@ -271,7 +275,7 @@ class _Mender:
         return rows[found]
 
     def _compute(self, computation: Computation, rows: Indices, inside: bool) -> NDArray[np.bool_]:
-        """Give rows what follows for one column; which of them cannot have it."""
+        """Give rows what follows for one column; return which of them cannot have it."""
         column = computation.column
         drawn = self._drawn[column.name]
         known = drawn.values(rows).known
@@ -294,7 +298,7 @@ class _Mender:
             self._drawn[name].redraw(rows, self._rng)
 
     def _solve(self, rows: Indices) -> None:
-        """Draw anew, what is computed too, and bring one of its columns to what that takes."""
+        """Draw anew, computed columns too, and solve each equation for one of its columns."""
         self._draw(rows)
         for computation in self._computed:
             sources = [name for name in computation.source.columns() if name in self._loose]
@@ -302,7 +306,7 @@ class _Mender:
                 continue
             drawn = self._drawn[computation.column.name]
             drawn.redraw(rows, self._rng)
-            wanted = drawn.amounts(rows)
+            requested = drawn.amounts(rows)
             solved = self._drawn[str(self._rng.choice(sources))]
             row = self._row(rows)
             ends, reached = solved.ends(rows), []
@@ -311,11 +315,11 @@ class _Mender:
                 reached.append(computation.amounts({**row, solved.column.name: alone}))
             slope = (reached[1] - reached[0]) / np.maximum(ends[1] - ends[0], NEAR)
             flat = ~(np.abs(slope) > 0)
-            step = (wanted - reached[0]) / np.where(flat, 1.0, slope)
+            step = (requested - reached[0]) / np.where(flat, 1.0, slope)
             solved.bring(rows, np.where(flat, np.nan, ends[0] + step))
 
     def _corner(self, rows: Indices) -> None:
-        """Bring one loose column after the other to an end, a limit, or the value of another."""
+        """Move one loose column after the other to an end, a limit, or the value of another."""
         for name in self._rng.permutation(self._loose).tolist():
             drawn = self._drawn[name]
             step = drawn.step
@@ -328,3 +332,143 @@ class _Mender:
             chosen = np.stack(choices)[which, np.arange(len(rows))]
             drawn.redraw(rows, self._rng)
             drawn.bring(rows, np.where(self._rng.random(len(rows)) < 0.25, np.nan, chosen))
+
+
+# Rows that meet a condition.
+#
+# A condition compares columns with constants. Two values of a column that lie on the same side of
+# every constant, or that are both missing, make it true together: they are of one *case*. All
+# values of a code are of one case, except in a bin that a constant cuts: there, each case has a
+# share of the values. A condition is then a table of the cases of its columns, true or not in each
+# cell, and the true cells are put together to boxes. In a box the columns are independent.
+
+MOST_CASES = 2**20
+"""Cells of the table of a condition."""
+
+Chances = Mapping[int, NDArray[np.float64]]
+"""By the place of a column, the chance that a value of each of its codes is taken: shape (codes,).
+Columns that are absent are taken with every value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """The rows of a schema that meet a condition.
+
+    Attributes:
+        condition: The condition.
+        places: Positions of the columns that it names.
+        cases: What it distinguishes of each.
+        met: Whether it is true, by the cases of these columns: one axis for each.
+    """
+
+    condition: Condition
+    places: tuple[int, ...]
+    cases: tuple[Cases, ...]
+    met: Mask
+
+    @classmethod
+    def from_text(cls, text: str, columns: Sequence[ColumnBase]) -> Where:
+        """Return the rows for which a condition is true; it is not true if it is unknown.
+
+        Raises:
+            InputError: If the text is no condition on these columns, compares two of them,
+                distinguishes too much, or is true for no row.
+        """
+        by_name = {column.name: column for column in columns}
+        condition = parse_condition(text, by_name)
+        names = condition.columns()
+        limits = list(condition.limits())
+        found = [
+            Cases.from_limits(by_name[name], [limit for n, limit in limits if n == name])
+            for name in names
+        ]
+        shape = [len(values.low) for _, values in found]
+        if math.prod(shape) > MOST_CASES:
+            raise InputError(
+                f"condition {shown(text)} tells apart {math.prod(shape):,} kinds of rows, and "
+                f"{MOST_CASES:,} is the most: ask for less at a time"
+            )
+        row = {
+            name: values.reshaped(tuple(-1 if k == axis else 1 for k in range(len(shape))))
+            for axis, (name, (_, values)) in enumerate(zip(names, found))
+        }
+        true, false, unknown = (np.broadcast_to(may, shape) for may in condition.outcome(row))
+        if (true.astype(np.int8) + false + unknown != 1).any():
+            raise InputError(
+                f"condition {shown(text)} compares columns with each other: compare each with "
+                "values"
+            )
+        if not true.any():
+            has = "".join(f"; {name} has {by_name[name].summary}" for name in names)
+            raise InputError(f"no row can meet the condition {shown(text)}{has}")
+        places = {name: place for place, name in enumerate(by_name)}
+        cases = tuple(cases for cases, _ in found)
+        return cls(condition, tuple(places[name] for name in names), cases, true)._simplify()
+
+    def _simplify(self) -> Where:
+        """Merge cases that no combination with other columns distinguishes."""
+        met, cases = self.met, []
+        for axis, each in enumerate(self.cases):
+            slices = np.moveaxis(met, axis, 0)
+            _, first, case_of = np.unique(
+                slices.reshape(len(slices), -1), axis=0, return_index=True, return_inverse=True
+            )
+            cases.append(replace(each, case_of=case_of.reshape(-1)[each.case_of]))
+            met = np.take(met, first, axis=axis)
+        return replace(self, cases=tuple(cases), met=met)
+
+    @cached_property
+    def _members(self) -> list[tuple[Mask, ...]]:
+        return list(_boxes(self.met))
+
+    @cached_property
+    def boxes(self) -> tuple[Chances, ...]:
+        """Disjoint boxes of codes that make up the rows."""
+        return tuple(
+            {
+                place: cases.chances(inside)
+                for place, cases, inside in zip(self.places, self.cases, members)
+                if not inside.all()
+            }
+            for members in self._members
+        )
+
+    def choose_boxes(self, codes: CodedTable, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw a box for each row, given its codes and that it meets the condition."""
+        if len(self.boxes) == 1:
+            return np.zeros(codes.num_rows, dtype=np.intp)
+        weights = np.ones((len(self.boxes), codes.num_rows))
+        for weight, box in zip(weights, self.boxes):
+            for place, chance in box.items():
+                weight *= chance[codes.columns[place]]
+        running = np.cumsum(weights, axis=0)
+        if not running[-1].all():
+            raise RuntimeError("a row has codes that cannot meet its condition")
+        at = rng.random(codes.num_rows) * running[-1]
+        return np.minimum((running <= at).sum(axis=0), len(weights) - 1)
+
+    def narrow(self, box: int, drawers: Mapping[str, Drawer]) -> Mapping[str, Drawer]:
+        """Return drawers that obey the condition for columns that it cuts in a box."""
+        narrowed = dict(drawers)
+        for cases, inside in zip(self.cases, self._members[box]):
+            name = cases.column.name
+            drawer = cases.narrow(inside, drawers.get(name))
+            if drawer is not None:
+                narrowed[name] = drawer
+        return narrowed
+
+
+def _boxes(met: Mask) -> Iterator[tuple[Mask, ...]]:
+    """Yield disjoint boxes that make up the true cells of a table.
+
+    A box is a mask along every axis. Equal slices along the first axis share their boxes.
+    """
+    if not met.any():
+        return
+    if met.all():
+        yield tuple(np.ones(n, dtype=np.bool_) for n in met.shape)
+        return
+    alike, which = np.unique(met.reshape(len(met), -1), axis=0, return_inverse=True)
+    for number, cells in enumerate(alike):
+        for rest in _boxes(cells.reshape(met.shape[1:])):
+            yield (which.reshape(-1) == number, *rest)

@@ -1,8 +1,8 @@
-"""The rules of a schema: the cells that they leave, and whether rows can meet them.
+"""The rules of a schema: the cells that they allow, and whether rows can meet them.
 
-A rule says what holds in every row. For the codes of its columns that is a set of cells: those in
-which some values, of those that the codes stand for, do not break it. An equation such as
-``total = a + b`` also computes the values of its column inside its bins.
+A rule states what holds in every row. For the codes of its columns that is a set of cells: those in
+which some values of the codes do not break it. An equation such as ``total = a + b`` also computes
+the values of its column inside its bins.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from adaptive_qs.table.conditions import (
 from adaptive_qs.table.grammar import Columns, parse_rule
 
 MOST_COLUMNS = 4
-"""Columns that one rule can speak of, those that are computed replaced by what they come from."""
+"""Most columns that one rule can name, computed ones replaced by their sources."""
 MOST_CELLS = 2**22
-"""Cells of all these columns together."""
+"""Most cells of all these columns together."""
 MOST_TRIED = 10_000
-"""Partial rows that are looked at to find out whether the rules leave any."""
+"""Most partial rows that are tried to find out whether the rules allow any row."""
 
 
 class Cells(NamedTuple):
-    """The cells of some columns that a rule leaves.
+    """The cells of some columns that a rule allows.
 
     Attributes:
-        names: the columns, in the order of the schema.
-        allowed: shape (codes of the first, ..., codes of the last).
-        text: the rule.
+        names: The columns, in the order of the schema.
+        allowed: Shape (codes of the first, ..., codes of the last).
+        text: The rule.
     """
 
     names: tuple[str, ...]
@@ -55,19 +55,19 @@ class Cells(NamedTuple):
     text: str
 
     def over(self, names: Sequence[str]) -> Mask:
-        """Which cells of some of the columns are part of one that is left."""
+        """Return which cells of some of the columns are part of an allowed one."""
         beyond = tuple(k for k, name in enumerate(self.names) if name not in names)
         return np.asarray(self.allowed.any(axis=beyond))
 
 
 @dataclass(frozen=True)
 class Computation:
-    """A column that follows from others where all of these are known, and so is it.
+    """A column that is computed from others if all of these are known.
 
     Attributes:
-        column: as it is declared.
-        source: what it is computed from.
-        unit: amounts of the column in one of the computation: seconds of a day, or 1.
+        column: The column.
+        source: What it is computed from.
+        unit: Amounts of the column in one of the computation: seconds of a day, or 1.
     """
 
     column: ColumnBase
@@ -85,10 +85,10 @@ class Rule:
     """One rule of a schema.
 
     Attributes:
-        text: as it is written.
-        meaning: what it says.
-        table: the values of a determination, in the order of its columns; empty where they are to
-            be learnt.
+        text: The rule as it is written.
+        meaning: What it states.
+        table: Values of a determination, in the order of its columns; empty if they are to be
+            learnt.
     """
 
     text: str
@@ -98,12 +98,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class Ruleset:
-    """All rules of a schema.
-
-    Attributes:
-        columns: of the schema, by name.
-        rules: as they are declared.
-    """
+    """All rules of a schema."""
 
     columns: Columns
     rules: tuple[Rule, ...]
@@ -115,7 +110,7 @@ class Ruleset:
         """Return the rules with these texts and tables on the columns of a schema.
 
         Raises:
-            InputError: one is no rule, is too large, contradicts another, or leaves no row.
+            InputError: If one is no rule, is too large, contradicts another, or allows no row.
         """
         named = {column.name: column for column in columns}
         rules = [
@@ -127,19 +122,19 @@ class Ruleset:
         return ruleset
 
     def along_with(self, condition: Condition) -> Ruleset:
-        """Return the rules and a condition that has to be true, not only unbroken; unchecked."""
+        """Return the rules and, unchecked, a condition that has to be true, not only unbroken."""
         added = Rule("the condition", Surely(condition))
         return Ruleset(self.columns, (*self.rules, added))
 
     @cached_property
     def conditions(self) -> tuple[tuple[str, Condition], ...]:
-        """What must hold of the values of a row, with the rule that says so."""
+        """Each rule that is a condition, with its text."""
         rules = self.rules
         return tuple((r.text, r.meaning) for r in rules if isinstance(r.meaning, Condition))
 
     @cached_property
     def determinations(self) -> tuple[tuple[Rule, Determination], ...]:
-        """The rules by which columns determine another, and what they say."""
+        """Each rule by which columns determine another."""
         rules = self.rules
         return tuple((r, r.meaning) for r in rules if isinstance(r.meaning, Determination))
 
@@ -147,9 +142,9 @@ class Ruleset:
     def groups(self) -> Mapping[str, tuple[tuple[int, ...], ...]]:
         """The groups of codes, by column, that follow from declared tables.
 
-        There is one grouping for each table by which a column alone determines another: by the
-        value that each code stands for. Codes that no table lists are one group, missing values
-        another.
+        Each table by which one column determines another gives one grouping, by the determined
+        value. Codes
+        that no table lists are one group, missing values another.
         """
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
@@ -194,13 +189,13 @@ class Ruleset:
 
     @cached_property
     def cells(self) -> tuple[Cells, ...]:
-        """Of every rule that does not have to be learnt, where it forbids any."""
+        """The cells of every rule that forbids any and does not have to be learnt."""
         found = [self.compute_cells(condition, text) for text, condition in self.conditions]
         found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
         return tuple(cells for cells in found if not cells.allowed.all())
 
     def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> Cells:
-        """Return the cells in which a condition may be unbroken, or ``surely`` may be true."""
+        """Return the cells in which a condition can be unbroken, or ``surely`` can be true."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
         for name, limit in condition.limits():
@@ -220,10 +215,7 @@ class Ruleset:
         return Cells(names, allowed, text)
 
     def _listed(self, rule: Rule, meaning: Determination) -> Cells:
-        """Return the cells of a determination whose values are declared.
-
-        What is not listed is free.
-        """
+        """Return the cells of a determination with a declared table; the rest is free."""
         places = [self._places(name) for name in meaning.columns()]
         allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
         *_, right = meaning.columns()
@@ -255,10 +247,7 @@ class Ruleset:
     def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
         """Return the cells of a determination whose values were learnt.
 
-        Args:
-            meaning: a determination without a table.
-            values: the code of its right column for each cell of the others, in its order.
-            text: the rule.
+        ``values`` has the code of its right column for each cell of the others, in its order.
         """
         *lefts, right = (self.columns[name] for name in meaning.columns())
         codes = np.arange(right.size)
@@ -309,7 +298,7 @@ class Ruleset:
     def _check_decided(self, text: str, condition: Condition) -> None:
         """Refuse a rule that no values make true or false, such as a division by zero.
 
-        It would hold in every row, whatever its author meant.
+        It would hold in every row, whatever its author intended.
         """
         if not self.compute_cells(condition, text).allowed.all():
             return
@@ -373,7 +362,7 @@ def _check_determined(rule: Rule, column: ColumnBase) -> None:
 
 
 def _computation(meaning: Condition, columns: Columns) -> Computation | None:
-    """Return what an equation computes: its single column, the left one of two; None if none."""
+    """Return what an equation computes, the left one of two columns; None if it computes none."""
     equation = meaning.equation()
     if equation is None:
         return None
@@ -385,7 +374,7 @@ def _computation(meaning: Condition, columns: Columns) -> Computation | None:
 
 
 def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computation]]:
-    """Each after those that it needs; there are no circles."""
+    """Yield each computation after those that it needs; there are no circles."""
     left = dict(found)
     while left:
         ready = [n for n, c in left.items() if not any(s in left for s in c.source.columns())]
@@ -397,9 +386,7 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
 
 
 def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, Mask] | None:
-    """Return the codes that are consistent with each of several rules.
-
-    None where a column has none left.
+    """Return the codes that are consistent with each of several rules; None if a column has none.
 
     A code goes when all cells with it have a code that went (arc consistency, Mackworth 1977).
     """
@@ -425,9 +412,10 @@ def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[s
 
 
 def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, int] | None:
-    """Codes that meet all rules, of the columns that these are about; None where there are none.
+    """Return codes of the columns that meet all rules, or None if there are none.
 
-    Where ``MOST_TRIED`` partial rows do not tell, the first codes that arc consistency leaves.
+    If ``MOST_TRIED`` partial rows do not decide it, return the first codes that arc consistency
+    leaves.
     """
     possible = possible_codes(several, sizes)
     if possible is None:
@@ -453,13 +441,13 @@ def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, in
 
 
 def _fits(cells: Cells, row: Mapping[str, int]) -> bool:
-    """Whether some cell that a rule leaves has the codes of a partial row."""
+    """Return whether a partial row is part of an allowed cell."""
     place = tuple(row.get(name, slice(None)) for name in cells.names)
     return bool(np.any(cells.allowed[place]))
 
 
 def components(several: Iterable[Sequence[str]]) -> list[frozenset[str]]:
-    """Columns that are linked by sets of them."""
+    """Return the sets of columns that are linked by some of them."""
     found: list[frozenset[str]] = []
     for names in several:
         touched = [part for part in found if part & set(names)]

@@ -44,7 +44,7 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 
 
 MOST_RULES = 500
-"""Rules of a schema: whether they contradict each other is checked for each with all before it."""
+"""Most rules of a schema: contradictions are searched for each with all before it."""
 
 
 class DeclaredRule(BaseModel):
@@ -117,11 +117,7 @@ class Schema(BaseModel):
     __str__ = __repr__
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """Return the same schema with these parts of ``about`` in place of its own.
-
-        Raises:
-            SchemaError: a key or a text is not allowed.
-        """
+        """Return the same schema with these parts of ``about``; raise SchemaError if refused."""
         content = json.loads(self.to_json())
         return type(self).parse({**content, "about": {**self.about, **about}}, source)
 
@@ -132,7 +128,7 @@ class Schema(BaseModel):
 
     @property
     def set_aside(self) -> tuple[str, ...]:
-        """Columns that the data may have and that have no codes."""
+        """Columns that the data can have and that have no codes."""
         return self.ignore if self.person is None else (*self.ignore, self.person)
 
     @cached_property
@@ -141,26 +137,22 @@ class Schema(BaseModel):
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnBase:
-        """Return the column with this name.
-
-        Raises:
-            SchemaError: there is none.
-        """
+        """Return the column with this name; raise SchemaError if there is none."""
         if name not in self.by_name:
             raise SchemaError(f"column {name!r} is not in the schema: check the spelling")
         return self.by_name[name]
 
     @property
     def declared_rules(self) -> tuple[DeclaredRule, ...]:
-        """The rules, each with what else is said of it."""
+        """The rules, each with its table and description."""
         return tuple(r if isinstance(r, DeclaredRule) else DeclaredRule(rule=r) for r in self.rules)
 
     @cached_property
     def ruleset(self) -> Ruleset | None:
-        """What the rules mean; None without any.
+        """The parsed rules; None without any.
 
         Raises:
-            InputError: one is no rule, contradicts another, or leaves no row.
+            InputError: If one is no rule, contradicts another, or allows no row.
         """
         if not self.rules:
             return None
@@ -188,28 +180,21 @@ class Schema(BaseModel):
 
     @property
     def private_columns(self) -> tuple[str, ...]:
-        """Columns with bins or values that a run has to learn from the rows first, in order."""
+        """Columns whose bins or values a run has to learn from the rows first, in order."""
         return tuple(c.name for c in self.columns if c.is_unlearnt)
 
     @property
     def open_columns(self) -> tuple[str, ...]:
-        """Columns of which a run of the loop learns something first, in order.
-
-        It learns their bins, their values, or rows on frequent values.
-        """
+        """Columns of which a run learns bins, values or frequent values first, in order."""
         return tuple(c.name for c in self.columns if c.is_open)
 
     def without_heaps(self) -> Self:
-        """Return the schema as runs take it that make no tables: they count no frequent values."""
+        """Return the schema for runs that make no tables, which count no frequent values."""
         closed = tuple(c.without_heaps() for c in self.columns)
         return self if closed == self.columns else self.model_copy(update={"columns": closed})
 
     def domain(self) -> Domain:
-        """Return the attributes and their numbers of codes, in column order.
-
-        Raises:
-            SchemaError: bins or values of a column are not learnt yet.
-        """
+        """Return the attributes and their numbers of codes; raise SchemaError if unlearnt."""
         if self.private_columns:
             named = ", ".join(map(repr, self.private_columns))
             raise SchemaError(
@@ -219,10 +204,7 @@ class Schema(BaseModel):
         return self.widest_domain()
 
     def widest_domain(self) -> Domain:
-        """Return the domain with as many codes as each column can get.
-
-        What can be planned in public.
-        """
+        """Return the domain with as many codes as each column can get, for planning in public."""
         return Domain(
             tuple(
                 Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._find_levels(c))
@@ -231,10 +213,7 @@ class Schema(BaseModel):
         )
 
     def _find_levels(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:
-        """Return the nested groups of a column's codes.
-
-        Its own, and what it determines by a table.
-        """
+        """Return the nested groups of a column's codes, declared or by tables of rules."""
         found = [] if (own := column.declared_groups) is None else [own]
         if self.ruleset is not None:
             found += self.ruleset.groups.get(column.name, ())
@@ -246,7 +225,7 @@ class Schema(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what the schema means: equal for files that differ in layout or comments."""
+        """SHA-256 of the meaning, equal for files that differ in layout or comments."""
         content = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"description", "about"}
         )
@@ -335,10 +314,7 @@ class Schema(BaseModel):
 
 
 def bind_column_types() -> None:
-    """Make schemas take exactly the columns in ``COLUMN_TYPES``.
-
-    For a program that has added a type of its own to this registry.
-    """
+    """Make schemas take exactly the columns in ``COLUMN_TYPES``, after a program added a type."""
     annotated, union = cast(Any, Annotated), cast(Any, Union)
     column = annotated[union[tuple(COLUMN_TYPES.values())], Field(discriminator="type")]
     Schema.model_fields["columns"].annotation = cast(Any, tuple)[column, ...]
@@ -351,43 +327,35 @@ bind_column_types()
 # Whether the author of a valid schema has looked at it, and advice about it.
 
 TAKEN_FROM_DATA = "Taken from the data: review, not private."
-"""Opens the description of every proposed schema; who has reviewed it takes the sentence out."""
+"""First sentence of the description of a proposed schema. Its owner removes it after the review."""
 
 AS_PROPOSED = "As proposed: review."
-"""Opens the description of every column of a proposed schema; who has reviewed the column takes the
-sentence out."""
+"""First sentence of the description of a proposed column. Its owner removes it after the review."""
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
 MANY_CELLS = 10**9
 MAX_NAMED = 10
-"""Columns with the same advice that its one line names."""
+"""Most columns that one line of advice names."""
 
 
 def is_related(path: str | Path) -> bool:
-    """Whether a schema file describes two related tables.
+    """Return whether a schema file describes two related tables.
 
     Raises:
-        SchemaError: the file is missing or is not JSON.
+        SchemaError: If the file is missing or is not JSON.
     """
     return describes_two(read_content(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:
-    """Return whether some part of a proposed schema is not reviewed.
-
-    The description of the schema, of a column or of a rule still says so.
-    """
+    """Return whether the schema, a column or a rule is described as not reviewed."""
     left = left_as_proposed(schema) or rules_as_proposed(schema)
     return TAKEN_FROM_DATA in schema.description or bool(left)
 
 
 def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
-    """Refuse to spend budget under a schema that is private itself, unless that is requested.
-
-    Raises:
-        SchemaError: the schema is unreviewed, and ``unreviewed_schema`` is not set.
-    """
+    """Raise SchemaError if the schema is unreviewed, unless that is allowed."""
     if unreviewed_schema or not is_unreviewed(schema):
         return
     left, rules = len(left_as_proposed(schema)), len(rules_as_proposed(schema))
@@ -413,16 +381,13 @@ def rules_as_proposed(schema: Schema) -> tuple[DeclaredRule, ...]:
 
 
 def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
-    """Texts of a column that nobody vouches for: values learnt, or proposed and not reviewed."""
+    """Return texts of a column that were learnt, or proposed and not reviewed."""
     proposed = TAKEN_FROM_DATA in schema.description or AS_PROPOSED in column.description
     return column.found_values(proposed)
 
 
 def check_schema(schema: Schema) -> tuple[str, ...]:
-    """One line for everything in a valid schema that its author may not have meant.
-
-    Nothing here makes the schema unusable; an empty tuple means that there is nothing to say.
-    """
+    """Return advice about a valid schema, a line for everything that its author can have missed."""
     advice = []
     if TAKEN_FROM_DATA in schema.description:
         advice.append(
@@ -466,7 +431,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
 
 # The published JSON Schema of schema files, generated from the models.
 #
-# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("schema.schema.json")
 

@@ -1,4 +1,4 @@
-"""Files about tables: schemas as JSON, and what an owner says of the data."""
+"""Files about tables: schemas as JSON, and descriptions of the data by its owner."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ AboutKey = Literal["title", "publisher", "contact", "date", "licence", "descript
 
 
 def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
-    """Return a description of the data, given as such or as a file, and what messages call it.
-
-    Raises:
-        InputError: as :func:`read_about`, or it is neither.
-    """
+    """Return a description of the data, given as such or as a file, and its name for messages."""
     match given:
         case Mapping():
             return given, "about"
@@ -43,12 +39,13 @@ def read_about(path: str | Path) -> dict[str, str]:
     """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
 
     The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description: plain text, in which
-    marks of emphasis and code are left out.
+    "publisher: the city" give the other keys, and the rest is the description, as plain text
+    without
+    marks of emphasis and code.
 
     Raises:
-        InputError: the file cannot be read, is JSON of another kind, or a table, whose rows would
-            be published.
+        InputError: If the file cannot be read, is other JSON, or a table, whose rows would be
+            published.
     """
     if is_table_file(path):
         raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
@@ -80,12 +77,11 @@ def read_about(path: str | Path) -> dict[str, str]:
 
 
 _FEW_BINS, _BYTES_PER_BIN = 2**16, 400
-"""Bins that need no memory to speak of, and the memory of each of more: ends, and texts or steps.
-"""
+"""Number of bins that need no claim of memory, and the bytes of each of more."""
 
 
 def is_domain_sizes(content: Any) -> bool:
-    """Whether parsed JSON is an mbi domain: attribute names with their positive sizes.
+    """Return whether parsed JSON is an mbi domain: attribute names with their positive sizes.
 
     A lone "version" is the beginning of a schema.
     """
@@ -110,7 +106,7 @@ def claim_bins(content: Any, source: str, claim: Claim | None) -> None:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value that JSON lacks as one that it has: a NumPy number or a text."""
+    """Return a NumPy number or another value that JSON lacks as one that it has."""
     try:
         return plain_json(value)
     except TypeError:

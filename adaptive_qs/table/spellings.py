@@ -1,8 +1,4 @@
-"""What the cells of a column mean by how they are spelled, for drafts of schemas.
-
-Texts can be numbers, dates, durations or keys that are not read as such, and labels can have an
-order. Functions look at all values of a column, and find something only if all of them agree.
-"""
+"""Spellings of values in text, and the order of labels, for drafts of schemas."""
 
 from __future__ import annotations
 
@@ -53,18 +49,18 @@ _DAYS = (
 _MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMATS = (*(day + time for day in _DAYS for time in _TIMES), *_MONTHS)
-"""Formats of dates and times, in the letters of strptime, that are recognised besides ISO 8601."""
+"""Formats of dates and times besides ISO 8601 that are recognised, as in strptime."""
 _DATED = re.compile(
     r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
     r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
 )
 
 MOSTLY = 0.9
-"""The part of the values that must be numbers or dates for the others to be mistakes."""
+"""Part of the values that must be numbers or dates for the others to be mistakes."""
 
 
 def formats_like(text: str) -> list[str]:
-    """Return the formats of dates and times, ISO 8601 aside, in which a cell can be read."""
+    """Return the formats, other than ISO 8601, in which a cell is a date or time."""
     if not _DATED.fullmatch(text):
         return []
     ways = (*PLAIN_TIMES, *FORMATS)
@@ -72,7 +68,7 @@ def formats_like(text: str) -> list[str]:
 
 
 def swapped(way: str | None) -> str | None:
-    """Return the format with day and month exchanged, if people write both."""
+    """Return the format with day and month exchanged, if both are in use."""
     if way is None or not {"%d/%m", "%m/%d", "%d-%m", "%m-%d"} & {way[:5]}:
         return None
     return way[3:5] + way[2] + way[:2] + way[5:]
@@ -104,10 +100,7 @@ _FORMS: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
 
 
 def numbers_spelled(values: Sequence[str]) -> str:
-    """Return why values that are all numbers cannot be read as such, and what to do.
-
-    The text is empty if they are no numbers, or can be read.
-    """
+    """Return why values that are all numbers cannot be read as such, and what to do; else ""."""
     found: set[str] = set()
     commas: list[str] = []
     for value in values:
@@ -147,7 +140,7 @@ def numbers_spelled(values: Sequence[str]) -> str:
 
 
 def units_spelled(values: Sequence[str]) -> str:
-    """Return that all values are numbers with one unit, and what to do; empty if they are not."""
+    """Return that all values are numbers with one unit, and what to do; else ""."""
     found = [_UNIT.fullmatch(value) for value in values]
     if not all(found) or len({unit[1].strip().rstrip("s") for unit in found if unit}) > 1:
         return ""
@@ -158,10 +151,7 @@ NO_DURATIONS = "durations, for which there is no type: give them as a number of 
 
 
 def durations_spelled(values: Sequence[str]) -> str:
-    """Return that all values are durations or times of day, and what to do.
-
-    Empty if they are not.
-    """
+    """Return that all values are durations or times of day, and what to do; else ""."""
     clock = [bool(_CLOCK.fullmatch(value)) for value in values]
     if not all(time or _DURATION.fullmatch(value) for time, value in zip(clock, values)):
         return ""
@@ -174,9 +164,9 @@ def durations_spelled(values: Sequence[str]) -> str:
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
-    """Return why the values look like keys of records, or an empty text if they do not.
+    """Return why at least two values look like keys of records; else "".
 
-    There are at least two values. No two rows share one if they are ``all_different``.
+    No two rows share a value if they are ``all_different``.
     """
     if all(map(_UUID.fullmatch, values)):
         return "an identifier: UUIDs or other long codes"
@@ -189,7 +179,7 @@ def keys_spelled(values: Sequence[str], all_different: bool) -> str:
 
 
 def mostly_spelled(values: Sequence[str]) -> str:
-    """Return that nearly all values are numbers or dates, and what to do; empty if they are not."""
+    """Return that nearly all values are numbers or dates, and what to do; else ""."""
     most = MOSTLY * len(values)
     if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
         return "numbers, but for a few cells: correct them, or leave them empty"
@@ -222,10 +212,11 @@ _OF_A_CLOCK = {"am", "pm"}
 
 
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
-    """Return the labels from the smallest to the largest, or None where that is not clear.
+    """Return the labels from the smallest to the largest, or None if that is not clear.
 
-    The letter "m" stands for a million next to a currency sign, and as "M" in a column where other
-    labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
+    The letter "m" means a million next to a currency sign, and as "M" in a column where other
+    labels have
+    a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
     """
     suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
     millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes
@@ -240,10 +231,7 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
 
 
 def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None:
-    """Return the unit of a label and the ends of its range.
-
-    None where it has none, or several units.
-    """
+    """Return the unit of a label and the ends of its range; None if there is no single unit."""
     found = _LABEL.fullmatch(label.casefold())
     if found is None:
         return None
@@ -304,14 +292,14 @@ LETTER_SIZES = ("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl")
 
 Key = tuple[float, ...]
 Order = Callable[[str], Key | None]
-"""The place of a label, or None where it does not fit."""
+"""A function that returns the position of a label, or None if it does not fit."""
 
 _GRADE = re.compile(r"([A-G])(?:([+-])|([0-9]))?")
 _MONTH_OF_YEAR = re.compile(r"([A-Za-z]{3,9})\.?[ ,/-]+([0-9]{4})")
 
 
 def in_natural_order(labels: Sequence[str]) -> list[str] | None:
-    """Return the labels from first to last, or None where no order fits all of them.
+    """Return the labels from first to last, or None if no order fits all of them.
 
     Weeks begin on Monday. A single label has no order.
     """
@@ -343,7 +331,7 @@ def _month_of_year(label: str) -> Key | None:
 
 
 def _grade(label: str) -> Key | None:
-    """Letter grades, the best first, with signs or digits."""
+    """Return the position of a letter grade, the best first, with signs or digits."""
     found = _GRADE.fullmatch(label)
     if found is None:
         return None

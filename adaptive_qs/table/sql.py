@@ -1,48 +1,63 @@
-"""Tables that a DuckDB database holds: the rows of a query, and relations that callers bring.
+"""Tables in databases: SQLite and DuckDB, read and written, and the rows of queries.
 
-Only rows come from the database. Their cells are coded one by one like those of a file, so that no
-cell decides how another is read, and what DuckDB says of an error is not passed on: it quotes
-values.
+Only rows come from a database. Their cells are coded one by one like cells of a file, so that no
+cell decides how another is read. Messages of these libraries quote values, so they are not passed
+on.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
+import sqlite3
+import string
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import (
     AbstractContextManager,
-    ExitStack,
     closing,
     contextmanager,
     nullcontext,
-    suppress,
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from adaptive_qs.arguments import RELATION
-from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
+from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import ThreadPool
+from adaptive_qs.table.cells import redacted
+from adaptive_qs.table.containers import OBJECT_ROWS, Row, choose_table, chunk_objects
 from adaptive_qs.table.engines import EngineOptions
 from adaptive_qs.table.files import private_folder
-from adaptive_qs.table.read import BATCH_ROWS, Chunk, Rows, Source
+from adaptive_qs.table.read import Chunk, Reader, Rows, Source
+from adaptive_qs.table.text import ASCII_SPACE
+from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 T = TypeVar("T")
 
+_HIDDEN = 1
+"""Kind of a column that SQLite's ``SELECT *`` leaves out; generated columns are of other kinds."""
+_ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
+"""Bytes of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
 _PATIENCE = 0.2
-"""Seconds after which signals are heard where they do not end a wait."""
+"""Time after which signals are heard if they do not end a wait, in seconds."""
 
-_QUERY = "the query (--sql)"
+BATCH_ROWS = 1 << 16
+"""Rows of a relation that are read in one step."""
 LEAST_BYTES = 2**27
-"""DuckDB's memory at least: it refuses to start with much less."""
+"""Least memory of DuckDB, in bytes: it refuses to start with much less."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +65,35 @@ class Query(Rows):
     """The rows of a query in a database file, which is opened for reading only.
 
     Attributes:
-        database: the file.
-        sql: one SELECT, on what the database itself holds.
-        options: what DuckDB may take of the machine.
-        label: what messages call it.
+        database: The file.
+        sql: One SELECT, on what the database itself holds.
+        options: Memory and threads that DuckDB can use.
+        label: What messages call the query.
+        place: What messages call the file.
     """
 
     database: Path
     sql: str
     options: EngineOptions = field(default_factory=EngineOptions, compare=False)
-    label: str = field(default=_QUERY, compare=False)
+    label: str = field(default="the query (--sql)", compare=False)
+    place: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", self.place or f"--database {self.database}")
 
     def __str__(self) -> str:
         return str(self.database)
 
     @contextmanager
     def open(self) -> Iterator[Source]:
-        """Its rows as a source; raises as :func:`_opened` does."""
+        """Yield its rows as a source; raise as :func:`_opened` does."""
         with _opened(self) as (relation, connection):
             yield _relation_source(relation, self.label, connection)
 
 
 @dataclass(frozen=True)
 class Relation(Rows):
-    """The rows of a relation of DuckDB, whose connection stays its caller's."""
+    """The rows of a relation of DuckDB, whose connection its caller keeps."""
 
     relation: Any
 
@@ -81,12 +101,12 @@ class Relation(Rows):
         return "the relation"
 
     def open(self) -> AbstractContextManager[Source]:
-        """Its rows as a source."""
+        """Return its rows as a source."""
         return nullcontext(_relation_source(self.relation, str(self)))
 
 
 def as_source(table: Any, options: EngineOptions) -> Any:
-    """Return a table as a run reads it: queries with what DuckDB may take, relations as rows."""
+    """Return a table as a run reads it: a query with the options, a relation as rows."""
     if isinstance(table, Query):
         return replace(table, options=options)
     library = sys.modules.get("duckdb")  # not imported for that
@@ -107,11 +127,7 @@ def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
 
 
 def duckdb() -> Any:
-    """Import the library.
-
-    Raises:
-        InputError: it is not installed.
-    """
+    """Import the library; raise InputError if it is not installed."""
     try:
         import duckdb as library
     except ImportError:
@@ -137,39 +153,37 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
-    Signals end it if its database is given.
+    Signals interrupt it if its database is given.
 
     Raises:
-        InputError: it failed; the message begins with ``what``.
-        ResourceExceeded: it has not enough memory or disk.
+        InputError: If it failed; the message begins with ``what``.
+        ResourceExceeded: If it has not enough memory or disk.
     """
+    action = call if database is None else partial(interruptible, call, database)
+    return redacted(action, partial(_explain_duckdb, what))
+
+
+_CAUSES = {
+    "ParserException": "is not valid SQL: correct it",
+    "BinderException": "names a column or a function that there is not, or mixes types: correct it",
+    "CatalogException": "names a table or a function that there is not: correct it",
+    "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
+    "as it is",
+    "OutOfRangeException": "computes a value that is out of range: use wider types",
+    "PermissionException": "reads outside the database: name only what the database holds",
+    "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
+}
+"""What is wrong with a query, by the exceptions of DuckDB."""
+
+
+def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
     library = duckdb()
-    try:
-        return call() if database is None else interruptible(call, database)
-    except (library.Error, pa.ArrowException, OSError, RuntimeError) as error:
-        refusal = _refusal(library, error, what)
-    raise refusal  # once DuckDB's error is gone, which may quote a cell
-
-
-def _refusal(library: Any, error: Exception, what: str) -> AdaptiveQsError:
-    text = str(error)
-    if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in text:
+    if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in str(error):
         return ResourceExceeded(
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    causes = {
-        "ParserException": "is not valid SQL: correct it",
-        "BinderException": "names a column or a function that there is not, or mixes types: "
-        "correct it",
-        "CatalogException": "names a table or a function that there is not: correct it",
-        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
-        "column as it is",
-        "OutOfRangeException": "computes a value that is out of range: use wider types",
-        "PermissionException": "reads outside the database: name only what the database holds",
-        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
-    }
-    for kind, cause in causes.items():
+    for kind, cause in _CAUSES.items():
         if isinstance(error, getattr(library, kind, ())):
             return InputError(f"{what} {cause}")
     return InputError(f"{what} failed: try it in DuckDB, whose message may quote values")
@@ -180,58 +194,59 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
     """Yield the relation of a query, and a connection of its own.
 
     Raises:
-        InputError: the database is missing, in use or damaged, the query fails, or is no SELECT.
+        InputError: If the database is missing, in use or damaged, or the query fails or is no
+            SELECT.
     """
     library, database = duckdb(), query.database
     if not os.path.isfile(database):
-        raise InputError(f"--database {database}: no such file: check the path")
-    with private_folder(query.options.temp_folder) as folder, ExitStack() as opened:
+        raise InputError(f"{query.place}: no such file: check the path")
+    with private_folder(query.options.temp_folder) as folder:
         limits = settings(query.options, folder)
-        try:
-            connection = library.connect(str(database), read_only=True, config=limits)
-        except library.Error as error:
-            raise InputError(f"--database {database}: {_cause(error)}") from None
-        opened.enter_context(closing(connection))
-        connection.execute("SET enable_external_access=false")
-        connection.execute("SET lock_configuration=true")
-        ask = partial(redacted_call, what=query.label, database=connection)
-        statements = ask(lambda: connection.extract_statements(query.sql))
-        if [statement.type.name for statement in statements] != ["SELECT"]:
-            raise InputError(f"{query.label} is not one SELECT: give one")
-        yield ask(lambda: connection.sql(query.sql)), connection
+        connect = partial(library.connect, str(database), read_only=True, config=limits)
+        with closing(redacted(connect, partial(_explain_opening, query.place))) as connection:
+            connection.execute("SET enable_external_access=false")
+            connection.execute("SET lock_configuration=true")
+            ask = partial(redacted_call, what=query.label, database=connection)
+            statements = ask(lambda: connection.extract_statements(query.sql))
+            if [statement.type.name for statement in statements] != ["SELECT"]:
+                raise InputError(f"{query.label} is not one SELECT: give one")
+            yield ask(lambda: connection.sql(query.sql)), connection
 
 
-def _cause(error: Exception) -> str:
+def _explain_opening(place: str, error: Exception) -> InputError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if re.search(r"\block\b", str(error)):
-        return "is in use by another program that may write to it: close that first"
-    return "is not a DuckDB database that can be read: check the file and its version"
+        return InputError(
+            f"{place}: is in use by another program that may write to it: close that first"
+        )
+    return InputError(
+        f"{place}: is not a DuckDB database that can be read: check the file and its version"
+    )
 
 
 def list_tables(database: Path) -> dict[str, bool]:
     """Return the names of the tables and views of a database, and whether each is a table.
 
-    The database is attached to an empty one: there, no macro of the file stands in the place of a
-    function of DuckDB, and could call a view a table.
+    The database is attached to an empty one. There, no macro of the file can replace a function
+    of DuckDB and call a view a table.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: If it cannot be read.
     """
-    library, listed, cause = duckdb(), [], ""
-    with closing(library.connect(config={"threads": 1})) as connection:
-        try:
+
+    def listed() -> list[tuple[str, bool]]:
+        with closing(duckdb().connect(config={"threads": 1})) as connection:
             quoted = str(database).replace("'", "''")
             connection.execute(f"ATTACH '{quoted}' AS private (READ_ONLY)")
+            found: list[tuple[str, bool]] = []
             for kind in ("table", "view"):
-                listed += connection.execute(
+                found += connection.execute(
                     f"SELECT {kind}_name, '{kind}' = 'table' FROM duckdb_{kind}s() "
                     "WHERE database_name = 'private' AND schema_name = 'main' ORDER BY 1"
                 ).fetchall()
-        except library.Error as error:
-            cause = _cause(error)
-    if cause:  # once DuckDB's error is gone
-        raise InputError(f"{database}: {cause}")
-    return dict(listed)
+            return found
+
+    return dict(redacted(listed, partial(_explain_opening, str(database))))
 
 
 def digest_query(table: Any) -> str | None:
@@ -239,8 +254,8 @@ def digest_query(table: Any) -> str | None:
 
     Returns:
         ``RELATION`` for a relation: DuckDB makes its text, in part of the rows (types that it
-        inferred, values that it holds), so that its digest would be a private value. None for
-        tables that no query makes.
+            inferred,
+        values that it holds), so its digest would be a private value. None for other tables.
     """
     if isinstance(table, Query):
         return sha256(table.sql.encode()).hexdigest()
@@ -254,9 +269,233 @@ def _relation_source(relation: Any, label: str, connection: Any = None) -> Sourc
         places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         reader = redacted_call(lambda: ask(BATCH_ROWS), label, connection)
-        with suppress(StopIteration):
-            while True:
-                batch = redacted_call(reader.read_next_batch, label, connection)
-                yield Chunk(tuple(batch.column(place) for place in places), 0, 1)
+        while batch := redacted_call(lambda: [*zip([0], reader)], label, connection):
+            yield Chunk(tuple(batch[0][1].column(place) for place in places), 0, 1)
 
     return Source(label, names, read)
+
+
+# Tables of databases.
+
+
+def _at_rest(path: Path, *suffixes: str) -> None:
+    """Raise DataError if some rows of a database are still in a file next to it."""
+    for suffix in suffixes:
+        log = path.with_name(path.name + suffix)
+        if os.path.exists(log) and os.path.getsize(log):
+            raise DataError(
+                f"{path}: has changes in {log.name}: close the program that writes to it"
+            )
+
+
+@contextmanager
+def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
+    """Yield a table of a SQLite database as a source; the file is opened for reading only.
+
+    Views and virtual tables are refused: each of their rows can depend on many rows.
+
+    Raises:
+        DataError: If it cannot be read, is being written to, or lacks the table, or it is a view.
+    """
+    _at_rest(path, "-wal", "-journal")
+    location = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(location, uri=True, check_same_thread=False)) as database:
+        call = partial(interruptible, database=database)
+
+        def ask(query: str) -> list[Row]:
+            return call(lambda: database.execute(query).fetchall())
+
+        ask("PRAGMA trusted_schema=OFF")  # what the file computes, whose author is not known
+        listed = ask(
+            "SELECT name, type, coalesce(rootpage, 0) FROM sqlite_schema "
+            "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
+        )
+        remedy = "whose rows can depend on each other: write its rows to a table, and name that"
+        refused = {
+            row[0]: f"{'view' if row[1] == 'view' else 'virtual table'}, {remedy}"
+            for row in listed
+            if not _is_stored(row)
+        }
+        tables = [row[0] for row in listed if _is_stored(row)]
+        table = choose_table(path, tables, name, "table", refused)
+        described = ask(f"PRAGMA table_xinfo({_identifier(table)})")
+        names = tuple(str(row[1]) for row in described if row[6] != _HIDDEN)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
+        total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
+
+        def read(requested: Sequence[str]) -> Iterator[Chunk]:
+            listed = ", ".join(map(_identifier, names))
+            rows = database.execute(f"SELECT {listed} FROM {_identifier(table)}")
+            yield from chunk_objects(names, rows, total, requested, call)
+
+        yield Source(str(path), tuple(title.strip(ASCII_SPACE) for title in names), read)
+
+
+def _explain_sqlite(path: Path, error: Exception) -> DataError:
+    """Return why a database cannot be read. The message is only searched: it quotes the cell."""
+    if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
+        return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
+    if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+        return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
+    return DataError(f"{path}: is no SQLite database that can be read: check the file")
+
+
+def _is_stored(row: Row) -> bool:
+    """Return whether an entry of a SQLite schema has a page of its own, as only tables do."""
+    return row[1] == "table" and row[2] > 0
+
+
+@contextmanager
+def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
+    """Yield a table of a DuckDB database as a source; the file is opened for reading only.
+
+    Views are refused: each of their rows can depend on many rows.
+
+    Raises:
+        DataError: it is being written to, has not that table, or it is a view.
+        InputError: it cannot be read, or DuckDB is not installed.
+    """
+    _at_rest(path, ".wal")
+    listed = list_tables(path)
+    refused = {
+        title: "view, whose rows can depend on each other: give "
+        + shlex.join(["--sql", f"SELECT * FROM {_identifier(title)}", "--database", str(path)])
+        for title in listed
+        if not listed[title]
+    }
+    tables = [title for title in listed if listed[title]]
+    table = choose_table(path, tables, name, "table", refused)
+    query = f"SELECT * FROM {_identifier(table)}"
+    with Query(path, query, label=f"{path}: the table", place=str(path)).open() as source:
+        yield replace(source, label=str(path))
+
+
+SQLITE_READER = Reader(open_sqlite, _explain_sqlite)
+DUCKDB_READER = Reader(open_duckdb, lambda path, _: DataError(f"{path}: cannot be read"))
+
+
+def _identifier(name: str) -> str:
+    """Return a name in quotation marks, for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+# Writing: into a temporary file of the library's own, which is then copied.
+
+Written = Iterator[Callable[[Sequence[pa.Array]], None]]
+"""Yields a function that writes columns of some rows."""
+
+
+class Database(OutputFormat):
+    """A database with one table, which is written by its own library."""
+
+    is_text = False
+    readable = True
+
+    def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
+        """Write values of the declared types, missing ones as null."""
+        pages = iter(tables)
+        first = next(pages)
+        with self._opened(first.schema, "synthetic", file) as write:
+            for page in chain([first], pages):
+                for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
+                    columns = zip(batch.columns, texts)
+                    write([self._cells(values, as_text) for values, as_text in columns])
+
+    @contextmanager
+    def batch_writer(
+        self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
+    ) -> Iterator[Callable[[pa.RecordBatch], None]]:
+        """Yield a function that writes every text unchanged."""
+        plain = without_dictionaries(schema)
+        with self._opened(plain, "answers", file) as write:
+            yield lambda batch: write(batch.cast(plain).columns)
+
+    @abstractmethod
+    def _opened(
+        self, schema: pa.Schema, name: str, file: BinaryIO
+    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
+        """Yield a function that writes columns of rows in the types of the schema."""
+
+    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
+        """Return values as the file has them, by default unchanged."""
+        return values
+
+
+@contextmanager
+def _copied(file: BinaryIO, name: str) -> Iterator[Path]:
+    """Yield the path of a temporary file that is written in the block and then copied."""
+    with tempfile.TemporaryDirectory(prefix="adaptive-qs-out-") as folder:
+        path = Path(folder) / name
+        yield path
+        with path.open("rb") as written:
+            shutil.copyfileobj(written, file)
+
+
+class Sqlite(Database):
+    """A SQLite database with one table; dates and times are texts, booleans 0 and 1."""
+
+    most_columns = 2_000
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name with ASCII letters in lower case."""
+        return name.translate(str.maketrans(string.ascii_uppercase, string.ascii_lowercase))
+
+    def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
+        if not pa.types.is_temporal(values.type):
+            return values
+        return pc.if_else(values.is_valid(), as_text(values), None)
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+        table, names = _identifier(name), [*map(_identifier, schema.names)]
+        kinds = [_sqlite_type(kind) for kind in schema.types]
+        columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
+        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
+        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            database.execute(f"CREATE TABLE {table} ({columns})")
+
+            def write(columns: Sequence[pa.Array]) -> None:
+                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
+
+            yield write
+            database.commit()
+
+
+def _sqlite_type(kind: pa.DataType) -> str:
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
+
+
+class DuckDb(Database):
+    """A DuckDB database with one table."""
+
+    @staticmethod
+    def fold(name: str) -> str:
+        """Return the name in lower case."""
+        return name.lower()
+
+    @staticmethod
+    def library() -> object:
+        """Import the library; raise InputError if it is not installed."""
+        return duckdb()
+
+    @contextmanager
+    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+        table, library = _identifier(name), duckdb()
+        with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
+
+            def run(query: str, page: pa.Table) -> None:
+                database.register("page", page)
+                database.execute(f"{query} SELECT * FROM page")
+                database.unregister("page")
+
+            run(f"CREATE TABLE {table} AS", schema.empty_table())
+            yield lambda columns: run(
+                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
+            )
+
+
+SQLITE, DUCKDB = Sqlite(), DuckDb()

@@ -22,14 +22,16 @@ from adaptive_qs.arguments import check_choice
 # cells: programs then show the text. Texts that are nothing but numbers stay as they are.
 
 Formulas = Literal["escape-learnt", "escape", "keep"]
-"""Texts that get apostrophes in CSV: those learnt from the rows, declared ones as well, or none."""
+"""Texts that get apostrophes in CSV: texts learnt from the rows, declared ones as well, or none."""
 
+COMMA = ","
+"""What separates the cells of CSV by default."""
 MARK = "'"
 _SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 _SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
-"""Besides white space, what can stand before the sign of a formula."""
+"""Characters besides white space that can precede the sign of a formula."""
 _UNSHOWN = ("Cc", "Cf")
-"""Controls, and what only steers the writing: a program may show none of them."""
+"""Categories of characters that a program can hide: controls and formatting."""
 _SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
@@ -37,17 +39,13 @@ MOST_DIGITS = 18
 """Digits of the largest integers that are read."""
 INTEGER = rf"[+-]?0*[0-9]{{1,{MOST_DIGITS}}}(\.0*)?"
 INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
-"""Integers without an exponent, and numbers that are integers if their exponent makes them so."""
+"""Patterns of integers without an exponent, and of numbers that an exponent can make integers."""
 _NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
 _LONGEST_NUMBERS = 100
 
 
 def check_formulas(kind: str) -> Formulas:
-    """Return the kind of escaping of that name.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the kind of escaping of that name; raise InputError if there is none."""
     return cast(Formulas, check_choice("formulas", kind, get_args(Formulas)))
 
 
@@ -75,10 +73,11 @@ def escaped(text: str) -> str:
 
 
 def escapes(texts: Sequence[str]) -> dict[str, str]:
-    """Return what is written in place of each text that a program would run.
+    """Return the escaped form of each text that a program would run.
 
-    What is written is itself none of the texts, and no two are written alike. So a reader that
-    knows the texts can read them back.
+    No escaped form is itself one of the texts, and no two are equal. So a reader that knows the
+    texts
+    can read them back.
     """
     taken, written = set(texts), {}
     for text in texts:
@@ -93,7 +92,7 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _is_harmless(text: str, at: int) -> bool:
-    """Whether a text is numbers from here to its end, or this single sign."""
+    """Return whether a text is numbers from here to its end, or this single sign."""
     if len(text) - at > _LONGEST_NUMBERS:
         return False
     return at + 1 == len(text) or _NUMBERS.fullmatch(text, at) is not None
@@ -114,7 +113,8 @@ PLAIN_TIMES = {
     "%Y-%m-%d %H:%M": re.compile(_MINUTE, re.ASCII),
     "%Y-%m-%d %H:%M:%S": re.compile(rf"{_MINUTE}:\d\d", re.ASCII),
 }
-"""Formats of times with a blank, and their cells, which are ISO 8601, too, and faster read so."""
+"""Formats of times with a blank, and patterns of their cells, which are ISO 8601 and faster read
+so."""
 
 
 def read_integer(text: str) -> int | None:
@@ -140,16 +140,16 @@ def read_number(text: str) -> float | None:
 DecimalSign = Literal[".", ","]
 GroupSign = Literal[",", ".", " ", "'"]
 _GROUP_SIGNS = {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}
-"""What may part groups of digits, as regular expressions: the sign, and what looks alike."""
+"""Regular expressions for what separates groups of digits: the sign, and similar characters."""
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How numbers are written in text: each cell is read so, or is no number.
+    """The form of numbers in text; other texts are no numbers.
 
     Attributes:
-        decimal: the sign before the decimals.
-        thousands: what parts groups of three digits where a cell has them; "" where none may.
+        decimal: The sign before the decimals.
+        thousands: What separates groups of three digits if a cell has them; "" if none can.
     """
 
     decimal: DecimalSign = "."
@@ -162,13 +162,13 @@ class Spelling:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What a column of a schema says of it, defaults aside."""
+        """The keys of a column of a schema that state it, defaults aside."""
         decimal = {} if self.decimal == "." else {"decimal": self.decimal}
         return decimal | ({"thousands": self.thousands} if self.thousands else {})
 
     @property
     def groups(self) -> str:
-        """A regular expression for what parts groups of digits."""
+        """A regular expression for what separates groups of digits."""
         return _GROUP_SIGNS[self.thousands]
 
     @cached_property
@@ -180,7 +180,7 @@ class Spelling:
         return f"[+-]?(?:{number})(?:[eE][+-]?[0-9]+)?"
 
     def read(self, text: str) -> str | None:
-        """Return a number as Python reads it; None where the text is none that is written so."""
+        """Return a number in Python's form; None if the text is no number in this form."""
         if self.plain:
             return text
         if re.fullmatch(self.pattern, text) is None:
@@ -188,7 +188,7 @@ class Spelling:
         return re.sub(self.groups or r"(?!)", "", text).replace(self.decimal, ".")
 
     def write(self, number: str) -> str:
-        """Return a number that Python or Arrow wrote, in this form."""
+        """Return a number that Python or Arrow wrote in this form."""
         sign, digits, rest = _PARTS_OF_NUMBER.fullmatch(number).groups(default="")  # type: ignore[union-attr]
         grouped = f"{int(digits):,}".replace(",", self.thousands)
         return f"{sign}{grouped}{rest.replace('.', self.decimal)}"
@@ -198,7 +198,7 @@ _PARTS_OF_NUMBER = re.compile(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)")
 
 
 def to_seconds(moment: dt.date) -> int:
-    """Seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
+    """Return seconds from 1970-01-01T00:00:00 to a date or a naive or aware datetime (as UTC)."""
     if not isinstance(moment, dt.datetime):
         return (moment.toordinal() - EPOCH.toordinal()) * 86_400
     if moment.tzinfo is not None:
@@ -207,12 +207,12 @@ def to_seconds(moment: dt.date) -> int:
 
 
 def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
-    """Seconds since 1970 of a cell in ISO 8601 or in a strptime format, or None.
+    """Return the seconds since 1970 of a cell, or None if it is no moment.
 
     Args:
-        text: the cell.
-        date_format: how it is written, as in strptime; ISO 8601 without it.
-        wall_clock: whether to drop its time zone; the moment is brought to UTC otherwise.
+        text: The cell.
+        date_format: Its format, as in strptime; ISO 8601 without it.
+        wall_clock: Whether to drop its time zone; the moment is converted to UTC otherwise.
     """
     try:
         plain = date_format and PLAIN_TIMES.get(date_format)

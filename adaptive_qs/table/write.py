@@ -20,21 +20,20 @@ import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.csv_text import COMMA
 from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
-from adaptive_qs.table.text import Formulas, escapes
+from adaptive_qs.table.text import COMMA, Formulas, escapes
 
 _ROWS = 1 << 16
 
 AsText = Callable[[pa.Array], pa.Array]
-"""Makes texts of the values of a column."""
+"""A function that returns the values of a column as texts."""
 Sealed = Callable[[str], None] | None
 """A function that is called with the SHA-256 of a whole file before it has its name."""
 
 
 def without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """Return the same columns, with texts in the place of numbers of a list."""
+    """Return the same columns, with texts instead of indices into a dictionary."""
     return pa.schema(
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
@@ -42,28 +41,24 @@ def without_dictionaries(schema: pa.Schema) -> pa.Schema:
 
 
 class OutputFormat(ABC):
-    """How a table becomes the bytes of a file, whole or batch by batch."""
+    """A format of files with one table, which is written whole or batch by batch."""
 
     is_text: ClassVar[bool]
     """Whether cells are bare text: formulas are escaped, and missing values have markers."""
     readable: ClassVar[bool] = False
-    """Whether :mod:`adaptive_qs.table.read` reads such files; else they are for writing only."""
+    """Whether such files can be read as well."""
 
     most_columns: ClassVar[int] = 2**31
-    """What such a file can hold."""
+    """Most columns of such a file."""
 
     @staticmethod
     def fold(name: str) -> str:
-        """Return the form of a name of a column that such files compare."""
+        """Return the form of a column name that such files compare."""
         return name
 
     @staticmethod
     def library() -> object:
-        """Import the library that such files need.
-
-        Raises:
-            InputError: it is not installed.
-        """
+        """Import the library that such files need; raise InputError if it is not installed."""
         return None
 
     def declared(self, schema: Schema) -> OutputFormat:
@@ -72,7 +67,7 @@ class OutputFormat(ABC):
 
     @abstractmethod
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Write the rows of some tables with the same columns, or the texts of their cells."""
+        """Write the rows of tables with the same columns, or the texts of their cells."""
 
     @abstractmethod
     def batch_writer(
@@ -86,11 +81,7 @@ class OutputFormat(ABC):
 
 @dataclass(frozen=True)
 class Csv(OutputFormat):
-    """UTF-8 text with commas, or what else is given, between the cells; maybe compressed by gzip.
-
-    Attributes:
-        delimiter: what separates the cells; None takes what the schema declares, or commas.
-    """
+    """UTF-8 text, compressed by gzip or not; the schema can name the delimiter."""
 
     compressed: bool = False
     delimiter: str | None = None
@@ -98,7 +89,7 @@ class Csv(OutputFormat):
     readable = True
 
     def declared(self, schema: Schema) -> Csv:
-        """With the delimiter of the schema, where the ending of the file does not tell it."""
+        """Return the format with the schema's delimiter, unless the ending decides it."""
         return self if self.delimiter else replace(self, delimiter=schema.delimiter)
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
@@ -118,7 +109,7 @@ class Csv(OutputFormat):
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Every text in quotation marks."""
+        """Yield a function that writes batches with every text in quotation marks."""
         plain = without_dictionaries(schema)
         options = pacsv.WriteOptions(delimiter=self.delimiter or COMMA)
         with (
@@ -134,13 +125,13 @@ class Csv(OutputFormat):
 
 
 class Parquet(OutputFormat):
-    """Apache Parquet: values of the declared types, null where missing."""
+    """Apache Parquet: values of the declared types, null if missing."""
 
     is_text = False
     readable = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
-        """Every text as it is."""
+        """Write every text unchanged."""
         with ExitStack() as stack:
             writer = None
             for table in tables:
@@ -151,7 +142,7 @@ class Parquet(OutputFormat):
     def batch_writer(
         self, schema: pa.Schema, dictionaries: Sequence[str], file: BinaryIO
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """One row group for each batch."""
+        """Yield a function that writes each batch as a row group."""
         with pq.ParquetWriter(
             file, schema, use_dictionary=list(dictionaries), write_statistics=False
         ) as writer:
@@ -163,11 +154,7 @@ TSV, TSV_BY_GZIP = Csv(delimiter="\t"), Csv(compressed=True, delimiter="\t")
 
 
 def table_format(path: str | Path) -> OutputFormat:
-    """Return the format of a file name, by its ending.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the format of a file name by its ending; raise InputError if there is none."""
     name = Path(path).name.lower()
     for suffix in FORMATS:
         if name.endswith(suffix):
@@ -178,21 +165,18 @@ def table_format(path: str | Path) -> OutputFormat:
 
 
 def check_table_path(path: str | Path) -> None:
-    """Make sure, before any work is done, that `write_table` can write `path`.
+    """Check, before any work is done, that `write_table` can write `path`.
 
     Raises:
-        InputError: the suffix is unknown, its library not installed, or the file cannot be written.
+        InputError: If the suffix is unknown, its library not installed, or the file cannot be
+            written.
     """
     table_format(path).library()
     check_writable(path)
 
 
 def check_format(path: str | Path, names: Sequence[str]) -> None:
-    """Refuse, before any work is done, a file that cannot hold a table of these columns.
-
-    Raises:
-        InputError: the suffix is unknown, or such files hold no such table.
-    """
+    """Raise InputError, before any work is done, if such a file cannot hold these columns."""
     kind, other = table_format(path), "write CSV or Parquet"
     if len(names) > kind.most_columns:
         raise InputError(f"{path}: holds {kind.most_columns:,} columns at most: {other}")
@@ -213,17 +197,19 @@ def write_table(
     sealed: Sealed = None,
     replace_file: bool = True,
 ) -> None:
-    """Write a decoded table, or its pages as they come, in the format that the path's suffix tells.
+    """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's format, and texts that a spreadsheet program would run are escaped as requested:
-    reading the file under the schema gives the texts back. In Parquet a missing value is null and
-    every text is as it is. The same table gives the same bytes. ``replace_file`` is as for
+    column's
+    format, and texts that a spreadsheet program would run are escaped as requested: reading the
+    file
+    under the schema gives the texts back. In Parquet a missing value is null and every text is
+    unchanged. The same table gives the same bytes. ``replace_file`` is as for
     :func:`atomic_writer`.
 
     Raises:
-        InputError: the suffix is unknown or the file cannot be written.
-        SchemaError: the table has a column that the schema lacks.
+        InputError: If the suffix is unknown or the file cannot be written.
+        SchemaError: If the table has a column that the schema lacks.
     """
     check_format(path, schema.names)
     kind = table_format(path)
@@ -239,11 +225,7 @@ def write_pages(
     schema: Schema,
     formulas: Formulas = "escape-learnt",
 ) -> None:
-    """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does.
-
-    Raises:
-        SchemaError: the table has a column that the schema lacks.
-    """
+    """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does."""
     pages = iter(tables)
     first = next(pages)
     columns = [schema.column(name) for name in first.column_names]
@@ -262,7 +244,7 @@ def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
 
 
 def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapping[str, str]:
-    """Return the texts of a column that CSV escapes, and what it has in their place."""
+    """Return the texts of a column that CSV escapes, and their escaped forms."""
     if formulas == "keep" or not column.escapes:
         return {}
     if formulas == "escape":
@@ -272,7 +254,7 @@ def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapp
 
 
 def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
-    """Rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
+    """Return rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
     rows = pc.binary_join_element_wise(*columns, delimiter)
     whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
     return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
@@ -292,7 +274,8 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     """Return cells with the quotation marks that CSV needs.
 
     An empty line would be no row, and a byte order mark at the start of the first name would be
-    taken for that of the file.
+    read as
+    that of the file.
     """
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
@@ -309,17 +292,15 @@ def write_batches(
     sealed: Sealed = None,
     replace_file: bool = True,
 ) -> int:
-    """Write batches as they come; the file appears once the last one is written.
+    """Write batches as they come, and return the number of rows.
 
-    Columns in ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
-    ``replace_file`` is as for :func:`atomic_writer`.
-
-    Returns:
-        Number of rows.
+    The file appears after the last one; an error of the batches leaves none. Columns in
+    ``dictionaries``
+    repeat few values, for Parquet to encode; CSV keeps no metadata. ``replace_file`` is as for
+    :func:`atomic_writer`.
 
     Raises:
-        InputError: the suffix is unknown or the file cannot be written. Whatever the batches
-            raise leaves no file.
+        InputError: If the suffix is unknown or the file cannot be written.
     """
     kind, rows = table_format(path), 0
     sealing = _sealing(path, sealed, replace_file)

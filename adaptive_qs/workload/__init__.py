@@ -1,4 +1,4 @@
-"""What is asked of a table: sets of its attributes, and a family of queries on each."""
+"""Workloads: sets of attributes with a family of queries on each."""
 
 from __future__ import annotations
 
@@ -20,5 +20,4 @@ FAMILIES: Registry[Any] = Registry(
         "custom": f"{_FAMILIES}:CustomQueries",
     }
 )
-"""The families that a workload file and ``--queries`` can name, each with its class, a
-:class:`~adaptive_qs.workload.families.QueryFamily`."""
+"""Class of each query family that a workload file and ``--queries`` can name."""

@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OrderedQueries(Queries):
-    """What the families of one attribute share.
+    """Queries on one attribute whose cells are in order.
 
     Args:
         size: cells of the attribute, n ≥ 1.
@@ -76,23 +76,23 @@ class Marginal(OrderedQueries):
         return np.ones(stop - first, dtype=np.int64)
 
     def gram(self) -> Array:
-        """I."""
+        """Return I."""
         return np.eye(self.size)
 
     def column_norms(self) -> Array:
-        """1 for every cell."""
+        """Return 1 for every cell."""
         return np.ones(self.size)
 
     def answer(self, table: Array) -> Array:
-        """The table itself."""
+        """Return the table itself."""
         return table
 
     def squares(self, covariance: Array) -> Array:
-        """The diagonal of C, shape (n, n, ...) -> (n, ...)."""
+        """Return the diagonal of C, shape (n, n, ...) -> (n, ...)."""
         return _diagonal(covariance).copy()
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "sex = Male"."""
+        """Yield labels such as "sex = Male"."""
         return (f"{names[0]} = {value}" for value in values[0])
 
 
@@ -104,30 +104,30 @@ class Prefix(OrderedQueries):
         return np.arange(first + 1, stop + 1)
 
     def gram(self) -> Array:
-        """n − max(i, j)."""
+        """Return n − max(i, j)."""
         down = np.arange(self.size, 0, -1, dtype=np.float64)
         return np.minimum.outer(down, down)
 
     def column_norms(self) -> Array:
-        """n − i."""
+        """Return n − i."""
         return np.arange(self.size, 0, -1, dtype=np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Cumulative sums, shape (n, ...) -> (n, ...)."""
+        """Return cumulative sums, shape (n, ...) -> (n, ...)."""
         return _cumulate(table)[1:]
 
     def squares(self, covariance: Array) -> Array:
-        """Var of each cumulative sum, shape (n, n, ...) -> (n, ...)."""
+        """Return the variance of each cumulative sum, shape (n, n, ...) -> (n, ...)."""
         row = _diagonal(np.cumsum(covariance, axis=1))  # Σ_{j ≤ c} C[c, j]
         return np.cumsum(2 * row - _diagonal(covariance), axis=0)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age <= 39"."""
+        """Yield labels such as "age <= 39"."""
         return (up_to(names[0], value) for value in values[0])
 
 
 class _ByStart(OrderedQueries):
-    """Families of which many queries begin at each cell, and make up a run."""
+    """Families with many queries that begin at each cell and form a run."""
 
     @property
     def num_runs(self) -> int:
@@ -135,7 +135,7 @@ class _ByStart(OrderedQueries):
         return self.size
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table, shape (n, ...) -> (m, ...)."""
+        """Return Q applied to a table, shape (n, ...) -> (m, ...)."""
         return self.answer_runs(table, 0, self.size)
 
 
@@ -148,7 +148,7 @@ class Range(_ByStart):
         return self.size * (self.size + 1) // 2
 
     def gram(self) -> Array:
-        """(min(i, j) + 1)(n − max(i, j))."""
+        """Return (min(i, j) + 1)(n − max(i, j))."""
         up = np.arange(1.0, self.size + 1)
         gram = np.empty((self.size, self.size))
         for i, row in enumerate(gram):  # by rows: one array of this size is all it takes
@@ -157,12 +157,12 @@ class Range(_ByStart):
         return gram
 
     def squared_sums(self) -> float:
-        """‖Q1‖² = Σ (n−L+1) L² = n(n+1)²(n+2)/12."""
+        """Return ‖Q1‖² = Σ (n−L+1) L² = n(n+1)²(n+2)/12."""
         n = self.size
         return float(n * (n + 1) ** 2 * (n + 2) // 12)
 
     def column_norms(self) -> Array:
-        """(i + 1)(n − i)."""
+        """Return (i + 1)(n − i)."""
         i = np.arange(self.size, dtype=np.float64)
         return (i + 1) * (self.size - i)
 
@@ -171,11 +171,11 @@ class Range(_ByStart):
         return np.concatenate([np.arange(1, self.size - a + 1) for a in range(first, stop)])
 
     def in_runs(self, first: int, stop: int) -> slice:
-        """The ranges that begin at ``first`` up to ``stop``."""
+        """Return the ranges that begin at ``first`` up to ``stop``."""
         return slice(*(a * self.size - a * (a - 1) // 2 for a in (first, stop)))
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Differences of cumulative sums."""
+        """Return differences of cumulative sums."""
         p, runs = _cumulate(table), self.in_runs(first, stop)
         answers = np.empty((runs.stop - runs.start, *p.shape[1:]), p.dtype)
         end = 0
@@ -185,7 +185,7 @@ class Range(_ByStart):
         return answers
 
     def squares(self, covariance: Array) -> Array:
-        """S[b+1, b+1] + S[a, a] − 2 S[a, b+1] with the cumulative sums S of C along both axes."""
+        """Return S[b+1, b+1] + S[a, a] − 2 S[a, b+1], S the cumulative sums of C on both axes."""
         s = _cumulate_twice(covariance)
         d = _diagonal(s)
         variances = np.empty((self.num_queries, *s.shape[2:]))
@@ -194,7 +194,7 @@ class Range(_ByStart):
         return variances
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age in [17, 39]"."""
+        """Yield labels such as "age in [17, 39]"."""
         return (from_to(names[0], a, b) for a, b in combinations_with_replacement(values[0], 2))
 
 
@@ -210,7 +210,7 @@ class Circular(_ByStart):
         return self.size**2
 
     def circulant(self) -> Array:
-        """First row of the Gram matrix, shape (n,): T(n−d) + T(d) with T(k) = k(k+1)/2.
+        """Return the first row of the Gram matrix: T(n−d) + T(d) with T(k) = k(k+1)/2, shape (n,).
 
         Of the arcs of length L, L−d join two cells at distance d one way round and L−(n−d) the
         other, where these are positive.
@@ -220,7 +220,7 @@ class Circular(_ByStart):
         return (e * (e + 1) + d * (d + 1)) / 2
 
     def gram(self) -> Array:
-        """The circulant matrix of :meth:`circulant`."""
+        """Return the circulant matrix of :meth:`circulant`."""
         row = self.circulant()  # symmetric: row[d] = row[n − d]
         windows = sliding_window_view(np.concatenate([row, row[:-1]]), self.size)
         gram = np.empty((self.size, self.size))
@@ -229,12 +229,12 @@ class Circular(_ByStart):
         return gram
 
     def squared_sums(self) -> float:
-        """‖Q1‖² = n Σ L² = n²(n+1)(2n+1)/6."""
+        """Return ‖Q1‖² = n Σ L² = n²(n+1)(2n+1)/6."""
         n = self.size
         return float(n * n * (n + 1) * (2 * n + 1) // 6)
 
     def column_norms(self) -> Array:
-        """n(n+1)/2 for every cell."""
+        """Return n(n+1)/2 for every cell."""
         return np.full(self.size, self.size * (self.size + 1) / 2)
 
     def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
@@ -242,11 +242,11 @@ class Circular(_ByStart):
         return np.tile(np.arange(1, self.size + 1), stop - first)
 
     def in_runs(self, first: int, stop: int) -> slice:
-        """The arcs that begin at ``first`` up to ``stop``."""
+        """Return the arcs that begin at ``first`` up to ``stop``."""
         return slice(first * self.size, stop * self.size)
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Differences of cumulative sums twice round the circle."""
+        """Return differences of cumulative sums twice round the circle."""
         n, p = self.size, _cumulate(table)
         twice = np.concatenate([p, p[1:] + p[-1]])
         answers = np.empty((stop - first, n, *p.shape[1:]), p.dtype)
@@ -255,7 +255,7 @@ class Circular(_ByStart):
         return answers.reshape((stop - first) * n, *p.shape[1:])
 
     def squares(self, covariance: Array) -> Array:
-        """From cumulative sums of C; an arc past the last cell is the circle less a range."""
+        """Return variances from cumulative sums of C; an arc past the end is all less a range."""
         n, s = self.size, _cumulate_twice(covariance)
         d, whole = _diagonal(s), s[n]
         variances = np.empty((n, n, *s.shape[2:]))
@@ -266,7 +266,7 @@ class Circular(_ByStart):
         return variances.reshape(n * n, *s.shape[2:])
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "hour in [3, 9]" or "hour from 22 to 3, around the end", both ends included."""
+        """Yield labels such as "hour in [3, 9]" or "hour from 22 to 3, around the end"."""
         name, cells, n = names[0], values[0], self.size
         for start in range(n):
             for stop in range(start, n - (start == 0)):
@@ -277,7 +277,7 @@ class Circular(_ByStart):
 
 
 def _delegated(name: str) -> Any:
-    """What the queries over the first cells have or do."""
+    """Return a property with the value of the queries over the first cells."""
     return property(attrgetter(f"queries.{name}"))
 
 
@@ -299,35 +299,35 @@ class FirstCells(OrderedQueries):
     )
 
     def gram(self) -> Array:
-        """That of the first cells, and zeros."""
+        """Return the matrix of the first cells, and zeros."""
         return np.pad(self.queries.gram(), (0, self.size - self.queries.size))
 
     def column_norms(self) -> Array:
-        """Those of the first cells, and zeros."""
+        """Return the norms of the first cells, and zeros."""
         return np.pad(self.queries.column_norms(), (0, self.size - self.queries.size))
 
     def answer(self, table: Array) -> Array:
-        """From the first cells, shape (n, ...) -> (m, ...)."""
+        """Return answers from the first cells, shape (n, ...) -> (m, ...)."""
         return self.queries.answer(table[: self.queries.size])
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """From the first cells."""
+        """Return answers from the first cells."""
         return self.queries.answer_runs(table[: self.queries.size], first, stop)
 
     def squares(self, covariance: Array) -> Array:
-        """From the first cells, shape (n, n, ...) -> (m, ...)."""
+        """Return variances from the first cells, shape (n, n, ...) -> (m, ...)."""
         first = slice(self.queries.size)
         return self.queries.squares(covariance[first, first])
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Those of the queries over the first cells, of which all are not "anywhere"."""
+        """Yield labels of the first cells; their whole is a range, not "anywhere"."""
         cells = values[0][: self.queries.size]
         whole = {anywhere(names[0]): from_to(names[0], cells[0], cells[-1])}
         return (whole.get(label, label) for label in self.queries.labels(names, (cells,)))
 
 
 def _cumulate(table: Array) -> Array:
-    """Sums of the first 0 .. n entries along the first axis; integers keep their type."""
+    """Return sums of the first 0 .. n entries along the first axis; integers keep their type."""
     array: NDArray[Any] = np.asarray(table)
     dtype = array.dtype if np.issubdtype(array.dtype, np.integer) else np.dtype(np.float64)
     sums = np.zeros((len(array) + 1, *array.shape[1:]), dtype)
@@ -336,12 +336,12 @@ def _cumulate(table: Array) -> Array:
 
 
 def _cumulate_twice(covariance: Array) -> Array:
-    """S[a, b] = Σ_{i < a, j < b} C[i, j], shape (n+1, n+1, ...)."""
+    """Return S[a, b] = Σ_{i < a, j < b} C[i, j], shape (n+1, n+1, ...)."""
     return np.swapaxes(_cumulate(np.swapaxes(_cumulate(covariance), 0, 1)), 0, 1)
 
 
 def _diagonal(array: Array) -> Array:
-    """Shape (n, n, ...) -> (n, ...), a view."""
+    """Return the diagonal as a view, shape (n, n, ...) -> (n, ...)."""
     return np.moveaxis(np.diagonal(array, axis1=0, axis2=1), -1, 0)
 
 
@@ -373,7 +373,7 @@ class LevelQueries(Queries):
         return (self.first, self.second)
 
     def levels(self) -> Levels:
-        """The level of each cell, shape (n_1, n_2)."""
+        """Return the level of each cell, shape (n_1, n_2)."""
         raise NotImplementedError
 
     @property
@@ -383,16 +383,16 @@ class LevelQueries(Queries):
         return (self.levels().ravel() <= levels).astype(np.int8)
 
     def gram(self) -> Array:
-        """m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""
+        """Return m − max(level, level'), shape (n_1 n_2, n_1 n_2)."""
         level = self.levels().ravel()
         return Prefix(self.num_queries).gram()[np.ix_(level, level)]
 
     def column_norms(self) -> Array:
-        """m − level."""
+        """Return m − level."""
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
 
     def means(self, kept: tuple[int, ...]) -> Array:
-        """As ever; for one axis by counting, without the matrix."""
+        """Return means as for other queries; for one axis by counting, without the matrix."""
         if len(kept) != 1:
             return super().means(kept)
         lines = self.levels() if kept == (0,) else self.levels().T
@@ -402,13 +402,13 @@ class LevelQueries(Queries):
         return np.cumsum(counts, axis=0) / dropped_size
 
     def answer(self, table: Array) -> Array:
-        """Cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""
+        """Return cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""
         array: NDArray[Any] = np.asarray(table)
         flat = array.reshape(self.first * self.second, *array.shape[2:])
         return Prefix(self.num_queries).answer(self._gather(flat))
 
     def squares(self, covariance: Array) -> Array:
-        """Variance of each answer from the covariance of the levels."""
+        """Return the variance of each answer from the covariance of the levels."""
         across = np.swapaxes(self._gather(covariance), 0, 1)
         return Prefix(self.num_queries).squares(np.swapaxes(self._gather(across), 0, 1))
 
@@ -434,11 +434,11 @@ class Affine(LevelQueries):
         return self.first + self.second - 1
 
     def levels(self) -> Levels:
-        """a + b."""
+        """Return a + b."""
         return np.add.outer(np.arange(self.first), np.arange(self.second))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "age + hours <= 12 (codes)"."""
+        """Yield labels such as "age + hours <= 12 (codes)"."""
         return (f"{names[0]} + {names[1]} <= {c} (codes)" for c in range(self.num_queries))
 
 
@@ -451,25 +451,24 @@ class AbsDiff(LevelQueries):
         return max(self.shape)
 
     def levels(self) -> Levels:
-        """|a − b|."""
+        """Return |a − b|."""
         return np.abs(np.subtract.outer(np.arange(self.first), np.arange(self.second)))
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "|age - hours| <= 3 (codes)"."""
+        """Yield labels such as "|age - hours| <= 3 (codes)"."""
         return (f"|{names[0]} - {names[1]}| <= {c} (codes)" for c in range(self.num_queries))
 
 
 RANDOM_QUERIES_PER_CELL = 3
-"""Random queries on N cells where their number is not given: with it the numbers of queries of
-He et al., table 4, come out."""
+"""Number of random queries per cell by default, as in He et al., table 4."""
 
 
 @dataclass(frozen=True)
 class Random(MatrixQueries):
     """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
 
-    They are drawn from the seed and the shape alone, so every set of attributes of one shape is
-    asked the same. This randomness is public: it decides what is asked, not what is answered.
+    They are drawn from the seed and the shape alone, so all sets of attributes of one shape
+    have the same queries. This randomness is public: it decides queries, not answers.
 
     Args:
         shape: sizes of the attributes covered, in order.
@@ -513,14 +512,14 @@ class Random(MatrixQueries):
         return _draw(self.shape, self.probability, self.num_queries, self.seed)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "random query 7 of seed 0", from 1; on one attribute with its name before."""
+        """Yield labels such as "random query 7 of seed 0"; on one attribute with its name."""
         of, seed = name_of_one(names), self.seed
         return (f"{of}random query {row + 1} of seed {seed}" for row in range(self.num_queries))
 
 
 @lru_cache(maxsize=2)
 def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> NDArray[np.uint8]:
-    """The matrices in use; drawing one again takes about as long as applying it."""
+    """Draw the matrix; keep the two last used, since drawing one takes as long as applying it."""
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
     cells = math.prod(shape)
     matrix = np.empty((count, cells), np.uint8)

@@ -52,17 +52,17 @@ class QueryFamily(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     joint: ClassVar[bool] = False
-    """Whether the queries ask about all attributes of a set at once; so they do about one."""
+    """Whether the queries are on all attributes of a set together."""
     needs_order: ClassVar[bool] = False
     """Whether the values of an attribute have to be in order."""
     kinds: ClassVar[tuple[type[Queries], ...]] = ()
-    """The classes of queries that no other family makes; they take the sizes of attributes."""
+    """Classes of queries that this family alone makes, from the sizes of attributes."""
 
     family: str
 
     @classmethod
     def of_name(cls, name: str) -> Self:
-        """The family where a file gives its name alone.
+        """Build the family of which a file gives the name alone.
 
         Raises:
             WorkloadError: it has a parameter without a default.
@@ -70,7 +70,7 @@ class QueryFamily(BaseModel):
         return cls(family=name)
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """The queries on one attribute.
+        """Return the queries on one attribute.
 
         Raises:
             WorkloadError: the attribute cannot carry them.
@@ -87,18 +87,18 @@ class QueryFamily(BaseModel):
         return self.kinds[0](attribute.size)  # type: ignore[call-arg]
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """The queries on several attributes at once, where the family is ``joint``.
+        """Return the queries on several attributes together, if the family is ``joint``.
 
         Args:
             shape: sizes of the attributes as the file lists them.
             order: what sorts them: the queries are over the attributes in ascending order.
-            read: reads a matrix file; errors are those of :meth:`on_axis`.
+            read: reads a matrix file; errors are as for :meth:`on_axis`.
         """
         raise NotImplementedError
 
     @classmethod
     def has_parameters(cls) -> bool:
-        """Whether there is more to say than the name."""
+        """Return whether the family has parameters besides its name."""
         return len(cls.model_fields) > 1
 
 
@@ -129,7 +129,7 @@ class CircularFamily(QueryFamily):
     needs_order = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """Arcs of the declared values."""
+        """Return arcs of the declared values."""
         circle = super().on_axis(replace(attribute, size=attribute.size - attribute.beyond), read)
         return FirstCells(attribute.size, circle) if attribute.beyond else circle
 
@@ -138,7 +138,7 @@ class HybridFamily(QueryFamily):
     """Prefixes where the values are in order, else every value."""
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
-        """By the order of the attribute."""
+        """Return prefixes if the attribute is ordered, else its cells."""
         return (Prefix if attribute.ordered else Marginal)(attribute.size)
 
 
@@ -148,13 +148,14 @@ class _PairFamily(QueryFamily):
     joint = True
 
     def on_axis(self, attribute: Attribute, read: ReadMatrix) -> AxisQueries:
+        """Refuse queries on one attribute."""
         raise WorkloadError(
             f"{self.family!r} queries compare two attributes and cannot ask about "
             f"{attribute.name!r} alone: give sets of two, and the family for the whole set"
         )
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """Which attribute comes first makes no difference."""
+        """Return the queries; which attribute comes first makes no difference."""
         if len(shape) != 2:
             raise WorkloadError(
                 f"{self.family!r} queries compare two attributes and the set has {len(shape)}: "
@@ -191,7 +192,7 @@ class RandomQueries(QueryFamily):
     """Decides which queries are drawn; public."""
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """Drawn over the cells of the sorted attributes."""
+        """Return queries drawn over the cells of the sorted attributes."""
         return Random(tuple(shape[axis] for axis in order), self.p, self.count, self.seed)
 
 
@@ -210,14 +211,14 @@ class CustomQueries(QueryFamily):
 
     @classmethod
     def of_name(cls, name: str) -> Self:
-        """None: there is no matrix without a file."""
+        """Refuse: there is no matrix without a file."""
         raise WorkloadError(
             "'custom' queries need a matrix: "
             'write {"family": "custom", "matrix": "FILE.npy"} instead of the name'
         )
 
     def on_set(self, shape: Shape, order: tuple[int, ...], read: ReadMatrix) -> Queries:
-        """The rows of the file, their cells put in the order of the sorted attributes."""
+        """Return the rows of the file, their cells in the order of the sorted attributes."""
         listed = read(self.matrix, shape).coefficients.reshape(-1, *shape)
         matrix = listed.transpose(0, *(axis + 1 for axis in order))
         return Custom(matrix.reshape(len(matrix), -1), matrix.shape[1:])
@@ -253,7 +254,7 @@ def _attribute_kind(value: Any) -> str:
 
 @lru_cache(maxsize=8)
 def _specifications(families: tuple[tuple[str, type[QueryFamily]], ...]) -> TypeAdapter:
-    """What a file may say of a set of attributes, given the families there are."""
+    """Return a validator of what a file may say of a set of attributes, given the families."""
     names: Any = Literal[tuple(name for name, _ in families)]
     plain: Any = Literal[tuple(name for name, kind in families if not kind.has_parameters())]
     no_parameters = create_model(
@@ -290,13 +291,13 @@ class _Registered:
 
 
 AttributeSpec = str | BaseModel
-"""What is asked of one attribute: the name of a family, or the family with its parameters."""
+"""Queries on one attribute: the name of a family, or the family with its parameters."""
 QuerySpec = Annotated[str | BaseModel | dict[str, AttributeSpec], _Registered]
-"""What is asked of a set of attributes."""
+"""Queries on a set of attributes."""
 
 
 def with_parameters(spec: AttributeSpec) -> QueryFamily:
-    """The family with its parameters, where only its name may have been given.
+    """Return the family with its parameters, if only its name was given with the defaults.
 
     Raises:
         WorkloadError: it has parameters without defaults.
@@ -308,14 +309,14 @@ def with_parameters(spec: AttributeSpec) -> QueryFamily:
 
 
 def family_names(spec: AttributeSpec | Mapping[str, AttributeSpec]) -> tuple[str, ...]:
-    """The names of all families in a specification."""
+    """Return the names of all families in a specification."""
     if isinstance(spec, Mapping):
         return tuple(name for one in spec.values() for name in family_names(one))
     return (spec if isinstance(spec, str) else str(spec.family),)  # type: ignore[attr-defined]
 
 
 def find_family(queries: Queries) -> str:
-    """The name of the family that makes such queries."""
+    """Return the name of the family that makes such queries."""
     return next(name for name, family in FAMILIES.items() if type(queries) in family.kinds)
 
 
@@ -334,11 +335,11 @@ class QueryMaker:
         self._matrices: dict[Path, NDArray[Any]] = {}
 
     def axis(self, attribute: int, spec: AttributeSpec) -> AxisQueries:
-        """The queries on the attribute at this position; errors as :meth:`QueryFamily.on_axis`."""
+        """Return the queries on one attribute; errors as :meth:`QueryFamily.on_axis`."""
         return with_parameters(spec).on_axis(self.domain.attributes[attribute], self._matrix)
 
     def joint(self, listed: tuple[int, ...], family: QueryFamily) -> Queries:
-        """The queries on several attributes at once, over them in ascending order.
+        """Return the joint queries on several attributes, over them in ascending order.
 
         Args:
             listed: positions in the domain, in the order in which the file lists them.
@@ -368,12 +369,12 @@ Array = NDArray[np.float64]
 
 
 def count_queries(queries: Sequence[Queries]) -> int:
-    """Number of queries of a product (exact)."""
+    """Return the number of queries of a product (exact)."""
     return math.prod(factor.num_queries for factor in queries)
 
 
 def answer_product(queries: Sequence[Queries], table: Array) -> Array:
-    """Answers to a product of queries.
+    """Return answers to a product of queries.
 
     Args:
         queries: factors that together cover the table's axes, in order.
@@ -391,7 +392,7 @@ def answer_product(queries: Sequence[Queries], table: Array) -> Array:
 
 
 def squares_product(queries: Sequence[Queries | None], covariance: Array) -> Array:
-    """Variances of the answers to a product of queries: diag((⊗Q) C (⊗Q)ᵀ).
+    """Return diag((⊗Q) C (⊗Q)ᵀ), the variances of the answers to a product of queries.
 
     Args:
         queries: one family of one attribute for each axis; None sums the axis out.

@@ -43,15 +43,15 @@ from adaptive_qs.workload.workload import (
 S = TypeVar("S", bound=Sized)
 W = TypeVar("W", Workload, QueryWorkload)
 
-# From sets of attributes and the families asked of them to the parts of a query workload.
+# From sets of attributes and families of queries to the parts of a query workload.
 
 
 def all_ways_queries(
     domain: Domain, ways: int | Iterable[int], family: AttributeSpec = "marginal"
 ) -> QueryWorkload:
-    """The same family of queries on all sets of the given numbers of attributes, of weight 1.
+    """Return one family of queries on all sets of the given numbers of attributes, of weight 1.
 
-    Errors are those of :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
+    Errors are as for :func:`all_sets`, :func:`parse_ways` and :func:`make_part`.
     """
     maker = QueryMaker(domain)
     parts = (make_part(maker, some, family, 1.0) for some in all_sets(domain, parse_ways(ways)))
@@ -59,9 +59,9 @@ def all_ways_queries(
 
 
 def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: float) -> QueryPart:
-    """What is asked of some sets of equally many attributes, shape (sets, k), positions as listed.
+    """Return the queries on sets of equally many attributes, shape (sets, k), positions as listed.
 
-    A set that occurs twice with the same queries is asked once, with the sum of its weights.
+    A set that occurs twice with the same queries counts once, with the sum of its weights.
 
     Raises:
         WorkloadError: a set cannot carry the queries.
@@ -100,7 +100,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Part(BaseModel):
-    """Some sets of attributes, the queries asked about each of them, and their weight."""
+    """Some sets of attributes, the queries on each of them, and their weight."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -134,7 +134,7 @@ class Part(BaseModel):
     def marginals(
         self, domain: Domain, most: int | None = None
     ) -> list[list[tuple[Clique, float]]]:
-        """Its cliques and their weights, whatever is asked of them.
+        """Return the cliques and their weights, of queries of any kind.
 
         ``most`` is as for :meth:`Workload.all_ways`.
         """
@@ -143,8 +143,8 @@ class Part(BaseModel):
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
-    def asked(self, maker: QueryMaker) -> list[QueryPart]:
-        """What it asks of the sets of each number of attributes."""
+    def query_parts(self, maker: QueryMaker) -> list[QueryPart]:
+        """Return one query part for the sets of each number of attributes."""
         domain = maker.domain
         if self.attributes is None:
             sets = all_sets(domain, self.ways or ())
@@ -173,10 +173,10 @@ class WorkloadFile(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
-        """The workload file in parsed JSON.
+        """Read the workload file from parsed JSON.
 
         Raises:
-            WorkloadError: it is not one; the message names ``source``, the part and the mend.
+            WorkloadError: it is not one; the message names ``source``, the part and what to do.
         """
         try:
             text = json.dumps(content, default=plain_json)
@@ -189,7 +189,7 @@ class WorkloadFile(BaseModel):
 
     @classmethod
     def of(cls, workload: Workload) -> Self:
-        """The file that :meth:`workload` turns back into these cliques, in this order."""
+        """Build the file that :meth:`workload` turns back into these cliques, in this order."""
         parts = []
         for weight, group in groupby(workload.weights.items(), key=lambda item: item[1]):
             names = tuple(workload.domain.clique_names(clique) for clique, _ in group)
@@ -199,7 +199,7 @@ class WorkloadFile(BaseModel):
     def workload(
         self, domain: Domain, source: str = "workload", most: int | None = None
     ) -> Workload:
-        """The weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
+        """Return the weighted cliques over a domain; ``most`` is as for :meth:`Workload.all_ways`.
 
         Raises:
             WorkloadError: an attribute that the domain lacks, or more ways than attributes; the
@@ -218,11 +218,11 @@ class WorkloadFile(BaseModel):
             unlisted = {**dict.fromkeys(degrees, 0), **unlisted}
         else:
             unlisted = {}
-        asked = Workload(domain, weights, unlisted)
+        requested = Workload(domain, weights, unlisted)
         if self.target is None:
-            return asked
+            return requested
         try:
-            return asked.serving(self.target)
+            return requested.serving(self.target)
         except InputError as error:
             raise WorkloadError(f"{source}: {error}") from None
 
@@ -233,11 +233,11 @@ class WorkloadFile(BaseModel):
         return all(name == "marginal" for name in names)
 
     def query_workload(self, domain: Domain, source: str = "workload") -> QueryWorkload:
-        """The queries over a domain: for each part of the file, one part per number of attributes.
+        """Return the queries over a domain, in one part for each part and number of attributes.
 
         Args:
             domain: the attributes.
-            source: what errors call the file; matrices of custom queries are beside it.
+            source: name of the file in errors; matrices of custom queries are in its folder.
 
         Raises:
             WorkloadError: an attribute that the domain lacks or that cannot carry its queries, more
@@ -245,7 +245,9 @@ class WorkloadFile(BaseModel):
             ResourceExceeded: too many sets of attributes, or too many coefficients.
         """
         maker = QueryMaker(domain, Path(source).parent)
-        pieces = self._read(source, domain, "sets of attributes", lambda part: part.asked(maker))
+        pieces = self._read(
+            source, domain, "sets of attributes", lambda part: part.query_parts(maker)
+        )
         parts = tuple(chain.from_iterable(found for _, found in pieces))
         if all(part.is_zero for part in parts):
             which = "part 1" if len(self.parts) == 1 else f"parts 1 to {len(self.parts)}"
@@ -258,16 +260,17 @@ class WorkloadFile(BaseModel):
     def _read(
         self, source: str, domain: Domain, noun: str, read: Callable[[Part], list[S]]
     ) -> Iterator[tuple[Part, list[S]]]:
-        """Every part with what is read of it; errors name the file and the part."""
-        asked = 0
+        """Yield every part with what is read from it; errors name the file and the part."""
+        requested = 0
         for number, part in enumerate(self.parts, start=1):
             try:
                 part.check_mapping(domain)
                 found = read(part)
-                asked += sum(map(len, found))
-                if asked > MAX_CLIQUES:  # also of those that are asked for again and again
+                requested += sum(map(len, found))
+                if requested > MAX_CLIQUES:  # repeated ones count each time
                     raise ResourceExceeded(
-                        f"brings the {noun} to {asked:,}, more than {MAX_CLIQUES:,}: ask for fewer"
+                        f"brings the {noun} to {requested:,}, more than {MAX_CLIQUES:,}: "
+                        "ask for fewer"
                     )
             except AdaptiveQsError as error:
                 kind = WorkloadError if error.exit_code == 2 else type(error)
@@ -276,14 +279,14 @@ class WorkloadFile(BaseModel):
 
 
 WorkloadSpec = None | int | Iterable[int] | str | Path | Mapping[str, Any] | Workload
-"""All marginals of so many attributes, a workload file or its parsed content, or a workload; None
-is the default."""
+"""A workload, its file or parsed content, or the numbers of attributes of all its marginals; None
+for the default."""
 QuerySource = None | int | Iterable[int] | str | Path | Mapping[str, Any] | QueryWorkload
 """The same for a workload of any queries."""
 
 
 def resolve_workload(spec: WorkloadSpec, domain: Domain, most: int | None = None) -> Workload:
-    """The workload over a domain; by default all 2-way marginals, 1-way for a single attribute.
+    """Return the workload over a domain; by default all 2-way marginals, 1-way for one attribute.
 
     ``most`` is as for :meth:`Workload.all_ways`.
 
@@ -296,10 +299,10 @@ def resolve_workload(spec: WorkloadSpec, domain: Domain, most: int | None = None
 
 
 def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
-    """As :func:`resolve_workload`, for any queries.
+    """Return the workload of any queries, as :func:`resolve_workload`.
 
     Raises:
-        WorkloadError: also where an attribute cannot carry the queries asked of it, or a matrix
+        WorkloadError: also if an attribute cannot carry its queries, or a matrix
             file is missing or does not fit.
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
@@ -307,8 +310,9 @@ def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
 
 
 def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
-    """What makes the queries of a workload file, or of its parsed content, over a domain, where it
-    asks for more than the cells of marginals; None of all else.
+    """Return a function that makes a file's queries over a domain; None if it has cells alone.
+
+    The file may be given by its parsed content. Sources of other kinds give None as well.
 
     Raises:
         WorkloadError: the file is missing or no workload file; what is returned raises as
@@ -364,7 +368,7 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 
 
 def workload_digest(workload: Workload | QueryWorkload) -> str:
-    """SHA-256 of the attributes, sets, weights and queries, in hexadecimal digits."""
+    """Return the SHA-256 of the attributes, sets, weights and queries, in hexadecimal digits."""
     domain = workload.domain
     digest = hashlib.sha256(repr((domain.names, domain.sizes)).encode())
     if isinstance(workload, Workload):
@@ -391,7 +395,7 @@ def _identity(queries: Queries) -> str:
 
 # The published JSON Schema of workload files, generated from the models.
 #
-# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("workload.schema.json")
 """The published file."""

@@ -1,4 +1,4 @@
-"""Which marginals tables look at where a workload asks for too many: a rule without data."""
+"""The choice of the marginals of a table if a workload has too many: a rule without data."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 #
 # 1. every single column stays;
 # 2. a marginal with more cells than memory has room for is left out;
-# 3. the others are ranked: by weight per cell, where a marginal has the weights of all those asked
-#    for that contain it; then the fewest cells, the fewest columns, the order of the schema. The
+# 3. the others are ranked: by weight per cell, where a marginal has the weights of all requested
+#    ones that contain it; then the fewest cells, the fewest columns, the order of the schema. The
 #    first pair of every column comes before all else;
 # 4. they stay in this order as long as their number and their cells together are within the
 #    ceilings.
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the marginals that may be measured are kept within.
+    """Limits on the marginals that may be measured.
 
     Attributes:
         candidates: most of them, not counting single columns.
@@ -50,24 +50,24 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class DroppedMarginals:
-    """What was left out, and by which ceilings.
+    """Number of requested marginals that were dropped, and by which ceilings.
 
     Attributes:
-        asked: marginals that the workload asks for.
-        kept: those of them that stay.
+        requested: marginals of the workload.
+        kept: the requested marginals that stay.
         candidates: marginals that may be measured, single columns counted.
-        ceilings: what they were kept within.
-        bound: which ceilings left something out: "candidates", "cells", "largest".
+        ceilings: limits that were applied.
+        bound: ceilings by which marginals were dropped: "candidates", "cells", "largest".
     """
 
-    asked: int
+    requested: int
     kept: int
     candidates: int
     ceilings: Ceilings
     bound: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line: how much, by which ceiling, in which order."""
+        """Return one line: how much, by which ceiling, in which order."""
         most = {
             "candidates": f"{self.ceilings.candidates:,} multi-column ones: "
             f"--{self.ceilings.candidates_by}",
@@ -76,20 +76,22 @@ class DroppedMarginals:
         }
         options = ", ".join(most[name] for name in self.bound)
         return (
-            f"{self.asked - self.kept:,} of {self.asked:,} requested marginals were dropped (at "
-            f"most {options}). The {self.candidates:,} candidates are the marginals with the "
-            "largest weight per cell, their sub-marginals and the single columns."
+            f"{self.requested - self.kept:,} of {self.requested:,} requested marginals were "
+            f"dropped (at most {options}). The {self.candidates:,} candidates are the marginals "
+            "with the largest weight per cell, their sub-marginals and the single columns."
         )
 
 
 def count_cells(domain: Domain, cliques: NDArray[np.integer]) -> Array:
-    """Cells of the marginals over cliques of equally many attributes; exact below 2**53."""
+    """Return the cells of marginals over cliques of equally many attributes; exact below 2**53."""
     return np.asarray(domain.sizes, dtype=np.float64)[cliques].prod(axis=1)
 
 
 def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMarginals | None]:
-    """The workload, or what of it stays within the ceilings; it does not look at attributes of one
-    value, about which nothing is measured."""
+    """Return the part of a workload within the ceilings, and what was dropped.
+
+    Attributes of one value do not count: nothing is measured about them.
+    """
     several = _of_several_values(workload)
     if not several:
         return workload, None
@@ -109,16 +111,20 @@ def limited(workload: Workload, ceilings: Ceilings) -> tuple[Workload, DroppedMa
         for clique, stays, w in zip(closure, kept.tolist(), own.tolist())
         if stays and w > 0
     }
-    asked = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
-    stayed = int(kept[_places(index, asked)].sum())
+    requested = [c for c in several if not workload.unlisted or len(c) in workload.unlisted]
+    stayed = int(kept[_places(index, requested)].sum())
     left = DroppedMarginals(
-        len(asked) + sum(workload.unlisted.values()), stayed, int(kept.sum()) - 1, ceilings, bound
+        len(requested) + sum(workload.unlisted.values()),
+        stayed,
+        int(kept.sum()) - 1,
+        ceilings,
+        bound,
     )
     return Workload(workload.domain, weights, target=workload.target, handed_down=True), left
 
 
 def _of_several_values(workload: Workload) -> dict[Clique, float]:
-    """What is asked for, without attributes of one value."""
+    """Return the requested cliques without attributes of one value."""
     sizes = workload.domain.sizes
     weights: dict[Clique, float] = {}
     for clique, weight in workload.weights.items():
@@ -141,14 +147,14 @@ def _places(index: CliqueIndex, cliques: Collection[Clique]) -> NDArray[np.int64
 def _weight_in(
     index: CliqueIndex, groups: list[NDArray[np.int64]], weights: Mapping[Clique, float], size: int
 ) -> Array:
-    """For each clique of the closure the weights of all asked for that contain it."""
+    """Return for each clique of the closure the weight of requested cliques that contain it."""
     total = np.zeros(size)
     for group in groups:
-        asked = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
-        some = asked > 0
+        requested = np.array([weights.get(tuple(clique), 0.0) for clique in group.tolist()])
+        some = requested > 0
         if some.any():
             inside = index.of_subsets(group[some])
-            spread = np.repeat(asked[some], inside.shape[1])
+            spread = np.repeat(requested[some], inside.shape[1])
             total += np.bincount(inside.ravel(), spread, minlength=size)
     return total
 
@@ -156,7 +162,7 @@ def _weight_in(
 def _kept(
     groups: list[NDArray[np.int64]], cells: Array, weight: Array, ceilings: Ceilings
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Which cliques of the closure stay, the empty one among them, and what left others out."""
+    """Return which cliques of the closure stay, with the empty one, and the binding ceilings."""
     singles = len(groups[0])
     several = np.arange(1 + singles, cells.size)
     fitting = several[cells[several] <= ceilings.largest]
@@ -181,7 +187,7 @@ def _kept(
 def _first_pairs_first(
     order: NDArray[np.int64], pairs: NDArray[np.int64], begin: int
 ) -> NDArray[np.int64]:
-    """Ranked cliques with the first pair of every column at the front; pairs are at ``begin``."""
+    """Put the first pair of every column at the front of ranked cliques; pairs are at ``begin``."""
     ranked = order[order < begin + len(pairs)]
     _, first = np.unique(pairs[ranked - begin], return_index=True)
     covering = ranked[np.unique(first // 2)]
@@ -194,7 +200,7 @@ def _handed_down(
     weights: Mapping[Clique, float],
     kept: NDArray[np.bool_],
 ) -> Array:
-    """Weights of the cliques of the closure after those that are left out handed theirs down."""
+    """Return the weights of the closure after dropped cliques handed theirs down."""
     own = np.zeros(kept.size)
     own[_places(index, weights)] = list(weights.values())
     for group in reversed(groups[1:]):

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Queries:
     """Linear counting queries Q (m, N) over the N = Πshape cells of some attributes.
 
-    A family covers one attribute (prefix, range, ...) or several at once (affine, ...). It is a
+    A family covers one attribute (prefix, range, ...) or several together (affine, ...). It is a
     small frozen value: equal queries compare equal and hash equal, so that equal problems are
     solved once. Where there is a closed form, the matrix is not made.
     """
@@ -53,11 +53,11 @@ class Queries:
         return self.answer(np.eye(self.size).reshape(*self.shape, self.size))
 
     def matrix(self) -> Array:
-        """Q in floating point, a copy."""
+        """Return Q in floating point, a copy."""
         return self.coefficients.astype(np.float64)
 
     def gram(self) -> Array:
-        """QᵀQ, shape (N, N)."""
+        """Return QᵀQ, shape (N, N)."""
         raise NotImplementedError
 
     def circulant(self) -> Array | None:
@@ -65,25 +65,25 @@ class Queries:
         return None
 
     def sums(self) -> Array:
-        """Q1, shape (m,): the number of cells, with their coefficients, in each query."""
+        """Return Q1, shape (m,): the number of cells, with their coefficients, in each query."""
         return self.answer(np.ones(self.shape))
 
     def squared_sums(self) -> float:
-        """‖Q1‖²."""
+        """Return ‖Q1‖²."""
         return float((self.sums() ** 2).sum())
 
     def column_norms(self) -> Array:
-        """Σ_q Q[q, cell]², shape (N,): the diagonal of the Gram matrix."""
+        """Return Σ_q Q[q, cell]², shape (N,), the diagonal of the Gram matrix."""
         raise NotImplementedError
 
     def means(self, kept: tuple[int, ...]) -> Array:
-        """The mean of each query over the axes not kept (ascending), shape (m, *kept sizes)."""
+        """Return the mean of each query over the axes not kept, shape (m, *kept sizes)."""
         dropped = tuple(axis + 1 for axis in range(len(self.shape)) if axis not in kept)
         q = self.coefficients.reshape(-1, *self.shape)
         return q.mean(axis=dropped, dtype=np.float64) if dropped else q.astype(np.float64)
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table over the attributes.
+        """Return Q applied to a table over the attributes.
 
         Args:
             table: shape (*shape, ...); trailing axes are independent tables.
@@ -93,7 +93,7 @@ class Queries:
         """
         raise NotImplementedError
 
-    # Where queries are too many to be answered at once they are in runs: one query each here, all
+    # Queries that are too many for memory are answered in runs: one query each here, all
     # that begin at one cell where there are many of these.
 
     @property
@@ -102,11 +102,11 @@ class Queries:
         return self.num_queries
 
     def in_runs(self, first: int, stop: int) -> slice:
-        """Where the queries of consecutive runs are among all."""
+        """Return the positions of the queries of consecutive runs among all."""
         return slice(first, stop)
 
     def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """The answers to those queries only."""
+        """Return the answers to those queries only."""
         return self.answer(table)[self.in_runs(first, stop)]
 
     # Queries on one axis that each count one stretch of its cells are arcs.
@@ -125,7 +125,7 @@ class Queries:
         return None
 
     def squares(self, covariance: Array) -> Array:
-        """Variance of every query's answer: diag(Q C Qᵀ).
+        """Return diag(Q C Qᵀ), the variance of every query's answer.
 
         Args:
             covariance: C, shape (N, N, ...): of the cells of a table, symmetric in its first two
@@ -137,7 +137,7 @@ class Queries:
         raise NotImplementedError
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """A sentence such as "age <= 39" for each query, in the order of :meth:`answer`.
+        """Yield a label such as "age <= 39" for each query, in the order of :meth:`answer`.
 
         Args:
             names: one per attribute covered.
@@ -152,13 +152,13 @@ AxisQueries = Queries
 MAX_COEFFICIENTS = 10**8
 """Most coefficients one matrix of queries may have."""
 MAX_MAGNITUDE = 1e9
-"""Largest coefficient of a custom matrix: larger ones are better put in the weight."""
+"""Largest coefficient of a custom matrix; weights express larger ones."""
 BLOCK = 2**22
 """Coefficients converted to floating point at a time."""
 
 
 class MatrixQueries(Queries):
-    """What follows from the coefficients; subclasses say where they come from."""
+    """Queries known by their coefficients, which subclasses provide."""
 
     is_binary = False
 
@@ -168,7 +168,7 @@ class MatrixQueries(Queries):
         return len(self.coefficients)
 
     def gram(self) -> Array:
-        """QᵀQ, shape (N, N)."""
+        """Return QᵀQ, shape (N, N)."""
         q = self.coefficients
         # Sums of fewer than 2^24 zeros and ones are exact in single precision, at half the time.
         exact = q.dtype == np.uint8 and len(q) < 2**24
@@ -179,15 +179,15 @@ class MatrixQueries(Queries):
         return gram.astype(np.float64, copy=False)
 
     def sums(self) -> Array:
-        """Q1, shape (m,)."""
+        """Return Q1, shape (m,)."""
         return self.coefficients.sum(axis=1, dtype=np.float64)
 
     def column_norms(self) -> Array:
-        """Σ_q Q[q, cell]², shape (N,)."""
+        """Return Σ_q Q[q, cell]², shape (N,)."""
         return np.sum([(b.astype(np.float64) ** 2).sum(axis=0) for b in self._blocks()], axis=0)
 
     def answer(self, table: Array) -> Array:
-        """Q applied to a table; signed for unsigned integers, since coefficients may be negative.
+        """Return Q applied to a table; signed for unsigned integers, since Q may be negative.
 
         Raises:
             ResourceExceeded: the answers may not fit in the table's integers.
@@ -217,7 +217,7 @@ class MatrixQueries(Queries):
         return answers.reshape(self.num_queries, *array.shape[axes:])
 
     def squares(self, covariance: Array) -> Array:
-        """diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
+        """Return diag(Q C Qᵀ), shape (N, N, ...) -> (m, ...)."""
         trailing = covariance.shape[2:]
         c = covariance.reshape(self.size, self.size, -1)
         variances = np.empty((self.num_queries, c.shape[2]))
@@ -287,7 +287,7 @@ class Custom(MatrixQueries):
         return hash(self.digest)
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
-        """Such as "custom query 7", counted from 1; on one attribute "age: custom query 7"."""
+        """Yield labels such as "custom query 7", from 1; on one attribute "age: custom query 7"."""
         of = name_of_one(names)
         return (f"{of}custom query {row + 1}" for row in range(self.num_queries))
 
@@ -301,7 +301,7 @@ class CustomAxis(Custom):
 
 
 def _checked(values: ArrayLike, width: int) -> Array:
-    """The matrix as contiguous floats of its own that cannot be written to."""
+    """Return the matrix as a contiguous read-only copy in floating point."""
     raw = np.asarray(values)
     if raw.ndim != 2 or raw.dtype.kind not in "biuf":
         raise WorkloadError(
@@ -321,19 +321,19 @@ def _checked(values: ArrayLike, width: int) -> Array:
     if bad.size:
         raise WorkloadError(
             f"row {bad[0] + 1} of the matrix has an entry that is not a number "
-            f"of at most {MAX_MAGNITUDE:.0e}: mend or scale it"
+            f"of at most {MAX_MAGNITUDE:.0e}: correct or scale it"
         )
     matrix.flags.writeable = False
     return matrix
 
 
 def name_of_one(names: tuple[str, ...]) -> str:
-    """What a label starts with: the only attribute; a matrix may list several in another order."""
+    """Return the start of a label: the name of the attribute if it is the only one."""
     return f"{names[0]}: " if len(names) == 1 else ""
 
 
 def check_size(rows: int, cells: int, advice: str) -> None:
-    """Raise ResourceExceeded where so many queries on so many cells are too many."""
+    """Raise ResourceExceeded if these queries on these cells have too many coefficients."""
     if rows * cells > MAX_COEFFICIENTS:
         raise ResourceExceeded(
             f"{rows:,} queries on {cells:,} cells have {rows * cells:,} coefficients, "
@@ -349,7 +349,7 @@ ROW_RANGE = 1e4
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
-    """The matrix in a file, one row for each query, checked for its size before it is read.
+    """Read the matrix in a file, one row for each query; its size is checked first.
 
     Raises:
         WorkloadError: no such file, or none of this kind.
@@ -368,7 +368,7 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
 
 def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
-    """Refuse rows beside which others but zeros would pass for rounding errors."""
+    """Refuse rows so large that solvers would take others for rounding errors."""
     if matrix.ndim != 2 or not matrix.any() or not np.isfinite(matrix).all():
         return  # refused elsewhere
     largest = np.abs(matrix.astype(np.float64)).max(axis=1)

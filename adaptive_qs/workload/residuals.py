@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 def squared_mean(queries: Queries) -> float:
-    """‖Q1‖²/N²: the Gram of what is left of queries when no axis is kept.
+    """Return ‖Q1‖²/N², the Gram of what is left of queries if no axis is kept.
 
     For queries on one attribute this is the factor of a dropped axis; for joint queries the Gram
     of their part in the total.
@@ -62,7 +62,7 @@ class CenteredQueries:
         return len(self.queries.shape) == 1
 
     def gram(self) -> Array:
-        """Shape (N, N), N = Πshape: symmetric, and every row sums to zero along every axis."""
+        """Return a symmetric matrix of shape (N, N); every row sums to zero along every axis."""
         cells = math.prod(self.shape)
         if len(self.kept) < len(self.queries.shape) or self.queries.num_queries < cells:
             rows = self._rows()
@@ -72,7 +72,7 @@ class CenteredQueries:
         return (gram + gram.T) / 2
 
     def rows(self) -> Array | None:
-        """The queries themselves, shape (m, N), where m < N; None where the Gram is smaller."""
+        """Return the queries themselves, shape (m, N), if m < N; None if the Gram is smaller."""
         return self._rows() if self.queries.num_queries < math.prod(self.shape) else None
 
     def _rows(self) -> Array:
@@ -81,13 +81,13 @@ class CenteredQueries:
 
 
 class CenteredAxis(CenteredQueries):
-    """QΠ: what queries on one attribute ask beside the total."""
+    """Queries on one attribute without the total, QΠ."""
 
     def __init__(self, queries: Queries) -> None:
         super().__init__(queries, (0,))
 
     def gram(self) -> Array:
-        """ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
+        """Return ΠQᵀQΠ, shape (n, n), from the closed form of QᵀQ."""
         gram = self.queries.gram()
         gram = gram - gram.mean(axis=0)  # the queries may keep theirs
         gram -= gram.mean(axis=1, keepdims=True)
@@ -96,7 +96,7 @@ class CenteredAxis(CenteredQueries):
         return gram
 
     def circulant(self) -> Array | None:
-        """First row of the Gram where it is a circulant matrix, shape (n,); None otherwise."""
+        """Return the first row of the Gram, shape (n,), if it is a circulant matrix."""
         row = self.queries.circulant()
         return None if row is None else row - row.mean()
 
@@ -123,7 +123,7 @@ class Term:
     factors: tuple[CenteredQueries, ...]
 
     def gram(self) -> Array:
-        """Shape (N, N)."""
+        """Return the Gram matrix, shape (N, N)."""
         gram: Array = np.ones((1, 1))
         for factor in self.factors:
             gram = np.kron(gram, factor.gram()).astype(np.float64, copy=False)
@@ -136,7 +136,7 @@ class Subworkload:
 
     Attributes:
         shape: sizes of the residual's axes; () is the total.
-        terms: the Gram matrix is the sum of theirs; at least one.
+        terms: at least one; the Gram matrix is the sum of their Gram matrices.
     """
 
     shape: tuple[int, ...]
@@ -148,7 +148,7 @@ class Subworkload:
         return math.prod(self.shape)
 
     def gram(self) -> Array:
-        """G = WᵀDW, shape (N, N); () has the 1 × 1 matrix of its scales."""
+        """Return G = WᵀDW, shape (N, N); () has the 1 × 1 matrix of its scales."""
         return sum((term.gram() for term in self.terms), np.zeros((self.cells, self.cells)))
 
 
@@ -166,13 +166,13 @@ Terms = dict[tuple[CenteredQueries, ...], int]
 """Distinct products of centered queries, numbered as they come."""
 
 _BYTES = 28
-"""Memory, for each of its attributes, of an attribute set's subset, as measured."""
+"""Measured memory of one subset of an attribute set, in bytes per attribute."""
 RATIO_DIGITS = 12
-"""Scales that agree to so many digits are equal: the rest is rounding."""
+"""Digits to which equal scales agree: the rest is rounding."""
 ZERO_SHARE = 1e-13
-"""A centered part below this share of its queries' squared norm is zero: the rest is rounding."""
+"""Share of its queries' squared norm below which a centered part is zero."""
 ZERO_MEAN = 1e-28
-"""So is a squared mean below this share of the largest that queries of their norm could have."""
+"""Share of the largest squared mean of queries of a norm below which a mean is zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +248,7 @@ def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) ->
 
 
 def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
-    """For each set: the term of its subset (−1 where it is zero), and the coefficient."""
+    """Return for each set the term of its subset (−1 if it is zero), and the coefficient."""
     most = max(part.axis) + 1
     family = np.full(most, -1, dtype=np.int64)
     mean = np.zeros(most)
@@ -276,7 +276,7 @@ _JOINT_ADVICE = "use fewer values of attributes that are compared, or prefixes o
 
 
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
-    """As :func:`_product_terms`, for queries on all attributes of a set at once."""
+    """Return the same as :func:`_product_terms`, for joint queries on all attributes of a set."""
     assert part.joint is not None
     known: dict[Queries, tuple[int, float]] = {}
     for queries in part.joint:
@@ -293,7 +293,7 @@ def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[
 
 
 def _nonzero_mean(queries: Queries) -> float:
-    """‖Q1‖²/N², without what rounding makes of zero; at most ‖Q‖²/N."""
+    """Return ‖Q1‖²/N², without what rounding makes of zero; at most ‖Q‖²/N."""
     mean = squared_mean(queries)
     most = float(queries.column_norms().sum()) / queries.size
     return mean if mean > ZERO_MEAN * most else 0.0
@@ -310,10 +310,12 @@ def _classes(
     coefficients: Array,
     factors: list[tuple[CenteredQueries, ...]],
 ) -> tuple[tuple[Subworkload, ...], Indices, Array]:
-    """Residuals with the same terms in the same ratio, one subworkload for each such class.
+    """Group residuals with the same terms in the same ratio; return a subworkload for each class.
 
     Args:
-        residuals, numbers, coefficients: what is added of which term to which residual.
+        residuals: the residual of each addition.
+        numbers: the term that is added.
+        coefficients: how much of it is added.
         factors: the terms by number.
     """
     keys, position = np.unique(residuals * len(factors) + numbers, return_inverse=True)
@@ -341,13 +343,13 @@ def _classes(
 
 
 def _rounded(ratios: Array) -> Array:
-    """To RATIO_DIGITS significant digits."""
+    """Round to RATIO_DIGITS significant digits."""
     power = 10.0 ** (RATIO_DIGITS - 1 - np.floor(np.log10(ratios)))
     return np.asarray(np.rint(ratios * power) / power, dtype=np.float64)
 
 
 def _unique_rows(rows: NDArray[np.integer]) -> tuple[NDArray[np.integer], Indices]:
-    """Distinct rows in lexicographic order, and the position of each row among them."""
+    """Return distinct rows in lexicographic order, and the position of each row among them."""
     low = int(rows.min(initial=0))
     base = int(rows.max(initial=0)) - low + 1
     if base ** rows.shape[1] < 2**62:

@@ -29,7 +29,7 @@ MOST_LISTED = 500_000
 MAX_INCIDENCES, MAX_SUBSETS = 2**26, 2**14
 """Subsets of all sets of attributes, counted for each of them, and of one."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-12, 1e12
-"""Weights beyond these say no more, and their products with errors would leave the floats."""
+"""Least and largest weight: their products with errors stay within floating point."""
 
 
 _EMPTY = "the workload is empty: name at least one set of attributes"
@@ -67,7 +67,7 @@ def check_subsets(degrees: Mapping[int, int]) -> None:
 
 
 def parse_ways(ways: Any) -> tuple[int, ...]:
-    """Numbers of attributes, given as one integer or as several.
+    """Return numbers of attributes, given as one integer or as several.
 
     Raises:
         WorkloadError: it is neither.
@@ -88,7 +88,7 @@ def parse_ways(ways: Any) -> tuple[int, ...]:
 
 
 def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
-    """All sets of k attributes for each number k listed, once, shape (sets, k).
+    """Return all sets of k attributes for each number k listed, once, shape (sets, k).
 
     Raises:
         WorkloadError: a number below 1 or above the number of attributes.
@@ -112,11 +112,11 @@ def all_sets(domain: Domain, ways: Iterable[int]) -> list[CliqueArray]:
 
 
 def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray, Array]]:
-    """All sets of so many attributes, or in the place of some of them smaller ones.
+    """Return all sets of k attributes, or smaller sets in the place of some of them.
 
-    Where there are more than ``most``, those of the smallest attributes are listed, of as many as
-    have no more sets; and all sets of one attribute less, which share the weight of those that are
-    not. Sizes decide, and the order of the schema among equal ones.
+    If there are more than ``most``, the sets of the smallest attributes are listed, of as many
+    attributes as have no more sets; and all sets of one attribute less, which share the weight of
+    the sets that are not. Sizes decide, and the order of the schema among equal ones.
 
     Args:
         domain: the attributes.
@@ -147,13 +147,13 @@ def listed_sets(domain: Domain, ways: int, most: int) -> list[tuple[CliqueArray,
 
 
 def unlisted_sets(domain: Domain, ways: Iterable[int], most: int) -> dict[int, int]:
-    """How many sets of each of these numbers of attributes :func:`listed_sets` leaves out."""
+    """Return how many sets of each number of attributes :func:`listed_sets` leaves out."""
     d = len(domain)
     return {k: math.comb(d, k) - math.comb(_listed_among(d, k, most), k) for k in ways}
 
 
 def _listed_among(attributes: int, ways: int, most: int) -> int:
-    """Of how many attributes all sets of so many are listed."""
+    """Return the number of attributes of which all sets are listed."""
     if ways < 2 or math.comb(attributes, ways) <= most:
         return attributes
     small = ways
@@ -169,9 +169,8 @@ class Workload:
     Attributes:
         domain: the attributes the cliques refer to.
         weights: weight of each workload clique, from ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
-        unlisted: where more were asked for than are listed (:func:`listed_sets`), how many more,
-            by each number of attributes that was asked for; listed sets of other numbers stand in
-            for those.
+        unlisted: number of requested marginals that are not listed (:func:`listed_sets`), by number
+            of attributes; listed sets of other numbers stand in for them.
         handed_down: whether marginals left out handed their weights down to smaller ones.
         target: the attribute that it serves, see :meth:`serving`; None for none.
 
@@ -205,7 +204,7 @@ class Workload:
     def all_ways(
         cls, domain: Domain, ways: int | Iterable[int], most: int | None = None
     ) -> Workload:
-        """All marginals of the given numbers of attributes, each of weight 1.
+        """Return all marginals of the given numbers of attributes, each of weight 1.
 
         Args:
             domain: the attributes.
@@ -233,8 +232,9 @@ class Workload:
         return cls(domain, weights, unlisted_sets(domain, ways, most), handed_down=True)
 
     def serving(self, target: str) -> Workload:
-        """What models need that predict one attribute from the others: every set asked for, also
-        together with it, of the same weight.
+        """Return the workload for models that predict one attribute from the others.
+
+        Every set is also asked for together with the target, with the same weight.
 
         A set of attributes shows how these depend on each other, and with the target how it depends
         on them. So the combinations with the target weigh at least as much as all others together:
@@ -245,7 +245,7 @@ class Workload:
 
         Raises:
             SchemaError: there is no such attribute.
-            WorkloadError: it has one value, nothing else is asked for, or the workload serves
+            WorkloadError: it has one value, it is the only column, or the workload serves
                 another.
         """
         if self.target is not None:
@@ -294,18 +294,21 @@ class Workload:
         return tuple(totals)
 
     def relevance(self, clique: Clique) -> float:
-        """w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., App. F.1)."""
+        """Return w_γ = Σ_π weight_π |γ ∩ π|, linear in γ's attributes (Fuentes et al., F.1)."""
         return sum(self._attribute_weight[i] for i in clique)
 
     @property
     def column_weights(self) -> Array:
-        """How much the error of each single column counts, shape (attributes,): the summed weights
-        of the cliques that hold it, and one of mean weight, since a table shows every column."""
+        """Weight of the error of each single column, shape (attributes,).
+
+        The summed weights of the cliques that hold it, and one mean weight, since a table shows
+        every column.
+        """
         mean = math.fsum(self.weights.values()) / len(self.weights)
         return np.array(self._attribute_weight) + mean
 
     def priorities(self, cliques: Sequence[Clique]) -> Array:
-        """w_γ of some cliques of the closure, with which a loop weighs their errors.
+        """Return w_γ of some cliques of the closure, with which a loop weighs their errors.
 
         (Σ weight_π⁴)^¼ over the π that contain γ. Each of them is off by what γ is off, but not by
         the sum of what all its parts are: between the sum and the largest weight. A weight on one
@@ -324,18 +327,18 @@ class Workload:
 
 
 WEIGHT_RANGE = 1e9
-"""Largest ratio of two weights: far beyond it solvers would take the lesser for rounding errors."""
+"""Largest ratio of two weights; solvers take the smaller ones beyond it for rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class QueryPart:
-    """Sets of equally many attributes and what is asked of each.
+    """Sets of equally many attributes and the queries on each.
 
     Attributes:
         cliques: shape (sets, k): attribute positions, ascending along each row.
         axis: the queries on each attribute, which a set combines by their product; empty where
             ``joint`` is given.
-        joint: for each set, queries on all its attributes at once; None for products.
+        joint: for each set, queries on all its attributes together; None for products.
         weights: shape (sets,): how much the squared error of each query of a set counts, from
             ``LEAST_WEIGHT`` to ``MOST_WEIGHT``.
 
@@ -364,7 +367,7 @@ class QueryPart:
         return int(self.cliques.shape[1])
 
     def queries(self, index: int) -> tuple[Queries, ...]:
-        """The factors of one set's queries: one for each attribute, or one for them all."""
+        """Return the factors of one set's queries: one for each attribute, or one for them all."""
         if self.joint is not None:
             return (self.joint[index],)
         return tuple(self.axis[int(i)] for i in self.cliques[index])
@@ -372,10 +375,10 @@ class QueryPart:
     @property
     def is_zero(self) -> bool:
         """Whether every coefficient of every query is zero."""
-        asked = {queries for index in range(len(self)) for queries in self.queries(index)}
+        requested = {queries for index in range(len(self)) for queries in self.queries(index)}
         zero = {
             queries
-            for queries in asked
+            for queries in requested
             if isinstance(queries, MatrixQueries) and not queries.coefficients.any()
         }
         return all(not zero.isdisjoint(self.queries(index)) for index in range(len(self)))
@@ -430,7 +433,7 @@ class QueryWorkload:
         return sum(part.num_queries for part in self.parts)
 
     def sets(self) -> Iterator[tuple[int, int, float]]:
-        """Number of the part, position in it and weight of every attribute set, in order."""
+        """Yield part number, position in it and weight of every attribute set, in order."""
         for number, part in enumerate(self.parts):
             yield from ((number, index, w) for index, w in enumerate(part.weights.tolist()))
 
@@ -440,7 +443,7 @@ class QueryWorkload:
         return sum(map(len, self.parts))
 
     def marginals(self) -> Workload:
-        """The attribute sets as marginals, each with its largest weight, serving the target.
+        """Return the attribute sets as marginals, each with its largest weight, serving the target.
 
         Raises:
             InputError: as :meth:`Workload.serving`.

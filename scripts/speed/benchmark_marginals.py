@@ -20,8 +20,8 @@ import typer
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
-from adaptive_qs.generate.loglinear import make_target
 from adaptive_qs.generate.rows import fit_model
+from adaptive_qs.generate.targets import make_target
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
@@ -65,7 +65,7 @@ def errors(true: CodedTable, epsilon: float, seed: int) -> dict[str, float]:
     model, cliques = loop.model, [past.clique for past in loop.rounds]
     fitted = fit_model(
         model, cliques, workload.cliques, true.num_rows, seed, DEFAULT, WORKERS,
-        asked=workload.cliques,
+        requested=workload.cliques,
     )  # fmt: skip
     total = max(model.total, 1.0)
     kinds: dict[str, Shares] = {

@@ -22,9 +22,9 @@ import pandas as pd
 import typer
 
 from adaptive_qs import Synthesizer
+from adaptive_qs.cliques import count_rows
 from adaptive_qs.domain import Clique
 from adaptive_qs.evaluation.marginals import workload_error
-from adaptive_qs.generate.loglinear import count_rows
 from adaptive_qs.generate.zeros import allowed_cells
 from adaptive_qs.release.release import Release
 from adaptive_qs.residual import measured_variance

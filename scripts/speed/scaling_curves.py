@@ -26,8 +26,7 @@ import typer
 from matplotlib.figure import Figure
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks
+from adaptive_qs.table.coded import BlockEngine, CodedTable, HeldBlocks
 from scripts.compare.plots import PANEL, STYLE, save
 from scripts.results import RESULTS, write_results
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from adaptive_qs.answering.answers import AnswersManifest, group_charges, statement_of_answers
+from adaptive_qs.answering.answers import AnswersManifest, group_charges, state_answers
 from adaptive_qs.answering.api import plan
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch, answers_limits
@@ -67,7 +67,7 @@ PLANNED = plan(SCHEMA, 1, epsilon=1.0)
 
 def state(planned, events, **changes):
     given = {"stamp": PRIVATE, "confidence": 0.95} | changes
-    return statement_of_answers(planned, planned.target, SCHEMA, events, **given)
+    return state_answers(planned, planned.target, SCHEMA, events, **given)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -14,9 +14,14 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from adaptive_qs.answering import answers as table
-from adaptive_qs.answering.answers import COLUMNS, REPEATING, answer_batches, interval_factor
-from adaptive_qs.answering.measure import SetAnswers
+from adaptive_qs.answering import measure as table
+from adaptive_qs.answering.measure import (
+    COLUMNS,
+    REPEATING,
+    SetAnswers,
+    answer_batches,
+    interval_factor,
+)
 from adaptive_qs.errors import InputError
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_batches

@@ -23,7 +23,8 @@ import dp_accounting as accounting
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from adaptive_qs.ledger.book import LedgerBook, Total
+from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.ledger.entries import Total
 
 from .curves import KINDS, MUS
 from .paid import released_runs
@@ -148,7 +149,7 @@ def recompute_sample(epsilons: Sequence[float], folder: Path) -> dict[str, dict[
         folder: an empty one.
     """
     ledger = folder / "ledger"
-    total = Total.of(rho=10.0 * len(epsilons), delta=1e-6, discovery_delta=1e-7)
+    total = Total.from_parameters(rho=10.0 * len(epsilons), delta=1e-6, discovery_delta=1e-7)
     LedgerBook.create(ledger, total.limit, total.declared).close()
     return {
         f"sample, {run.kind}, epsilon {run.manifest['epsilon']:g}": figures(

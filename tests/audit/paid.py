@@ -15,7 +15,8 @@ from zipfile import ZipFile
 import pandas as pd
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.ledger.book import LedgerBook, Total, exported
+from adaptive_qs.ledger.book import LedgerBook, export_json
+from adaptive_qs.ledger.entries import Total
 from adaptive_qs.privacy.accounting import compute_gaussian_mu
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.files import sample_dataset
@@ -69,7 +70,7 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
     """
     ledger = folder / "ledger"
     budgets = [0.1 * 100 ** (number / count) for number in range(count)]
-    total = Total.of(
+    total = Total.from_parameters(
         rho=sum(compute_gaussian_mu(epsilon, DELTA) ** 2 for epsilon in budgets),
         delta=1e-6,
         discovery_delta=2 * count * DELTA,
@@ -77,7 +78,7 @@ def recomputed_runs(count: int, folder: Path) -> dict[str, Any]:
     LedgerBook.create(ledger, total.limit, total.declared).close()
     runs = list(released_runs(budgets, ledger))
     with closing(LedgerBook(ledger)) as book:
-        export = json.loads(exported(book))
+        export = json.loads(export_json(book))
     recomputed = Book(export)
     found = list(recomputed.problems)
     for run in runs:

@@ -43,7 +43,7 @@ def heaped(draw):
     """Columns in bins whose frequent values are found, or counted where they are declared."""
     low = draw(st.integers(-50, 50))
     column = {"type": "integer", "min": low, "max": low + draw(st.integers(20, 90)), "bins": 4}
-    ways = [{"private_heaps": 5}, {"heaps": [low + 7]}, {"multiples": 5}, {"endings": [9]}]
+    ways = [{"private_heaps": 5}, {"heaps": [low + 7]}]
     outside = draw(st.sampled_from(["refuse", "clip", "missing"]))
     return {**column, **draw(st.sampled_from(ways)), "outside": outside, "missing": ["?"]}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.errors import BudgetExceeded
-from adaptive_qs.ledger.book import LedgerBook, exported
+from adaptive_qs.ledger.book import LedgerBook, export_json
 from adaptive_qs.ledger.entries import Recovered, Row
 from adaptive_qs.ledger.run import collect_runs
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose, SelectionEvent
@@ -38,7 +38,7 @@ def export(tmp_path_factory):
         if end:
             getattr(run, end)()
     with closing(LedgerBook(path)) as book:
-        return json.loads(exported(book))
+        return json.loads(export_json(book))
 
 
 def rewritten(export, change):
@@ -137,7 +137,7 @@ def test_what_a_copy_lacked_counts_beyond_the_total_and_blocks_every_run(tmp_pat
         assert (book.held, book.left, book.verify()) == (Cost(120), Cost(), 2)
         with pytest.raises(BudgetExceeded, match="used up"):
             book.reserve({"command": "a"}, "0" * 64, Cost(1))
-        sound = json.loads(exported(book))
+        sound = json.loads(export_json(book))
     assert recompute_ledger.Book(sound).problems == []
     forged = rewritten(sound, lambda b: less(first(b, "restored")["stated"]))
     assert recompute_ledger.Book(forged).problems != []

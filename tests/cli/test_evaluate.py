@@ -252,8 +252,9 @@ def test_a_table_that_does_not_fit_is_named_in_one_line(case, place, run):
         (["--release", "no.zip"], "no.zip"),
         (["--release", "t.csv"], "t.csv"),
         (["--control", "no.csv"], "no.csv"),
-        (["--report", "t.csv", "--force"], "Cannot write to t.csv: it is also an input"),
-        (["--report", "o.csv.manifest.json", "--force"], "is also an input"),
+        (["--report", "c.html", "--control", "c.html", "--force"], "c.html: it is also an input"),
+        (["--report", "t.csv", "--force"], "give a name that ends in .html"),
+        (["--report", "r.txt"], "--report is r.txt: a page is HTML"),
         (["--report", "no/r.html"], "no/r.html: cannot be written"),
         (["--report", "old.html"], "old.html already exists"),
         (["--report", "a.html", "--schema", "no.json"], "no.json"),
@@ -415,14 +416,14 @@ def test_the_error_is_that_of_the_queries_of_the_workload(run):
 def test_swapped_tables_are_refused_where_a_statement_tells_them(run):
     synthesized(run, "n.csv", "--release", "r.zip")
     swapped = ["evaluate", "n.csv", "t.csv", "--schema", "s.json"]
-    message = refused(run, swapped, "n.csv: is a released table, n.csv.manifest.json lies beside")
+    message = refused(run, swapped, "n.csv: is a released table, n.csv.manifest.json lies next")
     assert "swap them, the private table comes first" in message
     assert not said("released", content(run))
 
     Path("t.csv.manifest.json").write_text(Path("n.csv.manifest.json").read_text())
     for more in ([], ["--release", "r.zip"]):
         found = content(run, *more, base=swapped)
-        assert said("n.csv.manifest.json lies beside it, so that errors", found)
+        assert said("n.csv.manifest.json lies next to it, so that errors", found)
         Path("t.csv.manifest.json").unlink(missing_ok=True)
 
 

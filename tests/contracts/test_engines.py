@@ -17,8 +17,9 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import WEIGH
+from adaptive_qs.table import coded
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.engines import ENGINES, EngineOptions, blocks, open_engine
+from adaptive_qs.table.engines import ENGINES, EngineOptions, open_engine
 from adaptive_qs.table.schema import Schema
 
 from ..small import SCHEMA as DECLARED
@@ -88,8 +89,8 @@ CLIQUES = [(i,) for i in range(6)] + [
 def test_counts_are_those_of_a_row_by_row_count(
     engine, form, rows, scheduler, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(blocks, "LISTED_CELLS", 2**17)
+    monkeypatch.setattr(coded, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(coded, "LISTED_CELLS", 2**17)
     codes = codes_of(rows)
     with opened(engine, form, codes, tmp_path, scheduler=scheduler) as counting:
         assert counting.domain == Domain.from_sizes(SIZES)

@@ -57,7 +57,7 @@ def matrix(size, value):
 
 
 def utility(target="income", real=0.9, synthetic=0.8):
-    spreads = (Spread(mean, 0.01, 5) for mean in (real, synthetic, 0.5))
+    spreads = (Spread(mean, 0.01, 5) for mean in (real, synthetic))
     return Utility(target, 2, (700, 1_000), 300, *spreads, ("models saw 700 rows only",))
 
 

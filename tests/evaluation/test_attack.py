@@ -21,15 +21,17 @@ from adaptive_qs.evaluation.attack import (
     ATTACKS,
     CLOSENESS,
     Stack,
-    advantage_bound,
     best_threshold,
     judge,
     measure_membership,
-    pair_distance,
-    replacement_distance,
     resolution,
 )
-from adaptive_qs.evaluation.promise import Promise
+from adaptive_qs.evaluation.promise import (
+    Promise,
+    advantage_bound,
+    pair_distance,
+    replacement_distance,
+)
 from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
 from adaptive_qs.evaluation.tables import check_control, find_overlap
 from adaptive_qs.privacy.accounting import compute_delta, compute_epsilon
@@ -40,7 +42,7 @@ from .tables import rows_of, table
 
 DOMAIN = Domain.from_sizes({"a": 4, "b": 3, "c": 300, "d": 2})
 PARTS = [(table(DOMAIN, rows, seed), np.arange(rows)) for seed, rows in enumerate((60, 40, 9, 7))]
-STACK = Stack.of(PARTS)
+STACK = Stack.from_parts(PARTS)
 SYNTHETIC, REFERENCE, *TARGETS = [rows_of(part) for part, _ in PARTS]
 TARGETS = [*TARGETS[0], *TARGETS[1]]
 
@@ -89,7 +91,7 @@ def test_rows_that_differ_in_very_many_columns_have_a_density():
         codes = np.full((300, 40), others)
         codes[0] = np.arange(40) < share * 40
         parts.append((CodedTable.from_codes(domain, codes), np.arange(40)))
-    stack, kernel = Stack.of(parts), 0.03
+    stack, kernel = Stack.from_parts(parts), 0.03
     members, others = stack.split_targets(attack.closeness_scores(stack))
     member = log((0.5 + 0.5 * kernel) / (0.25 + 0.75 * kernel))
     np.testing.assert_allclose(members, member, atol=1e-9)

@@ -66,6 +66,6 @@ def test_more_than_memory_holds_is_said_before_any_row_is_read(run):
     assert "--max-memory" in refused.err or "fewer" in refused.err
     tabled = run("synthesize", "t.csv", "--max-memory", "1GB", "--ways=2")
     warning, missing = tabled.err.splitlines()
-    assert warning.startswith("warning: 1 of 1 marginals asked for are left out")
+    assert warning.startswith("warning: 1 of 1 requested marginals were dropped")
     assert "--max-memory" in warning
     assert (tabled.code, missing.startswith("error: t.csv: no such file")) == (2, True)

@@ -10,7 +10,8 @@ from scipy.stats import chi2
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.loglinear import LogLinearModel, make_target
+from adaptive_qs.generate.loglinear import LogLinearModel
+from adaptive_qs.generate.targets import make_target
 from adaptive_qs.generate.tree import fill_from_tree
 from adaptive_qs.residual import ReferenceModel, decompose
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.blocks import BlockMoves, SharedSteps, find_components
+from adaptive_qs.generate.blocks import BlockMoves
 from adaptive_qs.generate.chains import Chains
-from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.conditional import select_boxes
 from adaptive_qs.generate.linked import linked_rows
-from adaptive_qs.generate.loglinear import LogLinearModel, Target
+from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import Fitted
+from adaptive_qs.generate.structure import CoarseDomain, SharedSteps, find_components
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
 from adaptive_qs.generate.zeros import Zero, build_masks
 
@@ -150,7 +151,7 @@ def test_a_move_redraws_some_rows_and_later_moves_the_others():
 
 
 def test_components_with_too_many_patterns_are_redrawn_as_well(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.generate.blocks.MOST_PATTERNS", 1)
+    monkeypatch.setattr("adaptive_qs.generate.structure.MOST_PATTERNS", 1)
     (block,) = blocks_of((*SWITCH, LESS))
     assert block.patterns is None
     assert block.repeats() == [1] * 5

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains
-from adaptive_qs.generate.coarse import CoarseDomain, carried_zeros, find_carried
-from adaptive_qs.generate.loglinear import LogLinearModel, Target
-from adaptive_qs.generate.rows import write_tree
+from adaptive_qs.generate.chains import Chains, write_tree
+from adaptive_qs.generate.loglinear import LogLinearModel
+from adaptive_qs.generate.structure import CoarseDomain, carried_zeros, find_carried
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree, pair_marginals
 from adaptive_qs.generate.zeros import Zero, build_masks
 
@@ -78,7 +78,7 @@ def test_the_order_of_rules_does_not_matter(order):
 
 def test_given_attributes_and_large_tables_are_not_carried(monkeypatch):
     assert set(find_carried(DOMAIN, CLIQUES, ZEROS, given=(1,)).values) == {2, 4}
-    monkeypatch.setattr("adaptive_qs.generate.coarse.MOST_CARRIED", 10)
+    monkeypatch.setattr("adaptive_qs.generate.structure.MOST_CARRIED", 10)
     assert not find_carried(DOMAIN, CLIQUES, ZEROS).values
 
 

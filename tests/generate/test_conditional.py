@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from adaptive_qs.generate.chains import Chains
-from adaptive_qs.generate.coarse import CoarseDomain
 from adaptive_qs.generate.conditional import NoRowsError, select_boxes
 from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint
-from adaptive_qs.generate.loglinear import Target
 from adaptive_qs.generate.rows import Fitted
+from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 
 from .helpers import assert_drawn_from, domain_of, drawn_rows, histogram, margin, random_loglinear

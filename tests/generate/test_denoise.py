@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from adaptive_qs.generate import denoise
-from adaptive_qs.generate.denoise import (
-    denoised_counts,
+from adaptive_qs.generate import targets as denoise
+from adaptive_qs.generate.targets import (
+    denoise_counts,
     posterior_means,
     project_distribution,
+    project_to_simplex,
 )
-from adaptive_qs.generate.loglinear import project_to_simplex
 
 SPIKE = np.r_[9000.0, np.zeros(40), np.full(4, 100.0), np.zeros(40), 600.0]
 """A column of mostly zeros, as gains from capital are."""
@@ -62,7 +62,7 @@ def test_a_distribution_is_left_as_it_is(estimate):
 @pytest.mark.parametrize("noise_std", [1e-9, 3.0, 80.0, 1e6])
 def test_counts_are_counts_whatever_the_noise(true, noise_std, ordered):
     total = true.sum()
-    found = denoised_counts(noisy(true, noise_std, 1), noise_std, total, ordered)
+    found = denoise_counts(noisy(true, noise_std, 1), noise_std, total, ordered)
     assert found.shape == true.shape
     assert found.min() >= 0
     assert found.sum() == pytest.approx(total)
@@ -78,7 +78,7 @@ def test_ordered_columns_are_nearer_to_the_truth_than_their_projection(true, noi
     for seed in range(12):
         y = noisy(true, noise_std, seed)
         for k, found in enumerate((
-            denoised_counts(y, noise_std, true.sum(), True),
+            denoise_counts(y, noise_std, true.sum(), True),
             project_to_simplex(y, true.sum()),
         )):  # fmt: skip
             l1[k] += np.abs(found - true).sum()
@@ -94,7 +94,7 @@ def test_rare_codes_of_an_unordered_column_are_pooled():
     off = np.zeros(2)
     for seed in range(12):
         y = noisy(true, 25.0, seed)
-        off[0] += np.abs(denoised_counts(y, 25.0, true.sum(), False) - true).sum()
+        off[0] += np.abs(denoise_counts(y, 25.0, true.sum(), False) - true).sum()
         off[1] += np.abs(project_to_simplex(y, true.sum()) - true).sum()
     assert off[0] < 0.8 * off[1]
 
@@ -102,8 +102,8 @@ def test_rare_codes_of_an_unordered_column_are_pooled():
 def test_unordered_columns_do_not_depend_on_their_order():
     y = noisy(STEPS, 40.0, 3)
     order = np.random.default_rng(1).permutation(y.size)
-    found = denoised_counts(y, 40.0, STEPS.sum(), False)
-    np.testing.assert_allclose(denoised_counts(y[order], 40.0, STEPS.sum(), False), found[order])
+    found = denoise_counts(y, 40.0, STEPS.sum(), False)
+    np.testing.assert_allclose(denoise_counts(y[order], 40.0, STEPS.sum(), False), found[order])
 
 
 def test_posteriors_are_those_of_all_sequences_of_levels(monkeypatch):
@@ -145,11 +145,11 @@ def test_noise_of_a_strategy_is_left_to_the_projection(true):
         sums = np.cumsum(true) + rng.normal(scale=60.0, size=true.size)
         sums[-1] = true.sum()
         cells = np.diff(sums, prepend=0.0)
-        counts = denoised_counts(cells, 60.0 * 2**0.5, true.sum(), True, independent=False)
+        counts = denoise_counts(cells, 60.0 * 2**0.5, true.sum(), True, independent=False)
         np.testing.assert_array_equal(counts, project_distribution(cells, true.sum()))
-        alike = denoised_counts(cells, 60.0 * 2**0.5, true.sum(), True)
+        alike = denoise_counts(cells, 60.0 * 2**0.5, true.sum(), True)
         found.append((prefix_error(counts, true), prefix_error(alike, true)))
     mine, others = np.mean(found, axis=0)
     assert mine < others
-    other = denoised_counts(true, 9.0, true.sum() - 50, False, independent=False)
+    other = denoise_counts(true, 9.0, true.sum() - 50, False, independent=False)
     np.testing.assert_array_equal(other, project_to_simplex(true, true.sum() - 50))

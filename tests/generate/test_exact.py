@@ -75,13 +75,13 @@ def test_residuals_are_those_of_the_algebra_and_the_transpose_is_theirs():
         key=lambda t: (DOMAIN.shape(t), t),
     )
     dense = [decompose(margin(array, t), t, t).ravel() for t in wanted]
-    np.testing.assert_allclose(residuals.of(array.ravel()), np.concatenate(dense), atol=1e-12)
+    np.testing.assert_allclose(residuals.apply(array.ravel()), np.concatenate(dense), atol=1e-12)
     values = [model.estimates[t].values.ravel() for t in wanted]
     np.testing.assert_array_equal(residuals.values, np.concatenate(values))
-    theta = residuals.of(rng.normal(size=array.size))
+    theta = residuals.apply(rng.normal(size=array.size))
     spread = np.zeros(array.size)
     residuals.add_transposed(spread, theta)
-    assert spread @ array.ravel() == pytest.approx(theta @ residuals.of(array.ravel()))
+    assert spread @ array.ravel() == pytest.approx(theta @ residuals.apply(array.ravel()))
 
 
 @pytest.mark.parametrize("most", [1, 8, 24, 10**6])
@@ -106,7 +106,7 @@ def test_the_fit_meets_the_conditions_of_its_optimum(monkeypatch):
     q = np.ones(())
     for single in singles_of(model):
         q = np.multiply.outer(q, np.maximum(single, 0.5) / np.maximum(single, 0.5).sum())
-    misfit = residuals.values - total * residuals.of(fit.probabilities)
+    misfit = residuals.values - total * residuals.apply(fit.probabilities)
     theta = total * residuals.precision * misfit / fit.prior_weight
     expected = np.zeros(fit.joint.cells)
     residuals.add_transposed(expected, theta)

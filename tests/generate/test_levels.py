@@ -7,21 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from adaptive_qs.cliques import count_rows, outermost_cliques
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.loglinear import (
-    LogLinearModel,
-    Target,
-    count_rows,
-    make_target,
-    outermost_cliques,
-)
-from adaptive_qs.generate.rows import (
-    SynthesisSettings,
-    shrink_to_measured,
-    synthesize_rows,
-    write_tree,
-)
+from adaptive_qs.generate.chains import write_tree
+from adaptive_qs.generate.loglinear import LogLinearModel
+from adaptive_qs.generate.rows import SynthesisSettings, shrink_to_measured, synthesize_rows
+from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.targets import Target, make_target
 from adaptive_qs.generate.tree import dependence_tree, mutual_information
 from adaptive_qs.levels import Grouping
 from adaptive_qs.residual import ReferenceModel, centered

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq
 
-from adaptive_qs.generate.loglinear import (
-    LogLinearModel,
-    build_adjacency,
-    count_rows,
-    make_target,
-    maximal_cliques,
-    project_to_simplex,
-)
+from adaptive_qs.cliques import count_rows, maximal_cliques
+from adaptive_qs.generate.loglinear import LogLinearModel, build_adjacency
+from adaptive_qs.generate.targets import make_target, project_to_simplex
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference, variance_weight
 
 from .helpers import (

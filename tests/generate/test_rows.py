@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.cliques import downward_closure
+from adaptive_qs.cliques import count_rows, downward_closure
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.chains import Chains, FitSettings, WeightUpdater, fit_weights
-from adaptive_qs.generate.coarse import CoarseDomain
-from adaptive_qs.generate.loglinear import LogLinearModel, Target, count_rows
+from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import (
     MarginalTracker,
     Page,
@@ -26,6 +25,8 @@ from adaptive_qs.generate.rows import (
     synthesize_rows,
     watch_list,
 )
+from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
 

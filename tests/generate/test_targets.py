@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.generate.denoise import (
-    denoised_model,
-    positive_shares,
-    single_targets,
-)
+from adaptive_qs.generate.targets import denoise_model, positive_shares, single_targets
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
 
 from .helpers import residuals_of
@@ -32,7 +28,7 @@ def table(rows=6000, seed=0):
 def measured():
     model = residuals_of(table(), DOMAIN, PAIRS, noise_std=30.0, seed=2)
     singles = single_targets(model)
-    return model, singles, denoised_model(model, singles)
+    return model, singles, denoise_model(model, singles)
 
 
 def test_ordered_and_unordered_columns_are_treated_as_such(measured):
@@ -61,4 +57,4 @@ def test_columns_without_a_measurement_are_those_of_the_reference():
     for target, share in zip(singles, positive_shares(singles)):
         np.testing.assert_allclose(target.counts, 100 / target.counts.size)
         np.testing.assert_allclose(share, 1 / target.counts.size)
-    assert denoised_model(model, singles).estimates.keys() == {()}
+    assert denoise_model(model, singles).estimates.keys() == {()}

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from adaptive_qs.generate.loglinear import LogLinearModel, Target
-from adaptive_qs.generate.rows import write_tree
+from adaptive_qs.generate.chains import write_tree
+from adaptive_qs.generate.loglinear import LogLinearModel
+from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
     TreeMoves,
     conditionals,

@@ -10,16 +10,17 @@ import pytest
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.chains import FitSettings
-from adaptive_qs.generate.loglinear import LogLinearModel, Target, make_target
+from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
+from adaptive_qs.generate.targets import Target, make_target
 from adaptive_qs.generate.zeros import (
     PairMoves,
     Zero,
     allowed_cells,
     build_masks,
+    clear_forbidden,
     independent_target,
     learnt_values,
-    masked,
     settle,
 )
 from adaptive_qs.residual import (
@@ -153,7 +154,7 @@ def test_targets_lose_what_cannot_be():
     target = make_target(model, (3, 4), COUNTY.allowed)
     assert target.counts[~COUNTY.allowed].sum() == 0
     assert target.counts.sum() == pytest.approx(model.total)
-    single = masked(Target((3,), np.array([5.0, 1, 1, 1, 2]), 1.0), ZEROS, DOMAIN)
+    single = clear_forbidden(Target((3,), np.array([5.0, 1, 1, 1, 2]), 1.0), ZEROS, DOMAIN)
     assert single.counts == pytest.approx(np.array([5, 1, 1, 1, 0]) * 10 / 8)
 
 

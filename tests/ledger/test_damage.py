@@ -10,7 +10,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import store
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import START, Released, chained, last_sound
+from adaptive_qs.ledger.entries import START, Released, chain_entry, find_last_sound
 from adaptive_qs.ledger.files import mark_path
 
 from .helpers import (
@@ -54,19 +54,19 @@ def tamper(path, *statements):
 def test_the_chain_holds_only_as_a_whole(sound):
     rows = rows_of(sound)
     assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6, 7]
-    assert last_sound(rows) == (7, True)
+    assert find_last_sound(rows) == (7, True)
     for at in range(7):
-        assert last_sound(rows[:at]) == (at, True)
+        assert find_last_sound(rows[:at]) == (at, True)
         if at < 6:  # an end cut off shows only against the hash that a release states
-            assert last_sound(rows[:at] + rows[at + 1 :]) == (at, False)
+            assert find_last_sound(rows[:at] + rows[at + 1 :]) == (at, False)
             swapped = [*rows[:at], rows[at + 1], rows[at], *rows[at + 2 :]]
-            assert last_sound(swapped) == (at, False)
-        assert last_sound([*rows[: at + 1], *rows[at:]]) == (at + 1, False)
+            assert find_last_sound(swapped) == (at, False)
+        assert find_last_sound([*rows[: at + 1], *rows[at:]]) == (at + 1, False)
 
 
 def test_a_field_cannot_pass_for_a_part_of_the_next():
-    assert chained(START, 1, "ab", "c").hash != chained(START, 1, "a", "bc").hash
-    assert chained(START, 1, "1", "c").hash != chained(START, 11, "", "c").hash
+    assert chain_entry(START, 1, "ab", "c").hash != chain_entry(START, 1, "a", "bc").hash
+    assert chain_entry(START, 1, "1", "c").hash != chain_entry(START, 11, "", "c").hash
 
 
 def test_any_change_of_a_byte_in_an_entry_is_refused(sound, ledger):

@@ -13,7 +13,7 @@ import pytest
 from adaptive_qs.errors import LedgerError
 from adaptive_qs.ledger import store
 from adaptive_qs.ledger.book import LedgerBook
-from adaptive_qs.ledger.entries import Published, last_sound
+from adaptive_qs.ledger.entries import Published, find_last_sound
 from adaptive_qs.ledger.files import key_path, keyed_hash
 from adaptive_qs.privacy.events import Cost
 
@@ -105,7 +105,7 @@ def test_the_order_of_entries_does_not_come_from_a_clock(tmp_path, monkeypatch):
     live.finish()
     rows = rows_of(path)
     assert [row.time[:4] for row in rows] == ["2030", "1970", "2030", "1969", ""]
-    assert last_sound(rows) == (5, True)
+    assert find_last_sound(rows) == (5, True)
     book = LedgerBook(path)
     assert (book.verify(), book.held) == (5, Cost(10))
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.loop import expected as module
 from adaptive_qs.loop.estimates import projected_distance
 from adaptive_qs.loop.expected import CellSizeHistogram, ErrorCurves, ProjectedEstimates

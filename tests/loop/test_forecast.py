@@ -91,7 +91,7 @@ def test_there_is_none_without_combinations_or_with_too_many():
     wide = forecast_of(1.0, **{f"c{i}": 2 for i in range(150)})
     assert len(wide.workload.closure) > MOST_CANDIDATES
     assert not wide.possible
-    assert wide.doubts(100) == ()
+    assert wide.warnings(100) == ()
     assert wide.note() is None
 
 

@@ -363,7 +363,7 @@ def test_a_choice_that_was_to_be_the_last_leaves_something_for_others(seed, monk
         rho=1.4314340616216539, workload=2, beyond_limits=True, insecure_seed=seed, workers=1,
     ).fit(pd.DataFrame(skewed), schema={"version": 1, "columns": columns})  # fmt: skip
     release = made.release_
-    assert 0.99 < release.manifest.taken(release.events) <= 1
+    assert 0.99 < release.manifest.spent_share(release.events) <= 1
 
 
 # What the first measurements get, and what candidates are compared with.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.generate.loglinear import project_to_simplex
+from adaptive_qs.generate.targets import project_to_simplex
 from adaptive_qs.loop.expected import ProjectedEstimates
 from adaptive_qs.privacy import scores as select
 from adaptive_qs.privacy.scores import CELL_BITS, grid_l1, grid_l1_of_occupied

@@ -93,7 +93,7 @@ def free_selection(_, self, scores, epsilon):
     self.entropy.begin(self._releases)
     self._releases += 1
     chosen = self._draw_selection(event, exact, scores.sensitivity)
-    self._tell(PrimitiveCall(event, exact, scores.sensitivity, chosen))
+    self._observe(PrimitiveCall(event, exact, scores.sensitivity, chosen))
     return chosen
 
 

@@ -66,8 +66,9 @@ HEAPED = Schema.parse(
     {
         "version": 1,
         "columns": [
-            {"name": "b", "type": "integer", "min": 0, "max": 59, "bins": 6, "multiples": 5,
+            {"name": "b", "type": "integer", "min": 0, "max": 59, "bins": 6,
              "heaps": [*range(0, 60, 2)]},
+            {"name": "d", "type": "integer", "min": 0, "max": 59, "bins": 6, "private_heaps": 30},
             {"name": "c", "type": "boolean"},
         ],
     }

@@ -626,12 +626,12 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
 
 
 BLOCKS = {
-    "adaptive_qs.table.read.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
-    "adaptive_qs.table.read.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
+    "adaptive_qs.table.formats.BLOCK_BYTES": ((61, 200), "Synthesizer.fit", ("CSV",)),
+    "adaptive_qs.table.formats.BATCH_ROWS": ((1, 2, 3), "Synthesizer.fit", ("Parquet",)),
     "adaptive_qs.privacy.counts.BLOCK_VALUES": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._BLOCK": ((1, 2, 3), "answer", ("frame",)),
     "adaptive_qs.learn.gather._WAITING_ROWS": ((1, 3), "answer", ("CSV",)),
-    "adaptive_qs.answering.answers.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
+    "adaptive_qs.answering.measure.BATCH_ROWS": ((1, 2, 3), "answer", ("CSV",)),
 }
 """Sizes of blocks between a private table and what is published: tiny ones, and where they count.
 

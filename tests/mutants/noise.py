@@ -107,6 +107,6 @@ def sparse(original, self, measurements):
     return [np.where(e == 0, 0, o) for e, o in zip(exact, original(self, measurements))]
 
 
-@replaced(mechanisms, "released_values", "values of a single row released", checks.discovery)
+@replaced(mechanisms, "select_values", "values of a single row released", checks.discovery)
 def no_threshold(original, values, noisy, threshold, at_most):
     return original(values, noisy, threshold // 2, at_most)

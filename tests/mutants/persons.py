@@ -71,7 +71,7 @@ HEAPED = Schema.parse(
         "version": 1,
         "person": "who",
         "columns": [
-            {"name": "a", "type": "integer", "min": 0, "max": 99, "bins": 2, "multiples": 5}
+            {"name": "a", "type": "integer", "min": 0, "max": 99, "bins": 2, "private_heaps": 9}
         ],
     }
 )

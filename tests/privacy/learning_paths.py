@@ -28,7 +28,7 @@ ROWS = 2000
 def magnitudes(count: int) -> Noise:
     """The histograms from which integer columns without declared ends get them."""
     schema = _integers(1, {})
-    cells = len(Magnitudes.of(schema.columns[0]).cells)
+    cells = len(Magnitudes.from_column(schema.columns[0]).cells)
     columns = -(-count // (cells * MEASUREMENTS))
     drawn, variance = [], Fraction(0)
     for _ in range(MEASUREMENTS):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.learn.ranges import Tree, TreeMap
+from adaptive_qs.learn.ranges import Tree
 from adaptive_qs.levels import Groups
 from adaptive_qs.privacy.accounting import FINE_NOISE
 from adaptive_qs.privacy.budget import Budget
@@ -144,7 +144,7 @@ MAPS = {
     "cells of two histograms": Identity(4, 2),
     "groups of one": Centering(Groups.one(5)),
     "groups": Centering(Groups([0, 0, 0, 1, 1, 2])),
-    "tree": TreeMap(Tree(3, 2), 7),
+    "tree": Tree(3, 2, 7),
     "grid": GRID,
     "centering": CenteringFactor(5),
     "identity": IdentityFactor(5),

@@ -22,7 +22,7 @@ from adaptive_qs.privacy.selection import (
     LIBRARY_MARGIN,
     exponential_mechanism,
     least_threshold,
-    released_values,
+    select_values,
 )
 
 from ..doors import discover_values
@@ -240,8 +240,8 @@ def test_no_value_at_all_is_an_answer():
 
 def test_ties_go_to_the_first_and_names_ascend():
     noisy = np.array([7, 9, 7, 7, 2])
-    assert released_values("abcde", noisy, 3, 3) == ("a", "b", "c")
-    assert released_values("abcde", noisy, 10, 3) == ()
+    assert select_values("abcde", noisy, 3, 3) == ("a", "b", "c")
+    assert select_values("abcde", noisy, 10, 3) == ()
 
 
 @pytest.mark.parametrize(

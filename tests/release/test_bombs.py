@@ -89,20 +89,6 @@ def test_marginals_that_are_asked_for_again_and_again_are_refused(ways, tmp_path
     refusal(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "edit"),
-    [
-        ("manifest.json", lambda c: c.update(unit="\ud800")),
-        ("ledger.json", lambda c: c["events"][0].update(columns=["\udfff"])),
-        ("schema.json", lambda c: c.update(description="a\ud800")),
-    ],
-)
-def test_half_of_a_character_is_damage(saved, folder, capsys, name, edit):
-    edited(saved, "r.zip", name, edit)
-    for command in (COMMANDS[0], COMMANDS[4]):
-        assert outcome(capsys, *command)[0] == 2
-
-
 COMMANDS = [
     ["sample", "r.zip", "--out", "o.csv"],
     ["synthesize", "t.csv", "--schema", "r.zip", "--rho", "1", "--out", "o.csv"],
@@ -158,159 +144,113 @@ def test_the_ceiling_covers_python_too(saved, folder):
     assert Synthesizer.load(saved, max_memory="3GB").sample(5).shape == (5, 2)
 
 
-@pytest.mark.parametrize("name", ["ledger.json", "record.json", "schema.json", "workload.json"])
-def test_a_small_file_of_many_values_is_refused_before_it_is_unpacked(saved, folder, name):
-    bomb = '{"events":[' + "{}," * 4_000_000 + "{}]}"
-    assert "damaged" in refusal(rewritten(saved, folder / "r.zip", {name: bomb}))
+# Damage: each case makes a bundle that is refused in one line, quickly and in little memory.
 
 
-@pytest.mark.parametrize("value", ["{},", "[],", "0,", '"",'])
-def test_many_values_are_refused_however_they_are_compressed(saved, folder, value):
+def text_of(saved, name):
+    with zipfile.ZipFile(saved) as archive:
+        return archive.read(name).decode()
+
+
+def with_text(name, text):
+    return lambda saved, path: rewritten(saved, path, {name: text})
+
+
+def with_edit(name, edit):
+    return lambda saved, path: edited(saved, path, name, edit)
+
+
+def manifest_with(**changes):
+    return with_edit("manifest.json", lambda m: m.update(changes))
+
+
+def event_with(**changes):
+    return with_edit("ledger.json", lambda m: m["events"][0].update(changes))
+
+
+def more_event(**content):
+    return with_edit("ledger.json", lambda m: m["events"].append(content))
+
+
+def all_facts(**changes):
+    return with_edit("manifest.json", lambda m: [f.update(changes) for f in m["facts"]])
+
+
+def with_number(name, number):
+    place = '"settings": {' if name == "manifest.json" else "{"
+
+    def damage(saved, path):
+        text = text_of(saved, name)
+        found = text.replace(place, f'{place}"x": {number}, ', 1)
+        assert found != text
+        return rewritten(saved, path, {name: found})
+
+    return damage
+
+
+def with_residuals(edit):
+    """Other numbers in the place of the residuals."""
+
+    def damage(saved, path):
+        with zipfile.ZipFile(saved) as archive:
+            data = archive.read("residuals.npy")
+        values = np.frombuffer(data[128:], "<f8")
+        return rewritten(saved, path, {"residuals.npy": data[:128] + edit(values).tobytes()})
+
+    return damage
+
+
+def with_precision(precision):
+    return with_edit("record.json", lambda r: [one.update(precision=precision)
+                                               for one in r["residuals"]])  # fmt: skip
+
+
+def with_header(name, header):
+    def damage(saved, path):
+        with zipfile.ZipFile(saved) as archive:
+            rest = archive.read(name)[128:]
+        return rewritten(saved, path, {name: header + 5 * rest})
+
+    return damage
+
+
+def many(value):
     """Padded with digits of random numbers, so that the ratio is that of an honest text."""
     most = MOST_OBJECTS if value == "{}," else MOST_ELEMENTS
     noise = np.random.default_rng(1).integers(0, 10**18, 40_000)
-    text = f'{{"events":["{"".join(map(str, noise))}",' + value * (most + 1) + "{}]}"
-    refusal(rewritten(saved, folder / "r.zip", {"ledger.json": text}))
+    return f'{{"events":["{"".join(map(str, noise))}",' + value * (most + 1) + "{}]}"
 
 
-def test_a_member_that_lies_about_its_size_is_read_no_further(saved, folder):
-    bomb = rewritten(saved, folder / "r.zip", {"ledger.json": '{"events":[' + "{}," * 6_000_000})
-    content = bytearray(bomb.read_bytes())
+def lying_about_its_size(saved, path):
+    rewritten(saved, path, {"ledger.json": '{"events":[' + "{}," * 6_000_000})
+    content = bytearray(path.read_bytes())
     size = (18_000_011).to_bytes(4, "little")
     while (at := content.find(size)) >= 0:
         content[at : at + 4] = (900).to_bytes(4, "little")
-    bomb.write_bytes(content)
-    refusal(bomb)
+    path.write_bytes(content)
+    return path
 
 
-def test_a_long_list_of_members_is_not_read(saved, folder):
-    with zipfile.ZipFile(folder / "r.zip", "w") as archive:
+def with_many_members(saved, path):
+    with zipfile.ZipFile(path, "w") as archive:
         for number in range(20_000):
             archive.writestr(f"{number}", b"")
-    refusal(folder / "r.zip")
-    assert main(["synthesize", "r.zip", "--schema", "s.json", "--rho", "1", "--out", "o.csv"]) == 2
+    return path
 
 
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("name", ["manifest.json", "statement.md", "residuals.npy"])
-def test_two_members_of_one_name_are_refused(saved, folder, name):
-    path = rewritten(saved, folder / "r.zip", {})
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(name, archive.read(name))
-    refusal(path)
+def twice(name):
+    def damage(saved, path):
+        rewritten(saved, path, {})
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, archive.read(name))
+        return path
+
+    return damage
 
 
 HUGE = 10**999
-EDITS = {
-    "rho": ("manifest.json", lambda m: m.update(rho=1e308, guarantee="")),
-    "rho and epsilon": (
-        "manifest.json", lambda m: m.update(rho=1e308, epsilon=1e308, guarantee=""),
-    ),
-    "epsilon": ("manifest.json", lambda m: m.update(epsilon=1e308, guarantee="")),
-    "units": ("manifest.json", lambda m: m["facts"][-5].update(rho_units=HUGE)),
-    "all units": ("manifest.json", lambda m: [f.update(rho_units=HUGE) for f in m["facts"]]),
-    "delta units": ("manifest.json", lambda m: [f.update(delta_units=HUGE) for f in m["facts"]]),
-    "most rows": ("manifest.json", lambda m: m.update(most_rows=HUGE)),
-    "watched cells": ("manifest.json", lambda m: m.update(watched_cells=HUGE)),
-    "version": ("manifest.json", lambda m: m.update(format_version=-HUGE)),
-    "run": ("manifest.json", lambda m: m.update(ledger={"run": HUGE})),
-    "denominator": (
-        "ledger.json", lambda m: m["events"][0].update(noise_variance="1/1" + "0" * 1_500),
-    ),
-    "numerator": (
-        "ledger.json", lambda m: m["events"][0].update(noise_variance="1" + "0" * 900 + "/1"),
-    ),
-    "sensitivity": (
-        "ledger.json", lambda m: m["events"][0].update(squared_sensitivity="1" + "0" * 900 + "/1"),
-    ),
-    "threshold": (
-        "ledger.json",
-        lambda m: m["events"].append(
-            {"mechanism": "partition selection", "purpose": "values", "columns": ["x"],
-             "noise_variance": "1/1" + "0" * 900, "threshold": HUGE, "delta": "1/2"}
-        ),
-    ),
-    "selection": (
-        "ledger.json",
-        lambda m: m["events"].append(
-            {"mechanism": "exponential", "purpose": "selection", "columns": [],
-             "epsilon": "1" + "0" * 900 + "/1"}
-        ),
-    ),
-    "shape": ("schema.json", lambda m: m["columns"][1].update(max=10**15)),
-    "large shape": ("schema.json", lambda m: m["columns"][1].update(max=10**6)),
-    "precision": ("record.json", lambda m: m["residuals"][0].update(precision=HUGE)),
-    "rescored": ("record.json", lambda m: m["rounds"].append({"rescored": HUGE})),
-    "weight": ("workload.json", lambda m: m["parts"][0].update(weight=HUGE)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", EDITS)
-def test_numbers_beyond_all_mechanisms_are_damage(saved, folder, capsys, case):
-    path = edited(saved, folder / "r.zip", *EDITS[case])
-    refusal(path)
-    assert outcome(capsys, "sample", path, "--out", "o.csv")[0] == 2
-
-
-def with_residuals(saved, path, edit):
-    """The bundle with other numbers in the place of its residuals."""
-    with zipfile.ZipFile(saved) as archive:
-        data = archive.read("residuals.npy")
-    values = np.frombuffer(data[128:], "<f8")
-    return rewritten(saved, path, {"residuals.npy": data[:128] + edit(values).tobytes()})
-
-
-RESIDUALS = {
-    "largest": lambda values: np.full_like(values, 1e308),
-    "negative": lambda values: np.full_like(values, -1e300),
-    "other signs": lambda values: 2.0**62 * (-1.0) ** np.arange(values.size),
-    "more rows than are counted": lambda values: values + 2.0**41,
-}
-
-
-@pytest.mark.parametrize("case", RESIDUALS)
-def test_residuals_beyond_all_counts_are_damage(saved, folder, capsys, case):
-    path = with_residuals(saved, folder / "r.zip", RESIDUALS[case])
-    refusal(path)
-    with pytest.raises(InputError, match="damaged"):
-        Synthesizer.load(path)
-    assert outcome(capsys, "sample", path, "--out", "o.csv")[0] == 2
-
-
-def with_precision(saved, path, precision):
-    def edit(record):
-        for one in record["residuals"]:
-            one.update(precision=precision)
-
-    return edited(saved, path, "record.json", edit)
-
-
-@pytest.mark.parametrize("precision", [5e-324, 1e-300, 1e300, 0.0, -1.0])
-def test_a_precision_that_no_noise_has_is_damage(saved, folder, capsys, precision):
-    path = with_precision(saved, folder / "r.zip", precision)
-    refusal(path)
-    assert outcome(capsys, "sample", path, "--out", "o.csv")[0] == 2
-
-
-@pytest.mark.filterwarnings("ignore::adaptive_qs.errors.GuardRailWarning")
-@pytest.mark.parametrize("precision", [2.0**-100, 1.0, 2.0**100])
-@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-300, 2.0**40, -(2.0**40), None])
-def test_whatever_is_read_is_sampled(saved, folder, precision, size):
-    """The bounds leave nothing with which the arithmetic of a sample fails; None is chance."""
-    signs = np.random.default_rng(7).choice([-1.0, 1.0], 100)
-    middle = with_precision(saved, folder / "middle.zip", precision)
-    path = with_residuals(
-        middle,
-        folder / "r.zip",
-        lambda values: 2.0**40 * signs[: values.size] if size is None else values * 0 + size,
-    )
-    model = Synthesizer.load(path)
-    assert model.sample(5, seed=1).shape == (5, 2)
-    assert model.release_.num_rows >= 1
-    model.release_.marginals([["age", "job"]])
-    model.release_.fitted_marginals([["age"]])
-
-
+LONG = "1" + "0" * 900
+BOMB = '{"events":[' + "{}," * 4_000_000 + "{}]}"
 NPY = b"\x93NUMPY\x01\x00"
 HEADERS = {
     "nested": NPY + (9_000).to_bytes(2, "little") + b"(" * 9_000,
@@ -322,40 +262,91 @@ HEADERS = {
     "of another version": b"\x93NUMPY\x02\x00" + b"\x00" * 4,
     "none": b"",
 }
+DAMAGE = {
+    "rho": manifest_with(rho=1e308, guarantee=""),
+    "rho and epsilon": manifest_with(rho=1e308, epsilon=1e308, guarantee=""),
+    "epsilon": manifest_with(epsilon=1e308, guarantee=""),
+    "units": with_edit("manifest.json", lambda m: m["facts"][-5].update(rho_units=HUGE)),
+    "all units": all_facts(rho_units=HUGE),
+    "delta units": all_facts(delta_units=HUGE),
+    "most rows": manifest_with(most_rows=HUGE),
+    "watched cells": manifest_with(watched_cells=HUGE),
+    "version": manifest_with(format_version=-HUGE),
+    "run": manifest_with(ledger={"run": HUGE}),
+    "half a character": manifest_with(unit="\ud800"),
+    "half a character in a charge": event_with(columns=["\udfff"]),
+    "half a character in the schema": with_edit(
+        "schema.json", lambda c: c.update(description="a\ud800")
+    ),
+    "denominator": event_with(noise_variance="1/1" + "0" * 1_500),
+    "numerator": event_with(noise_variance=f"{LONG}/1"),
+    "sensitivity": event_with(squared_sensitivity=f"{LONG}/1"),
+    "threshold": more_event(
+        mechanism="partition selection", purpose="values", columns=["x"],
+        noise_variance=f"1/{LONG}", threshold=HUGE, delta="1/2",
+    ),
+    "selection": more_event(
+        mechanism="exponential", purpose="selection", columns=[], epsilon=f"{LONG}/1"
+    ),
+    "shape": with_edit("schema.json", lambda m: m["columns"][1].update(max=10**15)),
+    "large shape": with_edit("schema.json", lambda m: m["columns"][1].update(max=10**6)),
+    "precision": with_edit("record.json", lambda m: m["residuals"][0].update(precision=HUGE)),
+    "rescored": with_edit("record.json", lambda m: m["rounds"].append({"rescored": HUGE})),
+    "weight": with_edit("workload.json", lambda m: m["parts"][0].update(weight=HUGE)),
+    "residuals largest": with_residuals(lambda values: np.full_like(values, 1e308)),
+    "residuals negative": with_residuals(lambda values: np.full_like(values, -1e300)),
+    "residuals of other signs": with_residuals(lambda v: 2.0**62 * (-1.0) ** np.arange(v.size)),
+    "more rows than are counted": with_residuals(lambda values: values + 2.0**41),
+    "a key twice": lambda saved, path: rewritten(saved, path, {"manifest.json": text_of(
+        saved, "manifest.json").replace('"rho":', '"rho": 0.001, "rho":', 1)}),
+    "a lie about a size": lying_about_its_size,
+    "many members": with_many_members,
+    **{f"precision {p}": with_precision(p) for p in (5e-324, 1e-300, 1e300, 0.0, -1.0)},
+    **{f"header of {name} {case}": with_header(name, header)
+       for case, header in HEADERS.items() for name in ("residuals.npy", "reference.npy")},
+    **{f"{number[:9]} in {name}": with_number(name, number)
+       for number in ("NaN", "Infinity", "-Infinity", "1e999", "9" * 5_000)
+       for name in ("manifest.json", "ledger.json", "record.json", "workload.json")},
+    **{f"nesting by {opening} in {name}": with_text(name, opening * 100_000)
+       for opening in ("[", '{"a":') for name in ("manifest.json", "ledger.json", "schema.json")},
+    **{f"many values in {name}": with_text(name, BOMB)
+       for name in ("ledger.json", "record.json", "schema.json", "workload.json")},
+    **{f"many {value} that hardly compress": with_text("ledger.json", many(value))
+       for value in ("{},", "[],", "0,", '"",')},
+    **{f"{name} twice": twice(name) for name in ("manifest.json", "statement.md", "residuals.npy")},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("case", HEADERS)
-@pytest.mark.parametrize("name", ["residuals.npy", "reference.npy"])
-def test_headers_of_arrays_are_compared_and_not_parsed(saved, folder, capsys, name, case):
-    with zipfile.ZipFile(saved) as archive:
-        rest = archive.read(name)[128:]
-    path = rewritten(saved, folder / "r.zip", {name: HEADERS[case] + 5 * rest})
-    refusal(path)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_refused_in_a_line_by_python_and_by_the_command(saved, folder, capsys, case):
+    path = DAMAGE[case](saved, folder / "r.zip")
+    assert "damaged" in refusal(path) or case == "version"
+    with pytest.raises(InputError):
+        Synthesizer.load(path)
     assert outcome(capsys, "sample", path, "--out", "o.csv")[0] == 2
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 5_000])
-@pytest.mark.parametrize("name", ["manifest.json", "ledger.json", "record.json", "workload.json"])
-def test_numbers_that_json_cannot_hold_are_damage(saved, folder, name, number):
-    with zipfile.ZipFile(saved) as archive:
-        text = archive.read(name).decode()
-    place = '"settings": {' if name == "manifest.json" else "{"
-    found = text.replace(place, f'{place}"x": {number}, ', 1)
-    assert found != text
-    refusal(rewritten(saved, folder / "r.zip", {name: found}))
+def test_a_zip_of_many_files_is_no_table(saved, folder):
+    with_many_members(saved, folder / "r.zip")
+    assert main(["synthesize", "r.zip", "--schema", "s.json", "--rho", "1", "--out", "o.csv"]) == 2
 
 
-def test_a_key_that_occurs_twice_is_damage(saved, folder):
-    with zipfile.ZipFile(saved) as archive:
-        text = archive.read("manifest.json").decode()
-    twice = text.replace('"rho":', '"rho": 0.001, "rho":', 1)
-    refusal(rewritten(saved, folder / "r.zip", {"manifest.json": twice}))
-
-
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-@pytest.mark.parametrize("name", ["manifest.json", "ledger.json", "schema.json"])
-def test_nesting_is_damage(saved, folder, name, opening):
-    refusal(rewritten(saved, folder / "r.zip", {name: opening * 100_000}))
+@pytest.mark.filterwarnings("ignore::adaptive_qs.errors.GuardRailWarning")
+@pytest.mark.parametrize("precision", [2.0**-100, 1.0, 2.0**100])
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-300, 2.0**40, -(2.0**40), None])
+def test_whatever_is_read_is_sampled(saved, folder, precision, size):
+    """The bounds leave nothing with which the arithmetic of a sample fails; None is chance."""
+    signs = np.random.default_rng(7).choice([-1.0, 1.0], 100)
+    middle = with_precision(precision)(saved, folder / "middle.zip")
+    path = with_residuals(
+        lambda values: 2.0**40 * signs[: values.size] if size is None else values * 0 + size
+    )(middle, folder / "r.zip")
+    model = Synthesizer.load(path)
+    assert model.sample(5, seed=1).shape == (5, 2)
+    assert model.release_.num_rows >= 1
+    model.release_.marginals([["age", "job"]])
+    model.release_.fitted_marginals([["age"]])
 
 
 def test_statements_beside_tables_are_bounded_too(saved, folder, capsys):

@@ -179,7 +179,7 @@ def test_what_was_learnt_elsewhere_is_said_to_be():
     ],
 )
 def test_facts_that_contradict_themselves_are_refused(change):
-    fact = Fact.paid("rows", "the number of rows", [gaussian(Purpose.ROWS, Fraction(1, 2))])
+    fact = Fact.from_charges("rows", "the number of rows", [gaussian(Purpose.ROWS, Fraction(1, 2))])
     assert Fact.model_validate(fact.model_dump()) == fact
     with pytest.raises(ValidationError):
         Fact.model_validate(fact.model_dump() | change)

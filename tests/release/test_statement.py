@@ -20,8 +20,8 @@ from adaptive_qs.privacy.accounting import (
 from adaptive_qs.privacy.budget import Place, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
-from adaptive_qs.release.facts import TABLES, list_facts, list_mechanisms
-from adaptive_qs.release.statement import DISCRETE, Manifest, package_version, statement_page
+from adaptive_qs.release.facts import DISCRETE, TABLES, list_facts, list_mechanisms
+from adaptive_qs.release.statement import Manifest, package_version, statement_page
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, Schema
@@ -228,9 +228,8 @@ def test_a_noise_seed_is_said_first_and_never_told():
 def test_the_ledger_is_named():
     entry = Place(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
-    assert (
-        f"ledger {'0f' * 16} keeps them as the 41 releases of run 3, with hash {'ab' * 32}" in page
-    )
+    kept = f"keeps the charges as the 41 releases of run 3, with hash {'ab' * 32}"
+    assert f"ledger: {'0f' * 16} {kept}" in page
     with pytest.raises(ValidationError):
         Place(ledger="../x", run=3, releases=41, hash="ab")
 

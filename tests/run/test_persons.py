@@ -81,7 +81,7 @@ def test_rows_above_the_number_are_left_out():
     assert abs(fitted(rho=1e6, rows_per_person=9, beyond_limits=True).release_.num_rows - 900) <= 2
 
 
-HEAPS = {"heaps": [7]}, {"multiples": 5}, {"endings": [9]}, {"private_heaps": 3}
+HEAPS = {"heaps": [7]}, {"private_heaps": 3}
 
 
 @pytest.mark.parametrize("heaps", HEAPS, ids=str)

@@ -107,7 +107,7 @@ def test_long_columns_are_measured_by_their_cells(monkeypatch):
     ],
 )
 def test_integers_that_are_no_strategy_are_refused(rows):
-    with pytest.raises(ValueError, match="does not tell the residual"):
+    with pytest.raises(ValueError, match="does not determine the residual"):
         ColumnStrategy.of_integers(np.array(rows, dtype=np.int64))
 
 

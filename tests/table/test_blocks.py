@@ -73,7 +73,7 @@ def test_answers_are_named_alike(texts, tiny):
     queries = {"version": 1, "parts": [{"ways": [1, 2], "queries": "marginal"}]}
     options = {"rho": 1.0, "insecure_seed": 1, "workers": 1}
     whole = adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow()
-    tiny("adaptive_qs.answering.answers.KEPT_TEXTS", texts)
+    tiny("adaptive_qs.answering.measure.KEPT_TEXTS", texts)
     assert adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow() == whole
 
 
@@ -154,7 +154,7 @@ def test_evaluations_are_the_same(size, tiny):
     rng = np.random.default_rng(0)
     domain = Domain.from_sizes({"a": 3, "b": 4})
     table = CodedTable.from_codes(domain, [rng.integers(0, n, 23) for n in domain.sizes])
-    stack = Stack.of([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
+    stack = Stack.from_parts([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
     whole = closeness_scores(stack), [*in_batches(_squares, range(11), 2, None)]
     tiny("adaptive_qs.evaluation.attack._BLOCK", size)
     tiny("adaptive_qs.evaluation.tables.BATCH", size)

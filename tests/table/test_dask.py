@@ -23,7 +23,7 @@ import pytest
 from distributed import LocalCluster, get_worker
 
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
-from adaptive_qs.table import read
+from adaptive_qs.table import formats
 from adaptive_qs.table.engines import ENGINES, EngineOptions, dask, open_engine
 from adaptive_qs.table.engines import workers as remote
 from adaptive_qs.table.engines.local import Spool
@@ -67,7 +67,7 @@ def opened(dask_client):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Blocks, parts and batches of which a small table has many."""
-    monkeypatch.setattr(read, "BLOCK_BYTES", 1 << 11)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 1 << 11)
     monkeypatch.setattr(dask, "LEAST_PART", 1 << 12)
     monkeypatch.setattr(dask, "HELD_ROWS", 300)
     monkeypatch.setattr(dask, "BATCH_CELLS", 700)
@@ -179,7 +179,7 @@ def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
     for each in (
         codes,
         remote.Refusal(DataError("x")),
-        remote.Asked([(0,)]),
+        remote.CountRequest([(0,)]),
         remote.Part("p", (9, 9)),
     ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))

@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.errors import DataError, SchemaError
-from adaptive_qs.table import read as readers
+from adaptive_qs.table import formats
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.csv_text import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.encode import decode, read_table
+from adaptive_qs.table.formats import CheckedText, end_of_rows, one_ahead, row_blocks
 from adaptive_qs.table.propose import propose
+from adaptive_qs.table.read import open_file
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.write import write_table
 
@@ -30,8 +31,8 @@ from .helpers import schema_of
 
 
 def cells(path, block, monkeypatch):
-    monkeypatch.setattr(readers, "BLOCK_BYTES", block)
-    with readers.open_file(path) as source:
+    monkeypatch.setattr(formats, "BLOCK_BYTES", block)
+    with open_file(path) as source:
         chunks = list(source.read(source.names))
     assert [chunk.done for chunk in chunks] == sorted(chunk.done for chunk in chunks)
     return [[cell for c in chunks for cell in c.columns[i].to_pylist()] for i in range(2)]
@@ -86,7 +87,7 @@ def test_no_thread_of_arrow_sees_anything_of_python(last, tmp_path, monkeypatch)
         return parse(source, **options)
 
     monkeypatch.setattr(CheckedText, "read", spied_read)
-    monkeypatch.setattr(readers.pacsv, "read_csv", spied_parse)
+    monkeypatch.setattr(formats.pacsv, "read_csv", spied_parse)
     try:
         cells(path, 5_000, monkeypatch)
     except DataError:

@@ -161,6 +161,13 @@ def test_rules_that_cannot_be_are_refused_in_one_line(rules, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("rule", "meant"), [("sex = male", "Male"), ("SEX = Male", "sex")])
+def test_a_text_that_differs_in_case_only_is_suggested_first(rule, meant):
+    sexes = {"name": "sex", "type": "categorical", "values": ["Female", "Male"]}
+    with pytest.raises(SchemaError, match=f"did you mean '{meant}'"):
+        Schema.parse({"version": 1, "columns": [sexes], "rules": [rule]})
+
+
 def test_rules_on_columns_that_are_to_be_learnt():
     learnt = [
         {"name": "a", "type": "categorical", "private_values": 5, "catch_all": "other"},

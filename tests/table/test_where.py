@@ -15,7 +15,7 @@ from adaptive_qs.release.drawing import Drawing
 from adaptive_qs.table.cells import normalise
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
-from adaptive_qs.table.where import Where
+from adaptive_qs.table.rule_sampling import Where
 
 from .helpers import schema_of
 
@@ -119,7 +119,7 @@ def test_boxes_take_the_rows_that_meet_it(text, sample):
     """Where a code tells it, exactly those; as many of the others as meet it. Values that are drawn
     again meet it, and keep their codes."""
     codes, rows = sample
-    where, says = Where.from_text(text, SCHEMA), CONDITIONS[text]
+    where, says = Where.from_text(text, SCHEMA.columns), CONDITIONS[text]
     met = np.array([says(row) is True for row in rows])
     chance = chances(where, codes)
     assert chance.max() <= 1 + 1e-9
@@ -146,7 +146,7 @@ def test_values_of_a_bin_that_is_cut_are_as_likely_as_before():
             "b": {"type": "integer", "min": 0, "max": 19, "bins": 1},
         }
     )
-    where = Where.from_text("a < 5 and b < 10 or a >= 5", schema)
+    where = Where.from_text("a < 5 and b < 10 or a >= 5", schema.columns)
     codes = CodedTable.from_parts(schema.domain(), [np.zeros((30_000, 2), np.int32)], 30_000)
     table = drawn(where, schema, codes, 0)
     counts = np.zeros((10, 20))
@@ -166,7 +166,7 @@ def test_rare_values_inside_bins_are_found():
             "b": {"type": "numeric", "min": 0, "max": 1, "bins": 1},
         }
     )
-    where = Where.from_text("a = 77 or b >= 0.9999", schema)
+    where = Where.from_text("a = 77 or b >= 0.9999", schema.columns)
     codes = CodedTable.from_parts(schema.domain(), [np.zeros((5_000, 2), np.int32)], 5_000)
     table = drawn(where, schema, codes, 0)
     first = table["a"].to_numpy() == 77
@@ -179,7 +179,7 @@ def test_rare_values_are_found_under_rules():
     """A condition narrows the bins that the sampler of the rules draws from."""
     column = {"type": "integer", "min": 0, "max": 9_999, "bins": 1}
     schema = schema_of({"a": column, "b": column}).with_rules(["a <= b"], "")
-    where = Where.from_text("a = 7777 or a in (1, 2)", schema)
+    where = Where.from_text("a = 7777 or a in (1, 2)", schema.columns)
     codes = CodedTable.from_parts(schema.domain(), [np.zeros((3_000, 2), np.int32)], 3_000)
     table = drawn(where, schema, codes, 0).to_pandas()
     assert (table["a"] <= table["b"]).all()
@@ -212,7 +212,7 @@ def test_rare_values_are_found_under_rules():
 ])  # fmt: skip
 def test_what_is_no_condition_is_said_in_a_line(condition, said):
     with pytest.raises(InputError, match=r"\A[^\n]+\Z") as caught:
-        Where.from_text(condition, SCHEMA)
+        Where.from_text(condition, SCHEMA.columns)
     assert said in str(caught.value)
 
 
@@ -221,12 +221,12 @@ def test_too_many_kinds_of_rows_are_refused():
     schema = schema_of({name: {"type": "integer", "min": 0, "max": 20} for name in names})
     text = " or ".join(f"{name} in (1, 3, 5, 7)" for name in names)
     with pytest.raises(InputError, match=r"tells apart 4,782,969 kinds of rows"):
-        Where.from_text(text, schema)
+        Where.from_text(text, schema.columns)
 
 
 def test_boxes_are_disjoint_and_few():
     schema = schema_of({name: {"type": "integer", "min": 0, "max": 3} for name in "abc"})
-    where = Where.from_text("a = 1 or b = 1 or c = 1", schema)
+    where = Where.from_text("a = 1 or b = 1 or c = 1", schema.columns)
     assert len(where.boxes) == 3
     for row in product(range(4), repeat=3):
         taken = [all(chance[row[place]] for place, chance in box.items()) for box in where.boxes]

@@ -46,6 +46,8 @@ def test_a_model_is_saved_over_a_file_only_when_told(tmp_path):
     path = tmp_path / "r.zip"
     path.write_text("mine")
     model = fitted()
+    with pytest.raises(InputError, match="a release is a zip archive"):
+        model.save(tmp_path / "r.txt")
     for saver in (model, model.release_):
         with pytest.raises(InputError, match=REFUSED):
             saver.save(path)

@@ -94,7 +94,7 @@ def test_every_column_stays_in_a_pair_though_its_pairs_are_the_last_by_rank():
     kept, left = limited(Workload.all_ways(domain, 3), Ceilings(3, 2**20))
     assert (0, 3) in kept.closure
     assert left is not None
-    assert (left.asked, left.kept, left.candidates) == (4, 0, 7)
+    assert (left.requested, left.kept, left.candidates) == (4, 0, 7)
     assert left.bound == ("candidates",)
 
 

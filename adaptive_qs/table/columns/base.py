@@ -1,8 +1,8 @@
-"""What a type of columns is: everything that the program asks a declared column.
+"""Types of columns: everything that the program asks of a declared column.
 
-A type is one class in one module of this package. It says which keys a schema may give, reads cells
-to codes, draws values from codes, names its codes, proposes itself for cells, and tells the audit
-what to try. What is not described at a type's own class is described at :class:`ColumnBase`.
+A type is one class in one module of this package. It defines the keys of a schema, reads cells to
+codes, draws values from codes, names its codes, proposes itself for cells, and names cells for the
+audit. What is not described at a type's own class is described at :class:`ColumnBase`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
 
     class _Later:
-        """A module loaded when it is first used: schemas do without arrays."""
+        """A module that is loaded when it is first used: schemas do without arrays."""
 
         def __init__(self, name):
             self._name = name
@@ -49,15 +49,15 @@ else:
     )
 
 MAX_SIZE = 2**32
-"""Codes are at most 32 bits wide."""
+"""Most codes of a column: they are at most 32 bits wide."""
 MANY_CODES = 10_000
-"""Codes of a column from which on wider bins are advised."""
+"""Number of codes of a column from which on wider bins are advised."""
 
 EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
-"""Refused cells: null or "" without a marker; not of the type; not a declared value."""
+"""Codes of refused cells: null or "" without a marker; not of the type; not a declared value."""
 
 MISSING = "(missing)"
-"""Label of missing values; in more brackets where that is a declared value."""
+"""Label of missing values, in more brackets if a declared value has it."""
 
 TO_BE_LEARNT = "bins or values to be learnt"
 """Summary of a column without codes."""
@@ -66,8 +66,8 @@ UNHEARD_OF = "no such value"
 """A cell that no column declares, for the audit."""
 
 CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
-"""What the cells of a column may be in tables with types; the last two only where they are written
-back as the same text."""
+"""Types of cells of a column in tables with types. The last two are only for texts that are
+restored."""
 
 
 def _clean(text: str) -> str:
@@ -79,7 +79,7 @@ def _clean(text: str) -> str:
 
 
 def refuse_duplicates(items: tuple) -> None:
-    """Raise ValueError when two items are equal."""
+    """Raise ValueError if two items are equal."""
     seen = set()
     for item in items:
         if item in seen:
@@ -98,11 +98,11 @@ def bin_label(first: str, last: str) -> BinLabel:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is proposed for one column, as private as the data.
+    """The proposal for one column, as private as the data.
 
     Attributes:
-        content: what the schema says about the column, without its name; None to leave it out.
-        note: what the owner should know; the reason where the column is left out.
+        content: Content of the schema for the column, without its name; None to leave it out.
+        note: A note for the owner; the reason if the column is left out.
     """
 
     content: dict[str, Any] | None
@@ -113,16 +113,21 @@ class ColumnBase(BaseModel):
     """A column of the private table, as declared in public.
 
     Its codes are 0 .. num_values-1 for the declared values or bins, then one code for unknown
-    values if the column has a catch-all of its own, then one code for missing values if it
-    declares missing markers. Null cells of a typed table (Parquet, data frames) count as missing
-    exactly when at least one marker is declared; an empty CSV cell is the marker "".
+    values if
+    the column has a catch-all of its own, then one code for missing values if it declares missing
+    markers. Null cells of a typed table (Parquet, data frames) count as missing exactly when at
+    least one
+    marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
-    ``declares``, ``read``, ``draw`` and ``value_labels``; the rest where the defaults do not fit.
-    The last three deal with declared values only, and nobody else calls them: the program calls
-    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
-    escaped texts, and are not overridden. A type that declares the keys ``ordered`` or ``outside``
-    (with its choices as a ``Literal``) has what they mean from here.
+    ``declares``, ``read``, ``draw`` and ``value_labels``; the rest if the defaults do not fit. The
+    last
+    three handle declared values only, and nobody else calls them: the program calls ``encode``,
+    ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and escaped texts,
+    and
+    are not overridden. The base class implements the keys ``ordered`` and ``outside`` (with its
+    choices
+    as a ``Literal``) for types that declare them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -138,11 +143,11 @@ class ColumnBase(BaseModel):
     numeric: ClassVar[bool] = False
     """Whether the values are numbers, so that a marker such as "-1" is also met as -1.0."""
     disclosed: ClassVar[str] = "the categories that they may have"
-    """What a schema tells of the values of such columns."""
+    """What a schema reveals of the values of such columns."""
     by_day: ClassVar[bool] = False
     """Whether the values are whole days, so that one day is a value and no span of time."""
     measured: ClassVar[bool] = False
-    """Whether the values are amounts or moments, of which there are means and quantiles."""
+    """Whether the values are amounts or moments, which have means and quantiles."""
     review: ClassVar[Mapping[str, str]] = {}
     """Questions about a proposed column that its owner should answer, by their topics."""
 
@@ -155,20 +160,17 @@ class ColumnBase(BaseModel):
 
     @property
     def catch_all_code(self) -> int | None:
-        """Code of unknown values, or None when they are refused."""
+        """Code of unknown values, or None if they are refused."""
         return None
 
     @property
     def missing_code(self) -> int | None:
-        """Code of missing values, or None when they are refused."""
+        """Code of missing values, or None if they are refused."""
         return self.size - 1 if self.missing else None
 
     @property
     def other_code(self) -> int | None:
-        """Code of cells that are no declared value, blank ones aside; None when refused.
-
-        That of missing values where a field ``outside`` says "missing".
-        """
+        """Code of nonblank cells that are no declared value; None if they are refused."""
         counted = getattr(self, "outside", "") == "missing"
         return self.missing_code if counted else self.catch_all_code
 
@@ -182,12 +184,12 @@ class ColumnBase(BaseModel):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Texts that the column names: missing markers, and labels where these are text."""
+        """Texts that the column names: missing markers, and labels that are text."""
         return self.missing
 
     @property
     def listed(self) -> tuple[str | int, ...] | None:
-        """The values by their codes where a schema lists them all; None otherwise."""
+        """The values by their codes if a schema lists them all; None otherwise."""
         return None
 
     @property
@@ -197,34 +199,34 @@ class ColumnBase(BaseModel):
 
     @property
     def has_order(self) -> bool:
-        """Whether the schema says that the order of the values means something."""
+        """Whether the schema states that the order of the values has a meaning."""
         return getattr(self, "ordered", False)
 
     @property
     def declared_groups(self) -> tuple[int, ...] | None:
-        """The group of each code, where the schema puts values into groups; None otherwise."""
+        """The group of each code if the schema puts values into groups; None otherwise."""
         return None
 
     @property
     def bin_ends(self) -> tuple[float, ...] | None:
-        """Ends of the bins, in order, where these may differ in width; None otherwise."""
+        """Ends of the bins, in order, if these can differ in width; None otherwise."""
         return None
 
     @cached_property
     def escapes(self) -> dict[str, str]:
-        """Those texts that a spreadsheet program would run, and what CSV has in their place."""
+        """Texts that a spreadsheet program would run, and their escaped forms in CSV."""
         return escapes(self.texts)
 
     @abstractmethod
     def declares(self, text: str) -> bool:
-        """Whether a cell with this text is a declared value."""
+        """Return whether a cell with this text is a declared value."""
 
     def found_values(self, proposed: bool) -> frozenset[str]:
-        """Texts that nobody vouches for: those learnt from the rows, or ``proposed`` ones."""
+        """Return texts that were learnt from the rows, or ``proposed`` ones."""
         return frozenset()
 
     def advice(self) -> list[str]:
-        """Return what the author of a schema may not have meant, as texts that follow the name."""
+        """Return what the author of a schema can have missed, as texts that follow the name."""
         advice = []
         if self.size > MANY_CODES:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
@@ -251,7 +253,7 @@ class ColumnBase(BaseModel):
         return self
 
     def _check_values(self) -> None:
-        """Raise ValueError when the declared values contradict each other."""
+        """Raise ValueError if the declared values contradict each other."""
 
     # What a run learns from the rows and pays for.
 
@@ -277,7 +279,7 @@ class ColumnBase(BaseModel):
 
     @property
     def open_keys(self) -> tuple[str, ...]:
-        """Keys of its schema that ask for that."""
+        """Keys of its schema that request this."""
         return ()
 
     @property
@@ -291,11 +293,11 @@ class ColumnBase(BaseModel):
 
     @property
     def probe(self) -> ColumnBase:
-        """A column that refuses and misses the same cells; all others have code 0 if unlearnt."""
+        """A column that refuses and misses the same cells; if unlearnt, all others have code 0."""
         return self
 
     def stand_in(self) -> ColumnBase:
-        """Return a column that rows can be generated for, like one that may be learnt."""
+        """Return a column like one that can be learnt, for generated rows."""
         return self
 
     def _check_learnt(self) -> None:
@@ -306,28 +308,28 @@ class ColumnBase(BaseModel):
 
     @abstractmethod
     def read(self, values: pa.Array) -> Codes:
-        """Codes of normalised cells, blank ones and markers among them: shape (len(values),).
+        """Return codes of normalised cells, blank ones and markers among them.
 
         Cells that are no declared values get ``UNREADABLE`` or ``OUTSIDE``; see
-        :func:`adaptive_qs.table.cells.normalise` for the types that cells come in.
+        :func:`adaptive_qs.table.cells.normalise` for their types.
         """
 
     @abstractmethod
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
-        """Values of the declared type for codes that mean one, evenly inside bins."""
+        """Draw values of the declared type for codes that have one, evenly inside bins."""
 
     @abstractmethod
     def value_labels(self) -> list[str]:
-        """Labels of declared values and of the catch-all, in the order of the codes."""
+        """Return labels of declared values and of the catch-all, in the order of the codes."""
 
     def plain(self, values: pa.Array) -> pa.Array:
-        """Normalised cells as ``read`` takes them: with numbers as Python writes them."""
+        """Return normalised cells as ``read`` takes them: with numbers in Python's form."""
         return values
 
     def encode(self, values: pa.Array) -> Codes:
-        """Codes of normalised cells: shape (len(values),), negative where a cell is refused.
+        """Return codes of normalised cells, negative for refused ones.
 
-        A text that CSV escapes is read in its escaped form, too.
+        A text that CSV escapes is also read in its escaped form.
         """
         self._check_learnt()
         values = cells.unescaped(values, self.escapes)
@@ -348,7 +350,7 @@ class ColumnBase(BaseModel):
     def decode(
         self, codes: NDArray[Any], rng: np.random.Generator, drawer: Drawer | None = None
     ) -> pa.Array:
-        """Return values of the declared type, null where missing.
+        """Return values of the declared type, null if missing.
 
         They are even inside bins and periods, or drawn by the ``drawer``.
         """
@@ -359,11 +361,11 @@ class ColumnBase(BaseModel):
         return pc.if_else(pa.array(~missing), draw(np.where(missing, 0, codes), rng), None)
 
     def labels_of_codes(self) -> tuple[str, ...]:
-        """One distinct label for each code.
+        """Return one distinct label for each code.
 
-        A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin
-        by its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
-        codes.
+        A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin by
+        its ends,
+        as a :class:`BinLabel`. Unknown and missing values come last, as they do in the codes.
         """
         self._check_learnt()
         labels, marker = self.value_labels(), MISSING
@@ -375,7 +377,7 @@ class ColumnBase(BaseModel):
         return tuple(labels)
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
-        """Values of the declared type as CSV has them; null where missing."""
+        """Return values of the declared type as CSV has them; null if missing."""
         return values.cast(pa.string())
 
     def explain_refusal(self, refusal: int) -> str:
@@ -397,12 +399,12 @@ class ColumnBase(BaseModel):
 
     @property
     def kind(self) -> Hashable:
-        """Columns of the same kind hold values that can be compared; None where none can."""
+        """The kind of the values, equal for columns that can be compared; None if they cannot."""
         return None
 
     @property
     def scale(self) -> Hashable:
-        """Columns on the same scale give the same value the same code; None without an order."""
+        """The scale, equal for columns that code values alike; None without an order."""
         return None
 
     @property
@@ -411,78 +413,73 @@ class ColumnBase(BaseModel):
         return self.has_order
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the least and the greatest value of every code, by default its place.
+        """Return the least and the greatest value of every code, by default its position.
 
-        Numbers are themselves, dates and times seconds since 1970, labels their place in the list.
+        Numbers are themselves, dates and times seconds since 1970, labels their positions in the
+        list.
         """
         return codes, codes
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
-        """Normalised cells of a ``measured`` column as amounts: shape (len(values),).
+        """Return normalised cells of a ``measured`` column as amounts, shape (len(values),).
 
-        Numbers are themselves, dates and times seconds since 1970; what cannot be read is NaN.
-        Unlike codes, amounts know neither bins nor ends of the range.
+        Numbers are themselves, dates and times seconds since 1970; unreadable cells are NaN. Unlike
+        codes,
+        amounts know neither bins nor ends of the range.
         """
         return np.full(len(values), np.nan)
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
         """Return normalised cells of a ``measured`` column as integers, numbers or seconds.
 
-        Cells that cannot be read become anything.
+        Unreadable cells become anything.
         """
         raise AssertionError(f"column {self.name!r} has no numbers")
 
     def amount_text(self, amount: float, whole: bool = False) -> str:
-        """Return an amount, or a mean of amounts, as people read it.
-
-        It has all its digits if requested.
-        """
+        """Return an amount, or a mean of amounts, for people; with all digits if ``whole``."""
         if whole:
             return f"{amount:.12g}"
         text = significant(amount, 4)
         return text.replace(",", "") if abs(amount) < 10_000 else text  # it may be a year
 
     def read_amount(self, text: str) -> float | None:
-        """Return a value that a rule names, as ``ends`` counts.
-
-        None where the column has none such.
-        """
+        """Return a value that a rule names, in the units of ``ends``; None if there is none."""
         labels = self.value_labels()
         return float(labels.index(text)) if text in labels else None
 
     @property
     def resolution(self) -> float:
-        """Distance between neighbouring amounts, in days for dates; 0 where any number may be."""
+        """Distance between neighbouring amounts, in days for dates; 0 if any number is possible."""
         return 0.0
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how likely values of a bin are in such intervals, up to a factor."""
         raise AssertionError(f"column {self.name!r} has no bins")
 
     def draw_between(
         self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
     ) -> pa.Array:
+        """Draw a value in each of such intervals."""
         raise AssertionError(f"column {self.name!r} has no bins")
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
-        """Return values of the declared type for amounts of a ``measured`` column.
-
-        They are rounded to what cells hold, and null for NaN: shape (len(amounts),).
-        """
+        """Return values for amounts, rounded to what cells hold; null for NaN."""
         raise AssertionError(f"column {self.name!r} has no amounts")
 
     # Proposing and auditing.
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Return what a schema could say of a column with these cells, without missing markers.
+        """Return a draft for a column with these cells, without missing markers.
 
-        None where the cells are of another type: the next type drafts it.
+        None if the cells are of another type: the next type drafts it.
         """
         return None
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
-        """What the cells of generated tables may be, but text, the likeliest first."""
+        """Types of the cells of generated tables besides text, the likeliest first."""
         return ()
 
     def undeclared_cell(self) -> str | None:
@@ -490,5 +487,5 @@ class ColumnBase(BaseModel):
         return None if self.other_code is None else UNHEARD_OF
 
     def cell_of_other_type(self) -> str | None:
-        """Return a cell that is a boolean or an integer among texts, where the schema takes any."""
+        """Return a boolean or an integer among texts if the schema takes any cell."""
         return None

@@ -2,16 +2,15 @@
 
 Values lie on points: integers, multiples of a step, days, seconds. A heap is a value that many rows
 share, and an ending is what many values have in common: 99 cents, whole hundreds, the first day of
-a month. How many rows have them is learnt from the private rows and paid for.
+a
+month. How many rows have them is learnt from the private rows and paid for.
 :mod:`adaptive_qs.table.bin_density` draws values by it. The bins of numbers can be learnt as well.
 """
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Hashable
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -39,19 +38,17 @@ if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Codes
 
 Outside = Literal["refuse", "clip", "missing"]
-"""What happens to values outside the range: refuse the table, move them to the nearest end, or
-count them as missing (then cells that cannot be read count as missing too)."""
+"""What happens to values outside the range: the table is refused, they move to the nearest end, or
+they
+count as missing (then unreadable cells do as well).
+"""
 Learnt = Literal["min", "max", "bins"]
-"""What a run learns of a column of numbers."""
+"""Parts of a column of numbers that a run learns."""
 
-MOST_MODULUS = 10_000
-"""The largest number of steps between values that end alike."""
-MOST_PERIOD = 1_000_000
-"""The largest number of steps after which all endings repeat."""
 MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
 OWN_BINS = 3
-"""Values with a bin of their own that a summary names."""
+"""Most values with a bin of their own that a summary names."""
 WIDTH, MOST_BINS = 100, 20
 """Width of a range without declared ends, and its bins, when the audit generates rows."""
 
@@ -136,6 +133,7 @@ class RangeColumn(ColumnBase):
         return np.clip(numbers, low, high)
 
     def undeclared_cell(self) -> str | None:
+        """Return a cell beyond the range if it is clipped."""
         return self._beyond() if self.outside == "clip" else super().undeclared_cell()
 
     @property
@@ -157,7 +155,7 @@ class RangeColumn(ColumnBase):
     def to_points(self, numbers: NDArray[Any]) -> Codes:
         """Return the points of values, as :meth:`numbers` returns them.
 
-        Those beyond the range are moved to its ends, or dropped if they count as missing.
+        Values beyond the range are moved to its ends, or dropped if they count as missing.
         """
 
     @abstractmethod
@@ -165,6 +163,7 @@ class RangeColumn(ColumnBase):
         """Return the values at points."""
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Draw values evenly inside bins."""
         return self.values_at(rng.integers(*self.point_ends(codes), endpoint=True), rng)
 
     @abstractmethod
@@ -202,25 +201,23 @@ class RangeColumn(ColumnBase):
         """Return points as values that ``heaps`` takes."""
 
     @property
-    def patterns(self) -> tuple[Ending, ...]:
-        """Declared endings, not counted yet."""
-        return ()
-
-    @property
     def has_heaps(self) -> bool:
         """Whether rows on frequent values are counted."""
-        return bool(self.heaps or self.patterns) or self.private_heaps is not None
+        return bool(self.heaps) or self.private_heaps is not None
 
     @property
     def counts_heaps(self) -> bool:
+        """Whether frequent values are still to be counted."""
         return self.has_heaps and self.counted is None
 
     @property
     def open_keys(self) -> tuple[str, ...]:
+        """Keys of its schema with parts still to be learnt."""
         given = self.heap_keys if self.counts_heaps else ()
         return tuple(key for key in given if getattr(self, key))
 
     def without_heaps(self) -> ColumnBase:
+        """Return the column without frequent values that are still to be counted."""
         none = {key: type(self).model_fields[key].default for key in self.heap_keys}
         return self.model_copy(update=none) if self.counts_heaps else self
 
@@ -233,19 +230,15 @@ class RangeColumn(ColumnBase):
     def _check_heaps(self) -> Self:
         if self.counted is not None and len(self.counted.rows) != len(self.heaps):
             raise ValueError("counted has not as many rows as there are heaps: leave it out")
-        patterns = self.patterns
         if not self.has_heaps:
             return self
         if not self.has_points:
             raise ValueError("heaps need decimals, with which values repeat: give them")
-        if self.counts_heaps and (self.heaps or patterns) and self.private_heaps is not None:
+        if self.counts_heaps and self.heaps and self.private_heaps is not None:
             raise ValueError("heaps are declared and to be found as well: keep one of the two")
         if len(self.heaps) > MOST_HEAPS:
             raise ValueError(f"{len(self.heaps)} heaps are given: {MOST_HEAPS} is the most")
         refuse_duplicates(self.heaps)
-        refuse_duplicates(patterns)
-        if math.lcm(*(ending.modulus for ending in patterns)) > MOST_PERIOD:
-            raise ValueError("multiples and endings hardly ever meet: give fewer")
         for value in self.heaps:
             if getattr(self, "learnt", None) is None and not self.declares(self._heap_text(value)):
                 raise ValueError(f"heap {value} lies outside the range: correct it")
@@ -259,15 +252,11 @@ class RangeColumn(ColumnBase):
 class NumberColumn(RangeColumn):
     """Integers or numbers, in bins that are declared or that a run learns.
 
-    Cells of text are read in the form of a country and no other, so that 1.234 is never taken for
-    another number; CSV is written in it. Numbers in tables with types are what they are.
+    Cells of text are read in the form of one country, so that 1.234 is never read as another
+    number; CSV
+    is written in it. Numbers in tables with types are themselves.
     """
 
-    multiples: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """A number of which many values are multiples (50, or 0.5), known in public; see ``heaps``."""
-    endings: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
-    """Last digits that many values have (0.99 for prices, 99 for whole ones), known in public; see
-    ``heaps``."""
     decimal: DecimalSign = "."
     """The sign before the decimals in text: 1234.5 or 1234,5."""
     thousands: GroupSign | None = None
@@ -290,7 +279,6 @@ class NumberColumn(RangeColumn):
             "their own bins?"
         )
     }
-    heap_keys = (*RangeColumn.heap_keys, "multiples", "endings")
     bin_keys: ClassVar[tuple[str, ...]]
     """Keys of a schema that say where the bins lie."""
     whole: ClassVar[bool]
@@ -298,31 +286,35 @@ class NumberColumn(RangeColumn):
     greatest: ClassVar[int | float]
     """Largest magnitude of a value."""
     number_type: ClassVar[CellType]
-    """What plain cells may be in tables with types."""
+    """Type of plain cells in tables with types."""
 
     # What is still to be learnt.
 
     @property
     def is_unlearnt(self) -> bool:
+        """Whether bins or values are still to be learnt."""
         return self.private_bins is not None
 
     @property
     def open_keys(self) -> tuple[str, ...]:
+        """Keys of its schema with parts still to be learnt."""
         return ("private_bins",) if self.is_unlearnt else super().open_keys
 
     @property
     def to_learn(self) -> tuple[Learnt, ...]:
-        """What a run learns from the rows."""
+        """The parts that a run learns from the rows."""
         ends: dict[Learnt, Any] = {"min": self.min, "max": self.max}
         return (*(end for end, declared in ends.items() if declared is None), "bins")
 
     @property
     def span(self) -> tuple[Any, Any]:
+        """Smallest and largest value that the column can hold."""
         low = -self.greatest if self.min is None else self.min
         return low, self.greatest if self.max is None else self.max
 
     @property
     def probe(self) -> Self:
+        """A closed column that refuses and misses the same cells."""
         if self.private_bins is None:
             return self
         return self._with_bins((self.span[0], self.span[1] + self.whole), None)
@@ -330,7 +322,7 @@ class NumberColumn(RangeColumn):
     @property
     @abstractmethod
     def places(self) -> int | None:
-        """Decimal places of all values; None if they are any numbers."""
+        """Decimal places of all values; None for any numbers."""
 
     def resolved(self, edges: Sequence[Any]) -> Self:
         """Return the column with public bins [edge, next edge), of numbers the last one closed."""
@@ -362,7 +354,7 @@ class NumberColumn(RangeColumn):
     def _bins_between(
         self, edges: Sequence[Any], learnt: tuple[Learnt, ...] | None
     ) -> dict[str, Any]:
-        """Return what a schema says of bins between these edges."""
+        """Return the keys of a schema for bins between these edges."""
 
     def _check_values(self) -> None:
         if self.private_bins is None:
@@ -387,23 +379,25 @@ class NumberColumn(RangeColumn):
 
     @abstractmethod
     def _check_bins(self) -> None:
-        """Raise ValueError when declared bins contradict each other."""
+        """Raise ValueError if declared bins contradict each other."""
 
     @abstractmethod
     def _check_ends(self) -> None:
-        """Raise ValueError when bins cannot be learnt between the declared ends."""
+        """Raise ValueError if bins cannot be learnt between the declared ends."""
 
     # Numbers in text.
 
     @cached_property
     def spelling(self) -> Spelling:
-        """How numbers are written in text."""
+        """The form of numbers in text."""
         return Spelling(self.decimal, self.thousands or "")
 
     def plain(self, values: pa.Array) -> pa.Array:
+        """Return cells with numbers in Python's form."""
         return cells.numbers_read(values, self.spelling)
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Return values as CSV has them."""
         return cells.numbers_written(super().csv_texts(values), self.spelling)
 
     @model_validator(mode="after")
@@ -414,26 +408,31 @@ class NumberColumn(RangeColumn):
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
+        """Types of cells in tables with types."""
         return (self.number_type,) if self.spelling.plain else ()
 
     def declares(self, text: str) -> bool:
+        """Return whether a text is a declared value."""
         value = self._read_text(self.spelling.read(text) or "")
         return value is not None and self.span[0] <= value <= self.span[1]
 
     def _read_text(self, text: str) -> int | float | None:
-        """Return the number in a plain text, None if it holds none."""
+        """Return the number in a plain text, None if it is none."""
         return read_number(text)
 
     def numbers(self, values: pa.Array) -> NDArray[Any]:
+        """Return cells as numbers."""
         read = cells.as_integers if self.whole else cells.as_numbers
         numbers = read(self.plain(values))[0]
         return np.clip(numbers, *self.span) if self.is_unlearnt else numbers
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        """Return cells as amounts; NaN if unreadable."""
         numbers, readable = cells.as_numbers(self.plain(values))
         return np.where(readable, numbers, np.nan)
 
     def read_amount(self, text: str) -> float | None:
+        """Return the value of a text; None if it is none."""
         return read_number(text)
 
     def _describe_range(self, span: str, bins: bool, own: list[str]) -> str:
@@ -446,37 +445,9 @@ class NumberColumn(RangeColumn):
         return words + beyond
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        """Return the first and the last point of intervals."""
         return low, high
 
     def to_points(self, numbers: NDArray[Any]) -> Codes:
+        """Return the points of values."""
         return self._kept(numbers)
-
-    # Numbers that end alike.
-
-    @property
-    def unit(self) -> Fraction:
-        """The distance of two points."""
-        return Fraction(1, 10 ** (self.places or 0))
-
-    @property
-    def patterns(self) -> tuple[Ending, ...]:
-        pairs = [
-            (ending, 10 ** len(str(int(ending))) if ending >= 1 else 1) for ending in self.endings
-        ]
-        pairs += [] if self.multiples is None else [(0, self.multiples)]
-        found = []
-        for number, distance in pairs:
-            modulus = self._count_units(distance)
-            if not 2 <= modulus <= MOST_MODULUS:
-                raise ValueError(
-                    f"values that end alike are to be {distance:.9g} apart, which has to be 2 to "
-                    f"{MOST_MODULUS:,} steps of the column: correct multiples or endings"
-                )
-            found.append(Ending(remainder=self._count_units(number), modulus=modulus))
-        return tuple(sorted(found, key=lambda ending: -ending.modulus))
-
-    def _count_units(self, number: float) -> int:
-        units = Fraction(repr(number)) / self.unit
-        if units.denominator != 1:
-            raise ValueError(f"no value of the column can end with {number:.9g}: correct it")
-        return int(units)

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 Integer64 = Annotated[StrictInt, Field(gt=-(10**18), lt=10**18)]
 
 MAX_CATEGORIES = 1_000
-"""Text columns with more distinct values are not proposed."""
+"""Most distinct values of a text column that is proposed."""
 FEW_INTEGERS = 10
-"""Up to this many distinct integers, scattered over a wide range, are taken for labels."""
+"""Most distinct integers, scattered over a wide range, that are labels in any table."""
 ROWS_PER_LABEL = 5
-"""From this number of rows per value on, more distinct integers are labels, too."""
+"""Rows per value from which on more distinct integers are labels, too."""
 MAX_EXACT = 2**53
-"""Integers from here on are taken for identifiers."""
+"""Least integer that is an identifier."""
 MOST_VALUES = 8
-"""Values that the audit generates rows for, in place of what may be learnt."""
+"""Most values of generated rows of the audit, instead of values to be learnt."""
 _WIDTH = 64
-"""Characters of a list of values."""
+"""Most characters of a list of values."""
 
 
 class CategoricalColumn(ColumnBase):
@@ -80,16 +80,19 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def is_unlearnt(self) -> bool:
+        """Whether bins or values are still to be learnt."""
         return self.private_values is not None
 
     discovers = is_unlearnt
 
     @property
     def open_keys(self) -> tuple[str, ...]:
+        """Keys of its schema with parts still to be learnt."""
         return ("private_values",) if self.is_unlearnt else ()
 
     @property
     def probe(self) -> Self:
+        """A closed column that refuses and misses the same cells."""
         return self._with_values((), None) if self.is_unlearnt else self
 
     def resolved(self, values: Sequence[str]) -> Self:
@@ -110,34 +113,40 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def num_values(self) -> int:
+        """Number of values or bins."""
         return self.private_values or len(self.values)
 
     @cached_property
     def labels(self) -> tuple[str | int, ...]:
-        """The listed values, followed by the catch-all label when it is not one of them."""
+        """The listed values, followed by the catch-all label if it is not one of them."""
         if self.catch_all is None or self.catch_all in self.values:
             return self.values
         return (*self.values, self.catch_all)
 
     @property
     def listed(self) -> tuple[str | int, ...] | None:
+        """The values by their codes."""
         return self.labels if self.values else None
 
     @property
     def limits(self) -> tuple[int, int] | None:
+        """The least and the greatest value."""
         numbers = () if self._lists_texts else tuple(map(int, self.labels))
         return (min(numbers), max(numbers)) if numbers else None
 
     @property
     def kind(self) -> Hashable:
+        """The kind of the values."""
         return "numbers" if self._lists_integers else self.values or None
 
     @property
     def scale(self) -> Hashable:
+        """The scale of the codes."""
         return ("categorical", self.values) if self.ordered else None
 
     @property
     def ranked(self) -> bool:
+        """Whether one value can be smaller than another."""
         return self.ordered or self._lists_integers
 
     @property
@@ -153,25 +162,30 @@ class CategoricalColumn(ColumnBase):
         return bool(self.values) and type(self.values[0]) is int
 
     def ends(self, codes: Codes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the least and the greatest value of every code."""
         if self._lists_integers:
             codes = np.array(self.values, dtype=np.int64)[codes]
         return codes, codes
 
     def read_amount(self, text: str) -> float | None:
+        """Return the value of a text; None if it is none."""
         value = read_integer(text) if self._lists_integers else None
         return super().read_amount(text) if value is None else float(value)
 
     @property
     def texts(self) -> tuple[str, ...]:
+        """Labels and missing markers."""
         return (*(map(str, self.labels) if self._lists_texts else ()), *self.missing)
 
     @property
     def catch_all_code(self) -> int | None:
+        """Code of unknown values, or None if they are refused."""
         if self.catch_all is None:
             return None
         return self.private_values or self.labels.index(self.catch_all)
 
     def declares(self, text: str) -> bool:
+        """Return whether a text is a declared value."""
         if self._lists_booleans:
             return text.lower() in TRUE_WORDS | FALSE_WORDS
         return (read_integer(text) if self._lists_integers else text) in self.labels
@@ -207,7 +221,7 @@ class CategoricalColumn(ColumnBase):
 
     @property
     def declared_groups(self) -> tuple[int, ...] | None:
-        """As declared; a catch-all in none of the groups, and missing values, are by themselves."""
+        """The declared groups; missing values, and an ungrouped catch-all, have their own."""
         if not self.groups:
             return None
         group = {value: k for k, values in enumerate(self.groups.values()) for value in values}
@@ -216,11 +230,13 @@ class CategoricalColumn(ColumnBase):
         return (*own, *beyond[len(self.labels) : self.size])
 
     def found_values(self, proposed: bool) -> frozenset[str]:
+        """Return texts that were learnt or proposed."""
         if not self._lists_texts or not (self.learnt or proposed):
             return frozenset()
         return frozenset(map(str, self.values)) - {self.catch_all}
 
     def advice(self) -> list[str]:
+        """Return advice about the values."""
         advice = super().advice()
         folded: dict[str, str] = {}
         for value in map(str, self.values if self._lists_texts else ()):
@@ -248,6 +264,7 @@ class CategoricalColumn(ColumnBase):
         return ", ".join([*kept, "...", shown[-1]])
 
     def read(self, values: pa.Array) -> Codes:
+        """Return the codes of cells."""
         labels = pa.array(self.labels)
         readable: Any = True
         if pa.types.is_string(labels.type):
@@ -263,14 +280,16 @@ class CategoricalColumn(ColumnBase):
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Draw values evenly inside bins."""
         return pa.array(self.labels).take(pa.array(codes))
 
     def value_labels(self) -> list[str]:
-        """Return the values and the catch-all, booleans in the words of JSON."""
+        """Return the values and the catch-all, booleans as in JSON."""
         labels = map(str, self.labels)
         return [label.lower() for label in labels] if self._lists_booleans else [*labels]
 
     def explain_refusal(self, refusal: int) -> str:
+        """Return what is wrong with a refused cell and what to do."""
         if refusal == EMPTY:
             return super().explain_refusal(refusal)
         return (
@@ -280,7 +299,7 @@ class CategoricalColumn(ColumnBase):
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Labels: few texts, or few integers that are scattered over a wide range."""
+        """Return a draft of labels: few texts, or few integers scattered over a wide range."""
         if not profile.numeric:
             return None if profile.dated else cls._draft_of_texts(profile)
         rows, distinct = profile.filled, len(profile.points)
@@ -296,7 +315,7 @@ class CategoricalColumn(ColumnBase):
 
     @classmethod
     def _draft_of_texts(cls, profile: Profile) -> Draft:
-        """Labels, or why the texts are none."""
+        """Return labels, or why the texts are none."""
         values = profile.values
         ordered = spellings.in_natural_order(values)
         labels: dict[str, Any] = {"type": "categorical", "values": values}
@@ -349,23 +368,28 @@ class BooleanColumn(ColumnBase):
     cell_types: ClassVar[tuple[CellType, ...]] = ("boolean",)
 
     def declares(self, text: str) -> bool:
+        """Return whether a text is a declared value."""
         return text.lower() in TRUE_WORDS | FALSE_WORDS
 
     def read(self, values: pa.Array) -> Codes:
+        """Return the codes of cells."""
         codes, readable = cells.as_booleans(values)
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
+        """Draw values evenly inside bins."""
         return pa.array(codes == 1)
 
     def value_labels(self) -> list[str]:
+        """Return the labels of the values."""
         return ["false", "true"]
 
     def read_amount(self, text: str) -> float | None:
+        """Return the value of a text; None if it is none."""
         word = text.lower()
         return float(word in TRUE_WORDS) if word in TRUE_WORDS | FALSE_WORDS else None
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are "true" and "false", in any case."""
+        """Return a draft if the cells are "true" and "false", in any case."""
         return Draft({"type": "boolean"}) if profile.truth else None

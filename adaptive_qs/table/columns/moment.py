@@ -38,7 +38,7 @@ _LENGTH = {"minute": 60, "hour": 3_600, "day": 86_400}
 _YEARS = {"5 years": 60, "10 years": 120, "100 years": 1_200}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
 _EPOCH_MONTHS = 12 * EPOCH.year
-"""From the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
+"""Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
@@ -53,7 +53,7 @@ def find_period(moment: dt.date, granularity: Granularity) -> int:
 
 
 def find_periods(seconds: Any, granularity: Granularity) -> Any:
-    """Whole periods from 1970 to each moment, given in seconds since 1970."""
+    """Return whole periods from 1970 to each moment, given in seconds since 1970."""
     if granularity in _LENGTH:
         return seconds // _LENGTH[granularity]
     if granularity == "week":
@@ -68,7 +68,7 @@ def _of_months(months: Any, granularity: Granularity) -> Any:
 
 
 def find_starts(periods: Codes, granularity: Granularity) -> Codes:
-    """First second of each period: the inverse of `find_periods`."""
+    """Return the first second of each period: the inverse of `find_periods`."""
     if granularity in _LENGTH:
         return periods * _LENGTH[granularity]
     if granularity == "week":
@@ -93,10 +93,11 @@ class MomentColumn(RangeColumn):
     point: ClassVar[int] = 1
     """Seconds from one value to the next."""
     iso_cells: ClassVar[CellType]
-    """What cells without a format of their own may be in tables with types."""
+    """Type of cells without a format of their own in tables with types."""
 
     @property
     def num_values(self) -> int:
+        """Number of values or bins."""
         return 1 + self.period(self.max) - self.period(self.min)
 
     @property
@@ -109,6 +110,7 @@ class MomentColumn(RangeColumn):
         return find_period(moment, self.granularity)
 
     def declares(self, text: str) -> bool:
+        """Return whether a text is a declared value."""
         seconds = read_moment(text, self.format, self.wall_clock)
         return seconds is not None and self.span[0] <= seconds <= self.span[1]
 
@@ -134,34 +136,41 @@ class MomentColumn(RangeColumn):
 
     @property
     def scale(self) -> Hashable:
+        """The scale of the codes."""
         return "moment", self.min, self.max, self.granularity
 
     @property
     def summary(self) -> str:
+        """The range and the bins."""
         return f"{self.min} to {self.max} by {self.granularity}"
 
     def read(self, values: pa.Array) -> Codes:
+        """Return the codes of cells."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         inside = np.clip(seconds, *self.span)
         codes = find_periods(inside, self.granularity) - self.period(self.min)
         return self._refused(codes, readable, inside == seconds)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
+        """Return the least and the greatest value of every code."""
         periods = codes + self.period(self.min)
         first, last = self.span
         low = np.maximum(find_starts(periods, self.granularity), first)
         return low, np.minimum(find_starts(periods + 1, self.granularity) - 1, last)
 
     def amounts(self, values: pa.Array) -> NDArray[np.float64]:
+        """Return cells as amounts; NaN if unreadable."""
         seconds, readable = cells.as_seconds(values, self.format, self.wall_clock)
         return np.where(readable, seconds, np.nan)
 
     def read_amount(self, text: str) -> float | None:
+        """Return the value of a text; None if it is none."""
         return read_moment(text, None, self.wall_clock)
 
     resolution: ClassVar = 1.0
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         seconds = np.rint(np.where(known, amounts, 0)).astype(np.int64)
         return pa.array(seconds, mask=~known).cast(pa.timestamp("s"))
@@ -174,23 +183,29 @@ class MomentColumn(RangeColumn):
         return str(moment.date()) if self.by_day else f"{moment:%Y-%m-%d %H:%M}"
 
     def numbers(self, values: pa.Array) -> Codes:
+        """Return cells as numbers."""
         return cells.as_seconds(values, self.format, self.wall_clock)[0]
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
+        """Return the first and the last point of codes."""
         low, high = self.ends(np.arange(self.num_values) if codes is None else codes)
         return low // self.point, high // self.point
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        """Return the first and the last point of intervals."""
         return -(-low // self.point), high // self.point
 
     def to_points(self, numbers: Codes) -> Codes:
+        """Return the points of values."""
         return self._kept(numbers) // self.point
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return the values at points."""
         return pa.array(points).cast(pa.timestamp("s"))
 
     @property
     def heap_points(self) -> Codes:
+        """The points of the heaps."""
         return np.array([to_seconds(each) // self.point for each in self.heaps], dtype=np.int64)
 
     def _heap_text(self, value: dt.date) -> str:
@@ -212,6 +227,7 @@ class MomentColumn(RangeColumn):
         return [f"{moment}{mark}" for moment in moments]
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Return values as CSV has them."""
         if self.format is None or self.format in PLAIN_TIMES:
             stamped = pa.types.is_timestamp(values.type)
             return pc.strftime(values, self.format or _ISO) if stamped else values.cast(pa.string())
@@ -224,11 +240,12 @@ class MomentColumn(RangeColumn):
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where the cells are dates, with a time of day or without as the type has it."""
+        """Return a draft if the cells are dates, with or without a time of day as in the type."""
         return _drafted(profile, days=cls.by_day)
 
     @property
     def cell_types(self) -> tuple[CellType, ...]:
+        """Types of cells in tables with types."""
         return (self.iso_cells,) if self.format is None else ()
 
     def _beyond(self) -> str:
@@ -260,18 +277,21 @@ class DateColumn(MomentColumn):
     periods = (31, 372)
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return the values at points."""
         return pa.array(points.astype(np.int32), pa.int32()).cast(pa.date32())
 
     def heaps_at(self, points: Codes) -> tuple[dt.date, ...]:
+        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[D]").tolist())
 
     def marks(self, points: Codes) -> Codes:
-        """31 times the months since January, plus the days since the first of the month."""
+        """Return 31 times the months since January, plus the days since the first of the month."""
         days = points.astype("M8[D]")
         months = days.astype("M8[M]")
         return months.astype(np.int64) % 12 * 31 + (days - months).astype(np.int64)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         days = np.floor(np.where(known, amounts, 0) / 86_400).astype(np.int32)
         return pa.array(days, pa.int32(), mask=~known).cast(pa.date32())
@@ -292,6 +312,7 @@ class DatetimeColumn(MomentColumn):
     periods = (60, 3600)
 
     def heaps_at(self, points: Codes) -> tuple[dt.datetime, ...]:
+        """Return points as values that ``heaps`` takes."""
         return tuple(points.astype("M8[s]").tolist())
 
     def _check_values(self) -> None:
@@ -308,7 +329,7 @@ _COMPACT = "%Y%m%d"
 
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
-    """Return the draft for moments, all of which are days, or some not; None for other cells."""
+    """Return the draft for moments, all or not all of them days; None for other cells."""
     compact = _compact_dates(profile)
     if compact is not None:
         return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
@@ -331,7 +352,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
 
 
 def _compact_dates(profile: Profile) -> Span | None:
-    """Return the span of integers that are dates such as 20201231; None where they are not."""
+    """Return the span of integers that are dates such as 20201231; None for others."""
     if not (profile.numeric or profile.dated):
         return None
     span = (profile.spans or {}).get(_COMPACT)

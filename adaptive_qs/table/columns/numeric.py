@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Hashable, Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -40,10 +39,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 INTEGER_LIMIT = 10**18 - 1
 """Largest magnitude of a bound of integers."""
-MOST_DECIMALS, MOST_STEPS = 9, 10**15
-"""Decimals of a proposed column, and numbers from 0 on with these, which a double tells apart."""
 PLAIN_LIMIT = 1e10
-"""Arrow writes doubles from here on with an exponent."""
+"""Least double that Arrow writes with an exponent."""
 PARTS = 1 << 30
 """Parts of a bin of numbers without decimals in which the density of values is constant."""
 
@@ -73,7 +70,7 @@ class IntegerColumn(NumberColumn):
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
-        """First value of every bin; None when every integer has its own code."""
+        """First value of every bin; None if every integer has its own code."""
         if self.bins is not None:
             low, high = self.span
             return tuple(low + i * (high - low + 1) // self.bins for i in range(self.bins))
@@ -81,6 +78,7 @@ class IntegerColumn(NumberColumn):
 
     @property
     def num_values(self) -> int:
+        """Number of values or bins."""
         if self.private_bins is not None:
             return self.private_bins
         low, high = self.span
@@ -118,10 +116,12 @@ class IntegerColumn(NumberColumn):
 
     @property
     def bin_ends(self) -> tuple[int, ...] | None:
+        """Ends of the bins."""
         return None if self.bin_starts is None else (*self.bin_starts, self.span[1] + 1)
 
     @property
     def scale(self) -> Hashable:
+        """The scale of the codes."""
         return None if self.is_unlearnt else ("integer", self.min, self.max, self.starts)
 
     def ends(self, codes: Codes) -> tuple[Codes, Codes]:
@@ -134,10 +134,12 @@ class IntegerColumn(NumberColumn):
 
     @property
     def limits(self) -> tuple[int, int] | None:
+        """The least and the greatest value."""
         return None if self.is_unlearnt else self.span
 
     @property
     def summary(self) -> str:
+        """The range and the bins."""
         if self.is_unlearnt:
             return TO_BE_LEARNT
         pairs = pairwise((*(self.starts or ()), self.span[1] + 1))
@@ -145,6 +147,7 @@ class IntegerColumn(NumberColumn):
         return self._describe_range(f"{self.min} to {self.max}", self.starts is not None, own)
 
     def read(self, values: pa.Array) -> Codes:
+        """Return the codes of cells."""
         numbers, readable = cells.as_integers(values)
         inside = np.clip(numbers, *self.span)
         if self.starts is None:
@@ -154,10 +157,12 @@ class IntegerColumn(NumberColumn):
         return self._refused(codes, readable, inside == numbers)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Return values for amounts; null for NaN."""
         known = ~np.isnan(amounts)
         return pa.array(np.rint(np.where(known, amounts, 0)).astype(np.int64), mask=~known)
 
     def value_labels(self) -> list[str]:
+        """Return the labels of the values."""
         low, high = self.span
         if self.starts is None:
             return [str(value) for value in range(low, high + 1)]
@@ -168,13 +173,12 @@ class IntegerColumn(NumberColumn):
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where all cells are integers and neither labels nor identifiers."""
+        """Return a draft if all cells are integers and neither labels nor identifiers."""
         if not (profile.numeric and profile.integers):
             return None
         if labels := CategoricalColumn.draft(name, profile):
             return labels
 
-        rows = profile.filled
         points, weights, clip, note = profile.trimmed()
         low, high = int(points[0]), int(points[-1])
         if max(abs(low), abs(high)) >= MAX_EXACT:
@@ -182,31 +186,24 @@ class IntegerColumn(NumberColumn):
         years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
         if not years and (reason := profile.explain_identifier(name)):
             return Draft(None, reason)
-        most, codes = binning.bins_for(rows), binning.codes_for(rows)
-        if high - low < codes:
-            return Draft({"type": "integer", "min": low, "max": high, **clip}, note)
-        starts = binning.year_starts(points, weights) or binning.round_starts(points, weights, most)
-        if starts is None:
-            edges = binning.propose_edges(points, weights, binning.Grid(0), most, codes)
-            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
-            note = note or profile.note_span(points)
-        content: dict[str, Any] = {"type": "integer", "min": starts[0], "max": starts[-1] - 1}
-        if len(starts) - 1 < starts[-1] - starts[0]:
-            content["bin_starts"] = starts[:-1]
-            content |= binning.private_heaps(points, weights, starts)
-        return Draft({**content, **clip}, note)
+        content, own_note = profile.draft_integers(points, weights)
+        return Draft({"type": "integer", **content, **clip}, note or own_note)
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
+        """Return the first and the last point of codes."""
         return self.ends(np.arange(self.num_values) if codes is None else codes)
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return the values at points."""
         return pa.array(points)
 
     @property
     def heap_points(self) -> Codes:
+        """The points of the heaps."""
         return np.array(self.heaps, dtype=np.int64)
 
     def heaps_at(self, points: Codes) -> tuple[int, ...]:
+        """Return points as values that ``heaps`` takes."""
         return tuple(points.tolist())
 
     def _beyond(self) -> str:
@@ -225,7 +222,7 @@ class NumericColumn(NumberColumn):
     """Number of bins of equal width."""
     edges: tuple[Finite, ...] | None = None
     """Ends of the bins, ascending: one more than there are bins."""
-    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=9)] | None = None
     """Decimal places of decoded values; unrounded when absent."""
     step: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Decoded values are multiples of this number (0.5, 0.05); it needs decimals."""
@@ -240,12 +237,14 @@ class NumericColumn(NumberColumn):
 
     @property
     def span(self) -> tuple[float, float]:
+        """Smallest and largest value that the column can hold."""
         if self.is_unlearnt:
             return super().span
         return self.bin_edges[0], self.bin_edges[-1]
 
     @property
     def places(self) -> int | None:
+        """Decimal places of all values."""
         return self.decimals
 
     @cached_property
@@ -261,9 +260,9 @@ class NumericColumn(NumberColumn):
 
     @cached_property
     def grid(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """First and last number that a bin decodes to, in units of 10^-decimals, for every bin.
+        """First and last number of every bin, in units of 10^-decimals; None without decimals.
 
-        None without decimals. All are multiples of `units`.
+        All are multiples of `units`.
         """
         if self.decimals is None:
             return None
@@ -282,6 +281,7 @@ class NumericColumn(NumberColumn):
 
     @property
     def num_values(self) -> int:
+        """Number of values or bins."""
         return self.private_bins or len(self.bin_edges) - 1
 
     def _check_ends(self) -> None:
@@ -352,14 +352,16 @@ class NumericColumn(NumberColumn):
 
     @property
     def bin_ends(self) -> tuple[float, ...] | None:
+        """Ends of the bins."""
         return None if self.is_unlearnt else self.bin_edges
 
     @property
     def scale(self) -> Hashable:
+        """The scale of the codes."""
         return None if self.is_unlearnt else ("numeric", self.bin_edges)
 
     def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """First and last number of every code, on the grid where there is one."""
+        """Return the first and last number of every code, on the grid if there is one."""
         if self.grid is not None and self.decimals is not None:
             first, last = np.array(self.grid)[:, codes] / 10**self.decimals
             return first, last
@@ -367,6 +369,7 @@ class NumericColumn(NumberColumn):
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
     def read(self, values: pa.Array) -> Codes:
+        """Return the codes of cells."""
         numbers, readable = cells.as_numbers(values)
         edges = np.array(self.bin_edges)
         inside = np.clip(numbers, edges[0], edges[-1])
@@ -375,9 +378,11 @@ class NumericColumn(NumberColumn):
 
     @property
     def resolution(self) -> float:
+        """Distance between neighbouring amounts."""
         return 0.0 if self.decimals is None else self.units / 10**self.decimals
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
+        """Return values as CSV has them."""
         ends = self.bin_edges[0], self.bin_edges[-1]
         if self.decimals is not None and max(map(abs, ends)) >= PLAIN_LIMIT:
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
@@ -386,6 +391,7 @@ class NumericColumn(NumberColumn):
         return super().csv_texts(values)
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
+        """Return values for amounts; null for NaN."""
         if self.decimals is not None:
             steps = np.rint(amounts * 10**self.decimals / self.units)
             amounts = steps * self.units / 10**self.decimals
@@ -405,35 +411,18 @@ class NumericColumn(NumberColumn):
 
     @classmethod
     def draft(cls, name: str, profile: Profile) -> Draft | None:
-        """Where all cells are numbers, and some are no integers."""
+        """Return a draft if all cells are numbers, and some are no integers."""
         if not profile.numeric or profile.integers:
             return None
         points, weights, clip, note = profile.trimmed()
-        low, high = float(points[0]), float(points[-1])
-        places, largest = profile.decimals, max(abs(low), abs(high))
-        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
-        grid = binning.Grid(profile.decimals if exact else None)
-        if exact and not profile.too_many:  # else some of the numbers are merged with others
-            grid = binning.find_grid(points, profile.decimals)
-        most = binning.bins_for(profile.filled), binning.codes_for(profile.filled)
-        edges = binning.propose_edges(points, weights, grid, *most)
-        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
-        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+        content = profile.draft_numbers(points, weights)
+        if content is None:
             return Draft(None, "numbers too large to bin: write the column by hand")
-        content: dict[str, Any] = {"type": "numeric", "edges": edges, **clip}
-        if grid.decimals is not None:
-            content["decimals"] = grid.decimals
-            content |= binning.private_heaps(points, weights, edges)
-        if grid.multiple > 1:
-            content["step"] = grid.step
-        return Draft(content, note or profile.note_span(points))
-
-    @property
-    def unit(self) -> Fraction:
-        return self.units * super().unit
+        return Draft({"type": "numeric", **content, **clip}, note or profile.note_span(points))
 
     @property
     def has_points(self) -> bool:
+        """Whether a point is one value."""
         return self.decimals is not None
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
@@ -445,6 +434,7 @@ class NumericColumn(NumberColumn):
         return codes * PARTS, codes * PARTS + PARTS - 1
 
     def to_points(self, numbers: NDArray[Any]) -> Codes:
+        """Return the points of values."""
         edges = np.array(self.bin_edges)
         kept = self._kept(numbers)
         codes = np.searchsorted(edges[:-1], kept, side="right") - 1
@@ -454,6 +444,7 @@ class NumericColumn(NumberColumn):
         return points
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
+        """Return the first and the last point of intervals."""
         first, last = (np.rint(end / self.resolution).astype(np.int64) for end in (low, high))
         return first + (self._number(first) < low), last - (self._number(last) > high)
 
@@ -463,17 +454,20 @@ class NumericColumn(NumberColumn):
         return numbers
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
+        """Return how likely values of a bin are in such intervals, up to a factor."""
         return (high - low) if self.grid is None else super().weigh_between(low, high)
 
     def draw_between(
         self, low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator
     ) -> pa.Array:
+        """Draw a value in each of such intervals."""
         if self.grid is not None:
             return super().draw_between(low, high, rng)
         share = rng.random(low.shape)
         return pa.array(np.clip(low * (1 - share) + high * share, low, high))
 
     def positions(self, points: Codes) -> NDArray[np.float64]:
+        """Return where the points lie on the scale of the values."""
         if self.grid is not None:
             return super().positions(points)
         edges, (codes, parts) = np.array(self.bin_edges), np.divmod(points, PARTS)
@@ -482,6 +476,7 @@ class NumericColumn(NumberColumn):
         return positions
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
+        """Return the values at points."""
         if self.grid is not None:
             return pa.array(self._number(points))
         edges, codes = np.array(self.bin_edges), points // PARTS
@@ -491,9 +486,11 @@ class NumericColumn(NumberColumn):
 
     @property
     def heap_points(self) -> Codes:
+        """The points of the heaps."""
         return self.to_points(np.array(self.heaps, dtype=np.float64))
 
     def heaps_at(self, points: Codes) -> tuple[float, ...]:
+        """Return points as values that ``heaps`` takes."""
         return tuple(self._number(points).tolist())
 
     def _beyond(self) -> str:

@@ -1,8 +1,8 @@
-"""What counts the rows of a private table, wherever they are kept: one protocol, several engines.
+"""Engines that count the rows of a private table: one protocol, several places for the rows.
 
 An engine is opened on a source (a path, a folder, a data frame, codes) and a schema without open
 bins or values. It reads the rows once, cell by cell as :mod:`adaptive_qs.table.encode` does, keeps
-their codes and counts them. Whatever engine is taken, the counts are the same integers.
+their codes and counts them. All engines return the same integers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Occupied(NamedTuple):
     """The cells of a marginal that have rows.
 
     Attributes:
-        cells: shape (cells,), their positions in the flattened marginal, in any order.
-        counts: shape (cells,), rows of each, at least 1.
+        cells: Positions in the flattened marginal, in any order, shape (cells,).
+        counts: Rows of each, at least 1, shape (cells,).
     """
 
     cells: NDArray[np.int64]
@@ -36,37 +36,35 @@ class Occupied(NamedTuple):
 
 
 class CountingEngine(Protocol):
-    """Counts the rows of one private table."""
+    """The exact counts of one private table, which are never released without noise.
+
+    Threads can call the methods concurrently.
+    """
 
     domain: Domain
     """Attributes and their numbers of codes."""
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques (rows), one axis per attribute, in one pass.
-
-        Cliques are not empty. Counts are never released without noise. Threads may ask at the same
-        time.
-        """
+        """Return the exact marginals over some nonempty cliques (rows), counted in one pass."""
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """The same marginals by their occupied cells: less work where most cells are empty."""
+        """Return their occupied cells: less work if most cells are empty."""
 
     def count_rows(self) -> int:
-        """The number of rows; private."""
+        """Return the number of rows (private)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What every engine is told; nothing of it changes a count.
+    """Options of every engine; none of them changes a count.
 
     Attributes:
-        workers: threads that encode and count.
-        rows_bytes: memory set aside for rows.
-        check_rows: refuses more rows than can be counted.
-        check_held: for engines that hold all rows in memory: refuses those that do not fit.
-        temp_folder: where codes go that do not stay in memory; the system's folder for temporary
-            files where it is None.
-        scheduler: where the engine is to find its workers, for engines that have such.
+        workers: Threads that encode and count.
+        rows_bytes: Memory for rows, in bytes.
+        check_rows: Refuses more rows than can be counted.
+        check_held: Refuses rows that do not fit, for engines that hold all rows in memory.
+        temp_folder: Folder of temporary files; None takes the system's.
+        scheduler: Address or client of a cluster, for engines that count on one.
     """
 
     workers: int = 1
@@ -78,7 +76,7 @@ class EngineOptions:
 
 
 class EngineOpener(Protocol):
-    """Makes an engine of a table: an entry of ``ENGINES``."""
+    """A function that makes an engine of a table: an entry of ``ENGINES``."""
 
     def __call__(
         self, source: Any, schema: Any, options: EngineOptions, progress: StepProgress | None
@@ -86,15 +84,14 @@ class EngineOpener(Protocol):
         """Read and encode the table; leaving the context removes all that was kept of it.
 
         Args:
-            source: the table, as for :func:`adaptive_qs.table.encode.read_table`.
-            schema: a :class:`~adaptive_qs.table.schema.Schema` with no bins or values left open.
-            options: of the engine.
-            progress: counts what was read.
+            source: The table, as for :func:`adaptive_qs.table.encode.read_table`.
+            schema: A :class:`~adaptive_qs.table.schema.Schema` without open bins or values.
+            options: Options of the engine.
+            progress: Counts what was read.
 
         Raises:
-            InputError: the table cannot be read or does not fit the schema, or the engine does not
-                take such a table.
-            ResourceExceeded: it does not fit where the engine keeps it.
+            InputError: If the table cannot be read or does not fit the schema.
+            ResourceExceeded: If it does not fit where the engine keeps it.
         """
 
 
@@ -110,9 +107,9 @@ ENGINES: Registry[EngineOpener] = Registry(
 )
 """The engines that ``--engine`` can name, each an :class:`EngineOpener`."""
 CHECKS: Registry[Any] = Registry({"dask": "adaptive_qs.table.engines.dask:check_cluster"})
-"""Checks of a table before it is read, for engines that opening on one row says little of."""
+"""Checks of a table before it is read, for engines that a trial with one row does not check."""
 SCHEDULED = (DEFAULT_ENGINE, "dask")
-"""Those that take a scheduler."""
+"""The engines that take a scheduler."""
 
 
 def scheduler_warnings(scheduler: Any) -> tuple[str, ...]:
@@ -134,9 +131,5 @@ def open_engine(
     options: EngineOptions,
     progress: StepProgress | None = None,
 ) -> AbstractContextManager[CountingEngine]:
-    """The engine of that name on a table; see :class:`EngineOpener`.
-
-    Raises:
-        InputError: there is no such engine; as for the opener.
-    """
+    """Open the engine of that name on a table, as an :class:`EngineOpener`."""
     return ENGINES[check_choice("engine", name, ENGINES)](source, schema, options, progress)

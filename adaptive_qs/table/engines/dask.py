@@ -1,11 +1,10 @@
 """Counting on a Dask cluster: workers encode parts of a table, and only counts come back.
 
 A part is a file, some row groups of a Parquet file, or some whole rows of a CSV file. One task
-encodes it as any other engine would, and the codes stay with the worker that did. A marginal is
-counted part by part, and summed on the workers. Dask repeats the tasks of a lost worker elsewhere,
-where a part that is read again must give the same codes. Tasks never raise, since Dask writes what
-is raised to logs, with the arguments; they return a :class:`Refusal` in words that are safe to
-print. Their names are numbers.
+encodes it as any other engine would, and the codes stay with its worker. A marginal is counted part
+by part and summed on the workers. Dask repeats the tasks of a lost worker elsewhere, where a part
+that is read again must give the same codes. Dask writes exceptions and arguments to logs. So tasks
+never raise: they return a :class:`Refusal`, which is safe to print. Their names are numbers.
 """
 
 from __future__ import annotations
@@ -50,31 +49,31 @@ except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
 BEAT = 0.5
-"""Seconds between two looks at a cluster that works."""
+"""Time between two checks of a cluster that works, in seconds."""
 CONNECT_SECONDS = 10
-"""Within which a scheduler answers."""
+"""Time within which a scheduler answers, in seconds."""
 WORKERS_SECONDS = 60
-"""For which a cluster of others may be without any worker: new ones may be on their way."""
+"""Time for which a foreign cluster can have no worker, in seconds: new ones can be on their way."""
 LEAST_PART, MOST_PART = 2**22, 2**26
-"""Bytes of a part of a file."""
+"""Least and most bytes of a part of a file."""
 PARTS_PER_THREAD = 4
 HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
-"""Cells that are counted at once, unless a single marginal has more."""
+"""Cells that are counted together, unless a single marginal has more."""
 MOST_LISTED = 2**22
-"""Occupied cells that a worker lists at a time, but for those of one clique."""
+"""Occupied cells that a worker lists in one step, except those of a single clique."""
 FAN = 8
-"""Arrays that a task adds."""
+"""Arrays that one task adds."""
 
 
 class Cluster:
-    """Runs tasks on a cluster, and says what it is that fails.
+    """A cluster that runs tasks.
 
     Args:
-        client: connected.
-        name: of the cluster, for messages.
-        patience: seconds for which it may be without workers.
+        client: A connected client.
+        name: What messages call the cluster.
+        patience: Time for which it can have no workers, in seconds.
     """
 
     def __init__(self, client: Client, name: str, patience: float) -> None:
@@ -85,13 +84,10 @@ class Cluster:
         self._numbers = count()
 
     def start(self) -> int:
-        """Wait for workers, and check that they run the same program.
-
-        Returns:
-            How many threads they have together.
+        """Wait for workers, check their versions, and return their number of threads.
 
         Raises:
-            InputError: there are none, or they have other versions.
+            InputError: If there are none, or they have other versions.
         """
         with self._failing():
             try:
@@ -100,27 +96,23 @@ class Cluster:
                 raise InputError(
                     f"{self._name}: has no workers: start some by 'dask worker' with its address"
                 ) from None
-            told: Any = self._client.get_versions(packages=remote.PACKAGES)
-            for address, found in told["workers"].items():
+            reported: Any = self._client.get_versions(packages=remote.PACKAGES)
+            for address, found in reported["workers"].items():
                 packages = dict(found["packages"])
                 packages["python"] = ".".join(packages["python"].split(".")[:2])
                 remote.check_versions(f"the worker at {address}", packages, remote.own_versions())
             return sum(self._client.nthreads().values())
 
     def everywhere(self, task: Callable[[Any], Any], argument: Any) -> None:
-        """Have every worker do a task.
-
-        Raises:
-            AdaptiveQsError: as :meth:`results`.
-        """
+        """Run a task on every worker; raise as :meth:`results`."""
         with self._failing():
             workers = list(self._client.nthreads())
         self.results(self.submit_all(task, [argument] * len(workers), workers=workers))
 
     def deal(self, sizes: Sequence[int]) -> list[str]:
-        """A worker for each of some parts of these sizes, so that each gets its share by threads.
+        """Return a worker for each of some parts, so that each gets its share by threads.
 
-        What a worker encodes it counts as well: the one with most would be waited for.
+        A worker also counts what it encodes, and the slowest one decides.
         """
         with self._failing():
             threads = self._client.nthreads()
@@ -142,8 +134,10 @@ class Cluster:
         first: bool = False,
         workers: Sequence[str] = (),
     ) -> list[Future]:
-        """Start a task for each value of the arguments, ``first`` of all that wait, each on its
-        worker, if there are some, as long as that is not lost."""
+        """Start a task for each value of the arguments, ``first`` or after all that wait.
+
+        Each runs on its worker, if there are ``workers``, unless that is lost.
+        """
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
         with self._failing():
@@ -160,10 +154,10 @@ class Cluster:
     def results(
         self, futures: Sequence[Future], seen: Callable[[Any], None] | None = None
     ) -> list[Any]:
-        """What tasks returned; ``seen`` is called with each as it comes.
+        """Return the results of tasks; ``seen`` is called with each as it comes.
 
         Raises:
-            AdaptiveQsError: a task refused, or the cluster failed.
+            AdaptiveQsError: If a task refused, or the cluster failed.
         """
         results: dict[Future, Any] = {}
         active = time.monotonic()
@@ -189,7 +183,7 @@ class Cluster:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Failures of the cluster as errors of one line, without what Dask says of them."""
+        """Replace failures of the cluster by errors of one line, without Dask's message."""
         try:
             yield
             return
@@ -208,14 +202,7 @@ class Cluster:
 
 
 class DaskEngine:
-    """Counts the parts of a table where they are; see :class:`CountingEngine`.
-
-    Args:
-        cluster: that has them.
-        domain: the attributes.
-        parts: the :class:`Codes` of each.
-        facts: of each.
-    """
+    """A :class:`CountingEngine` that counts the parts of a table where they are."""
 
     def __init__(
         self,
@@ -231,16 +218,16 @@ class DaskEngine:
         self._rows = sum(each.rows for each in facts)
 
     def count_rows(self) -> int:
-        """The number of rows; private."""
+        """Return the number of rows (private)."""
         return self._rows
 
     def count_all(self, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
-        """The exact marginals over some cliques (rows), one axis per attribute, in one pass."""
+        """Return the exact marginals over some cliques (rows), counted in one pass."""
         runs = batches([*map(self.domain.size, cliques)], BATCH_CELLS)
         return [counts for run in runs for counts in self._counted(cliques[run])]
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
-        """The occupied cells of the marginals over some cliques, joined on the workers."""
+        """Return the occupied cells of the marginals over some cliques, joined on the workers."""
         most = max(MOST_LISTED // max(self._rows, 1), 1)
         runs = [cliques[k : k + most] for k in range(0, len(cliques), most)]
         return [
@@ -250,9 +237,9 @@ class DaskEngine:
     def _summed(
         self, task: Callable[..., Any], add: Callable[..., Any], run: Sequence[Clique]
     ) -> Any:
-        """What a task finds in all parts, added up by another one on the workers."""
-        start, asked = self._cluster.submit_all, remote.Asked(run)
-        found = start(task, self._parts, [asked] * len(self._parts), self._facts)
+        """Return the result of a task on all parts, added up by another task on the workers."""
+        start, request = self._cluster.submit_all, remote.CountRequest(run)
+        found = start(task, self._parts, [request] * len(self._parts), self._facts)
         while len(found) > 1:
             groups = [found[k : k + FAN] for k in range(0, len(found), FAN)]
             found = start(add, groups, first=True)
@@ -270,7 +257,7 @@ class DaskEngine:
 def open_dask(
     source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
 ) -> Iterator[CountingEngine]:
-    """Have a cluster encode a table and keep the codes; see :class:`EngineOpener`."""
+    """Open an engine on a cluster that encodes a table and keeps the codes."""
     with ExitStack() as stack:
         cluster = stack.enter_context(_connected(options))
         threads = cluster.start()
@@ -297,17 +284,13 @@ def open_dask(
 
 @contextmanager
 def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[EngineOptions]:
-    """Options by which :func:`open_dask` finds a cluster that works and sees a table.
-
-    Args:
-        source: the table.
-        rows: of the table.
-        options: of the engine.
+    """Yield options with which :func:`open_dask` finds a cluster that works and sees a table.
 
     Raises:
-        InputError: there is no cluster, it has no workers or other versions, or one of them does
-            not see a file.
-        ResourceExceeded: the table is no file, and too large for the coordinator's memory.
+        InputError: If there is no cluster, it has no workers or other versions, or one of them does
+            not
+            see a file.
+        ResourceExceeded: If the table is no file, and too large for the coordinator's memory.
     """
     files = find_path(source)
     if files is None and options.check_held is not None:
@@ -322,7 +305,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 def _file_parts(
     cluster: Cluster, reader: Future, source: str | Path, threads: int
 ) -> list[remote.Part]:
-    """The parts of all files, the large ones cut by workers."""
+    """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
     most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
@@ -370,7 +353,7 @@ def _facts_of_parts(
 
 @contextmanager
 def _connected(options: EngineOptions) -> Iterator[Cluster]:
-    """A cluster that the caller is connected to, has a client of, or the address."""
+    """Yield a cluster that is given as such, as a client or as an address."""
     given: Any = options.scheduler
     if given is None:
         raise InputError(
@@ -421,7 +404,7 @@ def _own_certificate(address: str) -> Security:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a client may try it: one that fails on the text itself complains when it is freed."""
+    """Return whether a client can try an address: it complains late about a malformed one."""
     try:
         scheme, _ = parse_address(text, strict=True)
         if scheme != "inproc":  # of this process, where there is no port

@@ -1,4 +1,4 @@
-"""Engines of one machine: codes in memory, and on disk where there is no room for them."""
+"""Engines of one machine: codes in memory, and on disk if there is no room for them."""
 
 from __future__ import annotations
 
@@ -17,49 +17,48 @@ import pyarrow as pa
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded, reason
-from adaptive_qs.machine import CheckRows, StepProgress
+from adaptive_qs.machine import StepProgress
+from adaptive_qs.table import coded
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
-from adaptive_qs.table.coded import CodedTable, code_dtype
+from adaptive_qs.table.coded import BlockEngine, CodedTable, Codes, code_dtype
 from adaptive_qs.table.encode import coded_chunks, sum_rows, unchanged
 from adaptive_qs.table.engines import (
     CHECKS,
     DEFAULT_ENGINE,
     CountingEngine,
     EngineOptions,
-    blocks,
     open_engine,
 )
-from adaptive_qs.table.engines.blocks import BlockEngine, Codes
 from adaptive_qs.table.files import temporary_folder
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
 SPARE_BYTES = 2**26
-"""Of the folder for temporary files, left free."""
+"""Free space that stays in the folder for temporary files, in bytes."""
 SPOOL_BYTES = 2**24
-"""Of private rows that are read again, in memory."""
+"""Memory for private rows that are read again, in bytes."""
 
 
 @contextmanager
 def preflight(
     name: str, source: Any, rows: int, domain: Domain, options: EngineOptions
 ) -> Iterator[EngineOptions]:
-    """What an engine is to be told, where its table was read before: what would stop it on that
-    table is refused before anything is spent on learning how the cells are to be coded.
+    """Yield the options for an engine on a table, after everything that would stop it was checked.
 
-    A cluster stays connected until the context is left, so that it is started once.
+    So it is refused before anything is spent on learning. A cluster stays connected in the context.
 
     Args:
-        name: of the engine.
-        source: the table.
-        rows: of the table.
-        domain: the attributes with as many codes as they can get.
-        options: of the engine.
+        name: Name of the engine.
+        source: The table.
+        rows: Its number of rows.
+        domain: The attributes with as many codes as they can get.
+        options: Options of the engine.
 
     Raises:
-        InputError: there is no folder for temporary files, the engine cannot be opened, or workers
+        InputError: If there is no folder for temporary files, the engine cannot be opened, or
+            workers
             do not see the table.
-        ResourceExceeded: there is no room.
+        ResourceExceeded: If there is no room.
     """
     name = engine_for(name, options)
     if name == "memory" and options.check_held is not None:
@@ -99,18 +98,20 @@ def _no_room(folder: Path | None, what: str, error: OSError) -> ResourceExceeded
 
 
 class Spool(Rows):
-    """A private table that is read from its source once, whatever a run needs its rows for.
+    """A private table that is read from its source once; its rows can be read again from the spool.
 
-    Of a source that gives other rows each time (a query with a sample, a file that is rewritten,
-    a frame that changes), a run sees those of one reading: the cells that were checked, and the
-    rows of a person that were counted, are those that are measured.
+    A source can give other rows each time (a query with a sample, a file that is rewritten, a frame
+    that
+    changes). A run sees the rows of one reading: the cells that were checked, and the rows of a
+    person
+    that were counted, are those that are measured.
 
     Args:
-        table: the private table; no coded one.
-        schema: names the delimiter of its files, and the columns that are left out.
-        options: say where rows go that do not stay in memory.
-        keeps: whether rows are kept to be read again, in memory and then in a file without a name.
-        sums: whether ``digest`` is needed.
+        table: The private table; no coded one.
+        schema: Names the delimiter of its files, and the columns that are ignored.
+        options: Options of the engine.
+        keeps: Whether rows are kept, in memory and then in a file without a name.
+        sums: Whether ``digest`` is needed.
     """
 
     def __init__(
@@ -134,15 +135,11 @@ class Spool(Rows):
 
     @property
     def digest(self) -> str:
-        """What tells these rows from others, in whatever order they come; private."""
+        """A digest that identifies these rows in any order; private."""
         return str(self._sum)
 
     def note_sum(self, found: int) -> None:
-        """Take the sum of :func:`~adaptive_qs.table.encode.sum_rows` over a whole reading.
-
-        Raises:
-            DataError: another reading had another one.
-        """
+        """Note the sum of all rows; raise DataError if another reading had another one."""
         if self._sum not in (None, found):
             raise DataError(f"{self}: changed while it was read: repeat the command")
         self._sum = found
@@ -162,10 +159,10 @@ class Spool(Rows):
         with unchanged(self.table), open_source(self.table, self._schema.delimiter) as source:
             yield replace(source, read=partial(self._read, source))
 
-    def _read(self, source: Source, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read(self, source: Source, requested: Sequence[str]) -> Iterator[Chunk]:
         if self._begun:
             raise AdaptiveQsError(f"{self}: would be read again: this is a bug, please report it")
-        self._begun, names, total = True, tuple(wanted), 0
+        self._begun, names, total = True, tuple(requested), 0
         if self.keeps:
             names = tuple(name for name in source.names if name not in self._schema.ignore)
         for chunk in source.read(names):
@@ -174,7 +171,7 @@ class Spool(Rows):
                 chunk = replace(chunk, columns=self._keep(chunk, names, label))
             if self.sums:
                 total += sum_rows(names, chunk.columns, label)
-            yield _select(chunk, names, wanted)
+            yield _select(chunk, names, requested)
         if self.sums:
             self.note_sum(total % 2**64)
         if self.keeps:
@@ -199,24 +196,24 @@ class Spool(Rows):
             self._file.write(stored)
         return kept.cells(stored)
 
-    def _read_again(self, wanted: Sequence[str]) -> Iterator[Chunk]:
+    def _read_again(self, requested: Sequence[str]) -> Iterator[Chunk]:
         assert self._source is not None, "the first reading is over"
         for kept in self._kept:
             stored = bytearray(kept.end - kept.start)
             _read_all(self._file, kept.start, stored, self._folder)
             chunk = replace(kept.chunk, columns=kept.cells(pa.py_buffer(stored)))
-            yield _select(chunk, self._source.names, wanted)
+            yield _select(chunk, self._source.names, requested)
 
 
 def find_path(source: Any) -> str | Path | None:
-    """Return the files that workers may read, each row once; None where this process reads."""
+    """Return the files that workers can read, or None if this process reads the table."""
     if isinstance(source, Spool) and not source.keeps:
         source = source.table
     return source if isinstance(source, str | Path) else None
 
 
-def _select(chunk: Chunk, names: Sequence[str], wanted: Sequence[str]) -> Chunk:
-    return replace(chunk, columns=tuple(chunk.columns[names.index(name)] for name in wanted))
+def _select(chunk: Chunk, names: Sequence[str], requested: Sequence[str]) -> Chunk:
+    return replace(chunk, columns=tuple(chunk.columns[names.index(name)] for name in requested))
 
 
 @dataclass(frozen=True)
@@ -224,9 +221,9 @@ class _Kept:
     """A chunk in a spool.
 
     Attributes:
-        start, end: of its bytes.
-        kinds: for each column its kind of cells, and how many arrays it has.
-        chunk: all else.
+        start, end: Place of its bytes.
+        kinds: Kind of cells, and number of arrays, of each column.
+        chunk: All else.
     """
 
     start: int
@@ -256,8 +253,7 @@ def _to_arrays(values: Cells) -> list[pa.Array]:
 
 
 def _narrow(values: pa.Array) -> pa.Array:
-    """Return the same cells, those with a dictionary with the smallest places in it, and without
-    entries of it that no row has if these are many."""
+    """Return the same cells with the smallest indices and no unused dictionary entries."""
     if not pa.types.is_dictionary(values.type):
         return values
     if len(values.dictionary) > len(values):
@@ -267,7 +263,7 @@ def _narrow(values: pa.Array) -> pa.Array:
 
 
 def _to_buffer(arrays: Sequence[pa.Array]) -> pa.Buffer:
-    """Return arrays of any lengths as a stream of Arrow with one row, in which each is a list."""
+    """Return arrays of any lengths as an Arrow stream with one row, in which each is a list."""
     ends = [pa.array([0, len(array)], pa.int64()) for array in arrays]
     lists = [pa.LargeListArray.from_arrays(*each) for each in zip(ends, arrays)]
     row = pa.RecordBatch.from_arrays(lists, names=[*map(str, range(len(lists)))])
@@ -281,11 +277,7 @@ def _to_buffer(arrays: Sequence[pa.Array]) -> pa.Buffer:
 
 
 def _read_all(file: Any, first: int, room: bytearray, folder: Path | None) -> None:
-    """Fill some room from a temporary file.
-
-    Raises:
-        AdaptiveQsError: the bytes are not there any more.
-    """
+    """Fill ``room`` from a temporary file; raise AdaptiveQsError if the bytes are gone."""
     view = memoryview(room)
     try:
         file.seek(first)
@@ -301,11 +293,7 @@ def _read_all(file: Any, first: int, room: bytearray, folder: Path | None) -> No
 
 
 def _write_all(file: Any, content: Any, folder: Path | None, what: str) -> None:
-    """Append to a temporary file.
-
-    Raises:
-        ResourceExceeded: there is no room for ``what``.
-    """
+    """Append to a temporary file; raise ResourceExceeded if there is no room for ``what``."""
     view, error = memoryview(content), OSError()
     try:
         while view and shutil.disk_usage(folder or ".").free > SPARE_BYTES:
@@ -348,8 +336,8 @@ class StoredBlocks:
 
     @property
     def num_blocks(self) -> int:
-        """Of all rows; see :class:`Blocks`."""
-        return -(-self.num_rows // blocks.BLOCK_ROWS)
+        """Number of blocks."""
+        return -(-self.num_rows // coded.BLOCK_ROWS)
 
     def fill(self, chunks: Iterable[Sequence[Codes]]) -> None:
         """Take the rows of a table.
@@ -362,8 +350,8 @@ class StoredBlocks:
             for part, codes in zip(self._pending, chunk):
                 part.append(codes)
             self._waiting += len(chunk[0])
-            while self._waiting >= blocks.BLOCK_ROWS:
-                self._store(blocks.BLOCK_ROWS)
+            while self._waiting >= coded.BLOCK_ROWS:
+                self._store(coded.BLOCK_ROWS)
         if self._waiting:
             self._store(self._waiting)
 
@@ -373,14 +361,14 @@ class StoredBlocks:
         if self._file is not None:
             self._file.close()
 
-    def read(self, number: int, wanted: Sequence[int]) -> list[Codes]:
-        """See :class:`Blocks`."""
-        rows = min(blocks.BLOCK_ROWS, self.num_rows - number * blocks.BLOCK_ROWS)
+    def read(self, number: int, requested: Sequence[int]) -> list[Codes]:
+        """Return the codes of some attributes in a block."""
+        rows = min(coded.BLOCK_ROWS, self.num_rows - number * coded.BLOCK_ROWS)
         if self._file is None:
             block = self._held[number]
-            return [self._codes(block, rows, i, rows * self._place[i]) for i in wanted]
-        first = number * blocks.BLOCK_ROWS * self.row_bytes
-        return [self._from_disk(first, rows, i) for i in wanted]
+            return [self._codes(block, rows, i, rows * self._place[i]) for i in requested]
+        first = number * coded.BLOCK_ROWS * self.row_bytes
+        return [self._from_disk(first, rows, i) for i in requested]
 
     def _codes(self, block: bytearray, rows: int, attribute: int, place: int) -> Codes:
         return np.frombuffer(block, self._types[attribute], rows, place)
@@ -392,7 +380,7 @@ class StoredBlocks:
         return self._codes(room, rows, attribute, 0)
 
     def _store(self, rows: int) -> None:
-        """Take so many of the rows that wait as the next block."""
+        """Make the next block of the first waiting rows."""
         block = bytearray(rows * self.row_bytes)
         for i, parts in enumerate(self._pending):
             room, filled = self._codes(block, rows, i, rows * self._place[i]), 0
@@ -413,7 +401,7 @@ class StoredBlocks:
             self._write(block)
 
     def _spill(self) -> None:
-        """From now on to disk, together with what lies in memory."""
+        """Move the blocks from memory to disk, where later ones go as well."""
         try:
             self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -435,11 +423,13 @@ def _open(
     schema: Schema,
     options: EngineOptions,
     progress: StepProgress | None,
-    most_bytes: float,
-    check_rows: CheckRows | None,
+    name: str = DEFAULT_ENGINE,
 ) -> Iterator[CountingEngine]:
+    """Open an engine: "memory" refuses rows that do not fit, "stream" puts all on disk."""
+    most_bytes = {"memory": np.inf, "stream": 0}.get(name, options.rows_bytes)
+    check_rows = options.check_held if name == "memory" else options.check_rows
+    folder = None if name == "memory" else temporary_folder(options.temp_folder)
     domain = schema.domain()
-    folder = None if most_bytes == np.inf else temporary_folder(options.temp_folder)
     stored = StoredBlocks(domain, most_bytes, folder)
     try:
         stored.fill(coded_chunks(source, schema, progress, check_rows, options.workers))
@@ -448,31 +438,17 @@ def _open(
         stored.close()
 
 
-def open_memory(
-    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
-) -> Any:
-    """Codes in memory, where rows that do not fit are refused; see :class:`EngineOpener`."""
-    return _open(source, schema, options, progress, np.inf, options.check_held)
-
-
-def open_stream(
-    source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
-) -> Any:
-    """Codes on disk; see :class:`EngineOpener`."""
-    return _open(source, schema, options, progress, 0, options.check_rows)
+open_memory, open_stream = partial(_open, name="memory"), partial(_open, name="stream")
 
 
 def open_auto(
     source: Any, schema: Schema, options: EngineOptions, progress: StepProgress | None
 ) -> Any:
-    """Codes in memory as long as they fit what is set aside for rows, and then on disk.
-
-    Where a scheduler is given, its workers count.
-    """
+    """Open an engine with codes in memory while they fit, then on disk; Dask with a scheduler."""
     name = engine_for(DEFAULT_ENGINE, options)
     if name != DEFAULT_ENGINE:
         return open_engine(name, source, schema, options, progress)
-    return _open(source, schema, options, progress, options.rows_bytes, options.check_rows)
+    return _open(source, schema, options, progress)
 
 
 def engine_for(name: str, options: EngineOptions) -> str:

@@ -1,6 +1,6 @@
-"""What the workers of a cluster do: encode parts of a table, and count them.
+"""Tasks of the workers of a cluster: encode parts of a table, and count them.
 
-What a task takes and returns says nothing about the rows when it is printed.
+Nothing that a task takes or returns shows anything of the rows when it is printed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import find_version
-from adaptive_qs.table.coded import code_dtype
+from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_programs
 from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
 from adaptive_qs.table.engines import Occupied
-from adaptive_qs.table.engines.blocks import BlockEngine, HeldBlocks, load_programs
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import Piece, check_names, open_file
 from adaptive_qs.table.schema import Schema
@@ -34,24 +33,21 @@ from adaptive_qs.table.schema import Schema
 
 _EXTRAS = ("openpyxl",)
 PACKAGES = ("adaptive_qs", "numpy", "pandas", "pyarrow", *_EXTRAS)
-"""What turns files into cells, cells into codes, and codes into counts; extras may be missing, and
-who lacks one says so when a file takes it."""
+"""Packages that decide what cells and codes are. Extras can be missing until a file needs one."""
 
 
 def own_versions() -> dict[str, str]:
-    """Versions of Python and of what reads cells, as this process has them."""
+    """Return the versions of Python and of the packages in this process."""
     python = ".".join(platform.python_version_tuple()[:2])
     here = [name for name in PACKAGES if name not in _EXTRAS or find_spec(name)]
     return {"python": python, **{name: find_version(name) for name in here}}
 
 
-def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[str, str]) -> None:
-    """Refuse other versions than the coordinator's.
-
-    Raises:
-        InputError: one differs.
-    """
-    for name, own in wanted.items():
+def check_versions(
+    where: str, found: Mapping[str, str | None], versions: Mapping[str, str]
+) -> None:
+    """Raise InputError if versions differ from the coordinator's."""
+    for name, own in versions.items():
         if found.get(name) != own and (found.get(name) or name not in _EXTRAS):
             has = f"has {name} {found.get(name)}" if found.get(name) else f"lacks {name}"
             raise InputError(
@@ -63,7 +59,7 @@ def check_versions(where: str, found: Mapping[str, str | None], wanted: Mapping[
 
 T = TypeVar("T")
 Stamp = tuple[int, int]
-"""Size of a file, and the time of its last change (ns): the same on every machine that sees it."""
+"""Size of a file, and the time of its last change (ns): equal on every machine that sees it."""
 
 
 _PACKAGE = __name__.partition(".")[0]
@@ -71,7 +67,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True, repr=False)
 class Refusal:
-    """What a task returns in place of a result: an error that is safe to print."""
+    """An error that a task returns in place of a result; it is safe to print."""
 
     error: AdaptiveQsError
 
@@ -81,9 +77,9 @@ class Part:
     """Rows that one task encodes.
 
     Attributes:
-        path: of the file that has them, absolute.
-        stamp: of that file when the run began.
-        piece: which of its rows; all where it is None.
+        path: Absolute path of their file.
+        stamp: State of the file when the run began.
+        piece: Which of its rows; None for all.
     """
 
     path: str
@@ -98,11 +94,11 @@ class Part:
 
 @dataclass(frozen=True, repr=False)
 class Reader:
-    """What a worker has to know.
+    """How workers read a table.
 
     Attributes:
-        schema, versions: of the table, and what the coordinator runs.
-        sums: whether the cells of each part are summed.
+        schema, versions: The schema, and the versions of the coordinator.
+        sums: Whether the cells of each part are summed.
     """
 
     schema: Schema
@@ -111,8 +107,8 @@ class Reader:
 
 
 @dataclass(frozen=True, repr=False)
-class Asked:
-    """Marginals to be counted."""
+class CountRequest:
+    """Marginals to count."""
 
     cliques: Sequence[Clique]
 
@@ -122,8 +118,8 @@ class PartFacts:
     """What the coordinator keeps of a part.
 
     Attributes:
-        rows, row_sum: their number, and the sum of their cells where it is needed.
-        digest: of the codes, which must be the same however often a part is read.
+        rows, row_sum: Their number, and the sum of their cells if it is needed.
+        digest: Digest of the codes, which must be the same however often a part is read.
     """
 
     rows: int
@@ -132,12 +128,7 @@ class PartFacts:
 
 
 class Codes:
-    """The coded rows of a part, as a worker keeps them.
-
-    Args:
-        columns: one contiguous array for each attribute.
-        row_sum: as above.
-    """
+    """The coded rows of a part on a worker: one contiguous array for each attribute."""
 
     def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]], row_sum: int = 0) -> None:
         self.domain = domain
@@ -152,7 +143,7 @@ class Codes:
 
 
 def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
-    """The task, which hands on refusals that it is given, and returns one instead of raising."""
+    """Return a task that passes refusals on, and returns one instead of raising."""
 
     @wraps(task)
     def run(*arguments: Any) -> T | Refusal:
@@ -177,13 +168,13 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
 
 @_safely
 def same(value: T) -> T:
-    """Return what is given, which puts it on the workers."""
+    """Return the argument, which moves it to the workers."""
     return value
 
 
 @_safely
 def load(reader: Reader) -> None:
-    """Check the versions of a worker, and have its programs compiled."""
+    """Check the versions of a worker, and compile its programs."""
     check_versions("a worker", own_versions(), reader.versions)
     load_programs()
 
@@ -197,7 +188,7 @@ def see(parts: Sequence[Part]) -> None:
 
 @_safely
 def cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
-    """The parts of a file, each of about so many bytes, where it can be read in parts."""
+    """Return the parts of a file, each of about this number of bytes if the format allows."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
         source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
@@ -230,7 +221,7 @@ def find_facts(codes: Codes) -> PartFacts:
 
 
 def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
-    """Return what counts a part; refuse one that was read again and has other rows."""
+    """Return an engine for a part; refuse one that was read again and has other rows."""
     if codes.facts != facts:
         raise DataError(
             "the table changed before a worker read a part of it again, in place of a worker that "
@@ -240,10 +231,10 @@ def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
 
 
 @_safely
-def count(codes: Codes, asked: Asked, facts: PartFacts) -> NDArray[np.int64]:
-    """The marginals of a part, one after the other in one array."""
+def count(codes: Codes, request: CountRequest, facts: PartFacts) -> NDArray[np.int64]:
+    """Return the marginals of a part, one after the other in one array."""
     engine = _engine(codes, facts)
-    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(asked.cliques)])
+    return np.concatenate([counts.reshape(-1) for counts in engine.count_all(request.cliques)])
 
 
 @_safely
@@ -256,14 +247,14 @@ def add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @_safely
-def list_occupied(codes: Codes, asked: Asked, facts: PartFacts) -> list[Occupied]:
-    """The occupied cells of the marginals of a part."""
-    return _engine(codes, facts).occupied(asked.cliques)
+def list_occupied(codes: Codes, request: CountRequest, facts: PartFacts) -> list[Occupied]:
+    """Return the occupied cells of the marginals of a part."""
+    return _engine(codes, facts).occupied(request.cliques)
 
 
 @_safely
 def join(parts: Sequence[list[Occupied]]) -> list[Occupied]:
-    """The occupied cells of parts together."""
+    """Return the occupied cells of all parts together."""
     return [_joined(each) for each in zip(*parts)]
 
 
@@ -276,7 +267,7 @@ def _joined(parts: Sequence[Occupied]) -> Occupied:
 
 @contextmanager
 def _steady(part: Part, reader: Reader) -> Iterator[None]:
-    """Make sure that a worker sees the file that the coordinator saw, with the same program."""
+    """Check that a worker sees the coordinator's file, with the same program, before and after."""
     check_versions("a worker", own_versions(), reader.versions)
     _check_file(part)
     yield
@@ -299,6 +290,6 @@ def _check_file(part: Part) -> None:
 
 
 def file_stamp(path: str) -> Stamp:
-    """What tells the state of a file; raises OSError."""
+    """Return the state of a file."""
     found = os.stat(inside(path)[0])
     return found.st_size, found.st_mtime_ns

@@ -1,53 +1,112 @@
-"""What the fit aims at: single columns without most of their noise, and a model that has them."""
+"""The marginals that a fit aims at: released counts without most of their noise."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from adaptive_qs.generate.loglinear import Array, Target, make_target, project_to_simplex
+from adaptive_qs.domain import Clique
 from adaptive_qs.machine import njit
-from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose
+from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, variance_weight
 
-# Two estimates of non-negative counts are averaged; both see released values only.
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A marginal to match.
+
+    Attributes:
+        clique: γ.
+        counts: non-negative counts that sum to the number of rows; shaped like the marginal.
+        noise_std: standard deviation of the noise in one cell (rows).
+    """
+
+    clique: Clique
+    counts: Array
+    noise_std: float
+
+    def scaled(self, factor: float) -> Target:
+        """Return the target of a table with ``factor`` times as many rows."""
+        return Target(self.clique, self.counts * factor, self.noise_std * factor)
+
+
+def make_target(
+    model: ReferenceModel, clique: Clique, allowed: NDArray[np.bool_] | None = None
+) -> Target:
+    """Project a marginal onto the non-negative tables of the model's total.
+
+    The Euclidean projection adds no mass, as clipping at zero would. The noise is that of the
+    measured residuals; an unmeasured one adds none.
+
+    Args:
+        model: the noisy estimates.
+        clique: γ.
+        allowed: cells that can have counts; by default all.
+    """
+    measured = ((tau, model.precision(tau)) for tau in model.domain.below(clique))
+    variance = math.fsum(
+        variance_weight(model.domain, tau, clique) / precision
+        for tau, precision in measured
+        if precision > 0
+    )
+    counts, total = model.marginal(clique), max(model.total, 1.0)
+    if allowed is None:
+        counts = project_to_simplex(counts, total)
+    else:
+        counts = np.array(counts)
+        counts[allowed] = project_to_simplex(counts[allowed], total)
+        counts[~allowed] = 0.0
+    return Target(clique, counts, math.sqrt(variance))
+
+
+def project_to_simplex(array: Array, total: float) -> Array:
+    """Return the nearest non-negative array with a given sum (Held, Wolfe and Crowder 1974)."""
+    largest = array.max()
+    flat = np.sort(array, axis=None)[::-1] - largest  # keeps the digits of the differences
+    excess = np.cumsum(flat) - total
+    rank = np.arange(1, flat.size + 1)
+    last = np.flatnonzero(flat * rank > excess)[-1]
+    return np.maximum(array - largest - excess[last] / (last + 1), 0.0)
+
+
+# Single columns are denoised: two estimates of their counts are averaged.
 #
-# A projection is bound to the noisy counts. Where codes are unordered, it is the nearest point of
-# the simplex, which takes the same from every cell. Where they are ordered, the distribution
+# The first is a projection of the noisy counts. Where codes are unordered, it is the nearest point
+# of the simplex, which takes the same from every cell. Where they are ordered, the distribution
 # function is projected instead (isotonic regression), which moves mass between neighbours only.
 #
-# The other is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells of
-# an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956; by
-# expectation-maximisation on a grid, Laird 1978), so that rare codes are pooled. Along an ordered
-# column a cell keeps the level of its neighbour but for a jump, whose probability is learnt as well
-# (Barry and Hartigan 1992), so that runs of like cells are pooled.
-
+# The second is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells
+# of an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956;
+# by expectation-maximisation on a grid, Laird 1978), so that rare codes are pooled. Along an
+# ordered column a cell keeps the level of its neighbour except after a jump, whose probability is
+# learnt as well (Barry and Hartigan 1992), so that runs of similar cells are pooled.
 
 CLEAR = 8.0
-"""Standard deviations above which a cell is left as it is: the noise is small beside it."""
+"""Standard deviations of the noise above which a count is left as it is."""
 LEVELS = 41
-"""Levels of the grid, from 0 to somewhat more than ``CLEAR`` standard deviations."""
+"""Number of levels of the grid, from 0 to 1.25 · ``CLEAR`` standard deviations."""
 ROUNDS = 60
-"""Rounds of expectation-maximisation: the estimates hardly move after a few dozen."""
-FARTHEST = 1e6
-"""Standard deviations below 0 that no honest count is, beyond which squares would overflow."""
+"""Rounds of expectation-maximisation."""
 
 
-def denoised_counts(
+def denoise_counts(
     noisy: Array, noise_std: float, total: float, ordered: bool, independent: bool = True
 ) -> Array:
-    """Non-negative counts of a column's codes, nearer to the true ones than the noisy ones are.
+    """Estimate the non-negative counts of a column's codes from noisy ones.
 
     Args:
         noisy: an unbiased estimate of each count (rows), shape (codes,).
         noise_std: standard deviation of its noise (rows), positive.
-        total: what the counts sum to (rows), positive.
-        ordered: whether neighbouring codes are alike, and prefixes of them count.
-        independent: whether the noise of one cell says nothing of that of another. That of a
-            strategy does: its answers to ranges are precise already, and are kept as they are but
-            for the projection.
+        total: sum of the counts (rows), positive.
+        ordered: whether neighbouring codes are similar and prefixes of them matter.
+        independent: whether the noise of different cells is independent. The noise of a strategy
+            is not: its ranges are precise already, so that they are only projected.
     """
     projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
     if not independent:
@@ -56,8 +115,7 @@ def denoised_counts(
 
 
 def project_distribution(noisy: Array, total: float) -> Array:
-    """The counts whose cumulative sums are nearest to those of the noisy ones, in Euclidean
-    distance, among non-negative counts that sum to ``total``, shape (codes,)."""
+    """Return the non-negative counts of a given sum whose cumulative sums are the nearest."""
     sums = np.cumsum(noisy)[:-1]
     if sums.size:
         sums = np.clip(nearest_monotone(sums), 0.0, total)
@@ -65,7 +123,7 @@ def project_distribution(noisy: Array, total: float) -> Array:
 
 
 def nearest_monotone(values: Array) -> Array:
-    """Find the non-decreasing values nearest in Euclidean distance, by pooling adjacent violators.
+    """Return the nearest non-decreasing values, by pooling adjacent violators.
 
     (Isotonic regression. SciPy has it in a package that takes longer to import than this to run.)
     """
@@ -89,16 +147,16 @@ def nearest_monotone(values: Array) -> Array:
 
 
 def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool) -> Array:
-    """Mean counts given the noisy ones, under a prior learnt from these, shape (codes,).
+    """Return the mean counts given the noisy ones, under a prior learnt from these.
 
-    They are brought to the total by moving each in proportion to its posterior variance, so that
-    cells that are surely empty stay so.
+    Each mean moves in proportion to its posterior variance until all sum to the total, so that
+    cells that are surely empty stay empty.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     unclear = np.flatnonzero(noisy < CLEAR * noise_std)
     if unclear.size:
         grid = np.linspace(0.0, 1.25 * CLEAR * noise_std, LEVELS)
-        bounded = np.maximum(noisy[unclear], -FARTHEST * noise_std)
+        bounded = np.maximum(noisy[unclear], -1e6 * noise_std)  # squares do not overflow
         likelihood = np.subtract.outer(bounded, grid).astype(np.float32)
         likelihood /= noise_std
         np.square(likelihood, out=likelihood)
@@ -111,11 +169,11 @@ def posterior_means(noisy: Array, noise_std: float, total: float, ordered: bool)
         found = np.empty((2, unclear.size))
         _smooth(likelihood, grid, ordered, *scratch, prior, *levels, *found)
         means[unclear], variances[unclear] = found
-    return _brought_to(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+    return _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
 
 
-def _brought_to(means: Array, variances: Array, total: float) -> Array:
-    """max(means + c · variances, 0) with the c for which this sums to the total."""
+def _move_to_total(means: Array, variances: Array, total: float) -> Array:
+    """Return max(means + c · variances, 0) with the c for which this sums to the total."""
     turning = -means / variances  # a cell is positive for c above it
     order = np.argsort(turning, kind="stable")
     slopes, levels = np.cumsum(variances[order]), np.cumsum(means[order])
@@ -128,11 +186,11 @@ def _brought_to(means: Array, variances: Array, total: float) -> Array:
 def _smooth(  # type: ignore[no-untyped-def]
     likelihood, grid, ordered, before, after, prior, weights, entered, means, variances
 ):
-    """Mean and variance of each cell's level given all cells: forwards and backwards along them.
+    """Write mean and variance of each cell's level given all cells (forward-backward).
 
     A cell has the level of the one before, or after a jump a new one from the prior; unordered
-    cells always jump. Prior and probability of a jump are those that make the cells likeliest.
-    Arrays from ``before`` on are filled, ``after`` and ``prior`` from ones and equal chances.
+    cells always jump. Prior and probability of a jump maximise the likelihood.
+    ``after`` and ``prior`` start with ones and equal probabilities; the other outputs are empty.
     """
     cells, levels = likelihood.shape
     jump = 0.5 if ordered else 1.0
@@ -186,23 +244,17 @@ def _smooth(  # type: ignore[no-untyped-def]
         variances[i] = square / total - means[i] ** 2
 
 
-# The columns and the model that the fit aims at.
-
-LEAST_ROWS = 0.5
-"""Rows of a code in the distribution of its column, which is strictly positive."""
-
-
 def single_targets(model: ReferenceModel) -> list[Target]:
-    """The counts of every column, denoised, with the noise that they were measured with."""
+    """Return the denoised counts of every column, with the noise of their measurement."""
     return [single_target(model, i) for i in range(len(model.domain))]
 
 
 def single_target(model: ReferenceModel, attribute: int) -> Target:
-    """The same of one column."""
+    """Return the denoised counts of one column, with the noise of their measurement."""
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected
-    counts = denoised_counts(
+    counts = denoise_counts(
         model.marginal((attribute,)),
         projected.noise_std,
         max(model.total, 1.0),
@@ -213,14 +265,16 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
 
 
 def positive_shares(singles: Sequence[Target]) -> tuple[Array, ...]:
-    """A strictly positive distribution for each column, of at least half a row for each code."""
-    floored = (np.maximum(target.counts, LEAST_ROWS) for target in singles)
+    """Return a strictly positive distribution of each column, with half a row or more per code."""
+    floored = (np.maximum(target.counts, 0.5) for target in singles)
     return tuple(counts / math.fsum(counts) for counts in floored)
 
 
-def denoised_model(model: ReferenceModel, singles: Sequence[Target]) -> ReferenceModel:
-    """The model with these single columns: their residuals instead of the measured ones, and their
-    product as the reference. Interactions are as measured."""
+def denoise_model(model: ReferenceModel, singles: Sequence[Target]) -> ReferenceModel:
+    """Return the model with the residuals of these single columns, and their product as reference.
+
+    Interactions stay as measured.
+    """
     estimates = dict(model.estimates)
     for target in singles:
         measured = estimates.get(target.clique)

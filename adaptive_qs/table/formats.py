@@ -1,0 +1,415 @@
+"""CSV and Parquet files as sources: checked text, whole rows, and pages of bounded size."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from adaptive_qs.errors import DataError
+from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes, njit
+from adaptive_qs.table.archive import rows_at_once
+from adaptive_qs.table.files import TAB_SEPARATED
+from adaptive_qs.table.read import SEPARATORS, Chunk, Piece, Reader, Source, unreadable
+from adaptive_qs.table.text import ASCII_SPACE, COMMA
+
+BLOCK_BYTES = 1 << 22
+"""Bytes of a CSV file that are read in one step; a row has at most as many."""
+BATCH_ROWS = 1 << 16
+"""Rows of a Parquet file that are read in one step, at most."""
+
+# Blocks of whole CSV rows, cut where the parser would cut them.
+
+T = TypeVar("T")
+
+_QUOTE, _LF, _CR = b'"\n\r'
+_AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
+
+
+class RowTooLong(ValueError):
+    """The error that a row does not fit a block."""
+
+
+def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
+    """Yield the text as blocks of whole rows, of at most twice the `size` that is read in one step.
+
+    The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
+
+    Raises:
+        RowTooLong: If a row is longer than `size`, and does not end among the bytes read next.
+    """
+    rest = b""
+    while text := read(size):
+        text = rest + text
+        end = end_of_rows(text, delimiter)
+        block, rest = text[:end], text[end:]
+        if block:
+            yield block
+        if len(rest) > size:
+            raise RowTooLong
+    if rest:
+        yield rest
+
+
+def one_ahead(items: Iterator[T]) -> Generator[T]:
+    """Yield the items while a thread prepares the next one.
+
+    The thread has ended when this generator has, at its end, by an error or closed.
+    """
+    with ThreadPool(1) as pool:
+        coming = pool.submit(lambda: next(items, None))
+        while (item := coming.result()) is not None:
+            coming = pool.submit(lambda: next(items, None))
+            yield item
+
+
+def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
+    """Return the end of the last whole row in text that begins with a row.
+
+    Rows end with LF, CR or both, and never inside a quoted cell. A CR at the very end does not
+    count:
+    LF can follow.
+    """
+    if b'"' in text:
+        return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8), ord(delimiter)))
+    return 1 + max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1))
+
+
+@njit(cache=True, nogil=True)
+def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
+    """Return the same for text with quotation marks, which open a cell only at its beginning."""
+    end = 0
+    state = _AT_START
+    for i in range(text.size):
+        byte = text[i]
+        if state == _QUOTED:
+            if byte == _QUOTE:
+                state = _AFTER_QUOTE
+        elif byte == _QUOTE and state != _UNQUOTED:
+            state = _QUOTED
+        elif byte == _LF or (byte == _CR and i < text.size - 1):
+            state = _AT_START
+            end = i + 1
+        elif byte == delimiter:
+            state = _AT_START
+        else:
+            state = _UNQUOTED
+    return end
+
+
+# The bytes of a CSV file, decompressed and checked on their way to the parser.
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class CheckedText:
+    """The UTF-8 text of a file, which ends at the first fault and remembers it.
+
+    Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
+    that is
+    never closed (in well-formed CSV their number is even). A last line without an end gets one.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path = path
+        self._file = file
+        zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        file.seek(0)
+        self.zipped = zipped
+        self._source = gzip.GzipFile(fileobj=file) if zipped else file
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._quotes = 0
+        self._last = b""
+        self.fault: DataError | None = None
+
+    @property
+    def position(self) -> int:
+        """Number of bytes of the file on disk that have been read."""
+        return self._file.tell()
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` checked bytes; none at the end or at a fault."""
+        try:
+            block, problem = (b"", "") if self.fault is not None else self._checked(size)
+        except UnicodeDecodeError:
+            problem = "is not UTF-8 text: save it as UTF-8"
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            problem = "is a damaged or truncated gzip file: copy it again"
+        except OSError:
+            problem = "cannot be read: check the disk and the permissions"
+        if problem:
+            self.fault = DataError(f"{self.path}: {problem}")
+            return b""
+        return block
+
+    def blocks(self, start: int, sizes: Sequence[int]) -> Iterator[bytes]:
+        """Yield blocks of whole rows that were found and checked before."""
+        self._file.seek(start)
+        for size in sizes:
+            block = self._file.read(size)
+            yield block if len(block) == size else block + b"\n"
+
+    def _checked(self, size: int) -> tuple[bytes, str]:
+        """Return `size` bytes of the source, fewer only at its end, and what is wrong with them."""
+        block = self._source.read(size)
+        while len(block) < size and (more := self._source.read(size - len(block))):
+            block += more
+        at_end = len(block) < size
+        self._decoder.decode(block, final=at_end)
+        if b"\0" in block:
+            return b"", "has NUL bytes: save it as plain UTF-8 CSV"
+        self._quotes += block.count(b'"')
+        if at_end and self._quotes % 2:
+            return b"", (
+                "has a quotation mark that is never closed: complete the file, or double the "
+                "marks inside quoted cells"
+            )
+        if at_end and (block or self._last)[-1:] not in (b"", b"\n"):
+            block += b"\n"
+        self._last = block[-1:]
+        return block, ""
+
+
+# CSV files.
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HEADER_BYTES = 1 << 13
+"""Bytes that are read in one step while the end of the line with the column names is looked for."""
+
+
+@contextmanager
+def open_csv(
+    path: Path, piece: Piece | None = None, delimiter: str | None = None
+) -> Iterator[Source]:
+    """Yield a CSV file, compressed by gzip or not, or a piece of it, as a source.
+
+    Cells are separated by tabs in .tsv files, otherwise by ``delimiter``, or by commas without it.
+
+    Raises:
+        DataError: If the file is damaged, empty, or has no header line.
+    """
+    sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else delimiter or COMMA
+    with path.open("rb") as file:
+        text = CheckedText(path, file)
+        names, other = _read_header(text, sign)
+
+    def explain(error: Exception) -> DataError:
+        return text.fault or _explain_csv(path, error, len(names))
+
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        nonlocal text
+        total = path.stat().st_size
+        with path.open("rb") as file:
+            text = CheckedText(path, file)
+            blocks = (
+                row_blocks(text.read, BLOCK_BYTES, sign)
+                if piece is None
+                else text.blocks(piece.start, piece.blocks)
+            )
+            has_header = piece is None or piece.start == 0
+            parsed = _parse_blocks(text, blocks, has_header, names, requested, sign)
+            with closing(one_ahead(parsed)) as batches:
+                for batch in batches:
+                    yield Chunk(tuple(batch.columns), min(text.position, total), total)
+            if text.fault is not None:
+                raise text.fault
+
+    cut = partial(_cut_csv, path, sign)
+    yield Source(str(path), names, read, cut=cut, other_delimiter=other, explain=explain)
+
+
+def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], str | None]:
+    """Return the names in the first line, and a likelier delimiter if the line suggests one.
+
+    That delimiter occurs more often than the given one outside quotation marks.
+    """
+    start = text.read(_HEADER_BYTES)
+    while not (whole := end_of_rows(start, delimiter)) and len(start) < BLOCK_BYTES:
+        if not (more := text.read(len(start))):
+            break
+        start += more
+    if text.fault is not None:
+        raise text.fault
+    decoded = start.decode("utf-8-sig", "ignore")
+    header = None
+    if whole or len(start) < BLOCK_BYTES:
+        header = next(csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter), None)
+        if header is None:
+            raise DataError(f"{text.path}: is empty: give a CSV file with a header line")
+    if header is None:
+        raise _explain_header(text.path)
+    bare = re.sub('"[^"]*"', "", decoded).lstrip("\r\n").splitlines()[:1]
+    likeliest = max(SEPARATORS, key=lambda sign: sum(line.count(sign) for line in bare))
+    other = None if bare and bare[0].count(likeliest) <= bare[0].count(delimiter) else likeliest
+    return tuple(name.strip(ASCII_SPACE) for name in header), other
+
+
+def _explain_header(path: Path) -> DataError:
+    return DataError(f"{path}: the header line cannot be read: give UTF-8 text with separators")
+
+
+def explain_csv_opening(path: Path, error: Exception) -> DataError:
+    """Return what is wrong with a CSV file that cannot be opened."""
+    return unreadable(path, error) if isinstance(error, OSError) else _explain_header(path)
+
+
+def _parse_blocks(
+    text: CheckedText,
+    blocks: Iterator[bytes],
+    has_header: bool,
+    names: tuple[str, ...],
+    requested: Sequence[str],
+    delimiter: str,
+) -> Iterator[pa.RecordBatch]:
+    for number, block in enumerate(blocks):
+        if text.fault is None:
+            is_first = has_header and number == 0
+            yield from _parse(block, is_first, names, requested, delimiter).to_batches()
+
+
+def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
+    """Yield pieces of the blocks in which the whole file is read, so cells are parsed as there.
+
+    Where a row ends depends on all quotation marks before it. So the file is read, and checked
+    as text, from its beginning.
+    """
+    with path.open("rb") as file:
+        text = CheckedText(path, file)
+        if text.zipped:
+            yield None
+            return
+        start = 0
+        sizes: list[int] = []
+        for block in row_blocks(text.read, BLOCK_BYTES, delimiter):
+            if sizes and sum(sizes) + len(block) > most_bytes:
+                yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
+                start, sizes = start + sum(sizes), []
+            sizes.append(len(block))
+        if text.fault is not None:
+            raise text.fault
+        yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
+
+
+def _parse(
+    block: bytes, header: bool, names: tuple[str, ...], requested: Sequence[str], delimiter: str
+) -> pa.Table:
+    """Return the requested cells of whole rows, without those of a header.
+
+    Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
+    memory and nothing of Python's: a thread that asks for the interpreter while that shuts down
+    aborts the process.
+    """
+    copy = pa.BufferOutputStream()
+    if not header and block.startswith(_BYTE_ORDER_MARK):  # which here is part of a cell
+        copy.write(b"\n")
+    copy.write(block)
+    text_type = pa.dictionary(pa.int32(), pa.string())
+    return pacsv.read_csv(
+        pa.BufferReader(copy.getvalue()),
+        read_options=pacsv.ReadOptions(
+            column_names=names, skip_rows_after_names=int(header), block_size=len(block) + 1
+        ),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(requested, text_type),
+            include_columns=list(requested),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _explain_csv(path: Path, error: Exception, width: int) -> DataError:
+    if isinstance(error, RowTooLong):
+        return DataError(
+            f"{path}: a row is longer than {BLOCK_BYTES >> 20} MiB: look for a quotation mark "
+            "that is never closed"
+        )
+    if "Expected" in str(error):
+        return DataError(
+            f"{path}: a row does not have the {width} cells of the header: complete the file, or "
+            "quote the cells that hold separators"
+        )
+    return DataError(f"{path}: is not well-formed CSV: save it as UTF-8 text with separators")
+
+
+# Parquet files.
+
+_TEXTS = (
+    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+    pa.binary_view(),
+)  # fmt: skip
+
+
+@contextmanager
+def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
+    """Yield a Parquet file, or some of its row groups, as a source."""
+    file = _open_parquet(path)
+    names = tuple(file.schema_arrow.names)
+
+    def read(requested: Sequence[str]) -> Iterator[Chunk]:
+        total, done = file.metadata.num_rows, 0
+        types = {name: file.schema_arrow.field(name).type for name in requested}
+        nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
+        flat = [name for name in requested if name not in nested]  # no column takes a nested cell
+        most_bytes = memory_bytes(None) - PROCESS_BYTES
+        rows = rows_at_once(path, file, flat, BATCH_ROWS, most_bytes)
+        groups = None if piece is None else list(piece.groups)
+        for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=groups):
+            done += batch.num_rows
+            cells = (
+                pa.nulls(batch.num_rows, nested[name]) if name in nested else batch.column(name)
+                for name in requested
+            )
+            yield Chunk(tuple(cells), done, total)
+
+    with file:
+        yield Source(str(path), names, read, cut=partial(_cut_parquet, file))
+
+
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file; equal texts of a column are held once."""
+    with pq.ParquetFile(path) as plain:
+        listed = [each.name for each in plain.schema_arrow if each.type in _TEXTS]
+    return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
+
+
+def explain_parquet(path: Path, _: Exception) -> DataError:
+    """Return what is wrong with a Parquet file that cannot be opened or read."""
+    return DataError(f"{path}: is not a readable Parquet file: copy or write it again")
+
+
+def check_parquet(path: Path, names: Collection[str], most_bytes: int) -> None:
+    """Raise ResourceExceeded if these columns need more memory than this while they are read."""
+    with _open_parquet(path) as file:
+        rows_at_once(path, file, names, BATCH_ROWS, most_bytes)
+
+
+def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
+    groups: list[int] = []
+    size = 0
+    for number in range(file.metadata.num_row_groups):
+        more = file.metadata.row_group(number).total_byte_size
+        if groups and size + more > most_bytes:
+            yield Piece(size, groups=tuple(groups))
+            groups, size = [], 0
+        groups.append(number)
+        size += more
+    yield Piece(size, groups=tuple(groups))
+
+
+CSV_READER = Reader(open_csv, explain_csv_opening)
+PARQUET_READER = Reader(open_parquet, explain_parquet, check_parquet)
