@@ -128,7 +128,7 @@ def test_nothing_is_left_to_resume_and_another_run_exceeds_the_total_before_any_
     rows, contents = scene.rows(), scene.contents()
     ended = scene.run()  # the total is enough for one
     assert ended.code == 3
-    assert "exceeds" in ended.err
+    assert "has rho" in ended.err
     assert (scene.rows(), scene.contents(), scene.noted("drawn")) == (rows, contents, [])
 
 
