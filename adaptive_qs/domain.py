@@ -118,8 +118,8 @@ class Domain:
         for name in names:
             if name not in self._positions:
                 near = get_close_matches(name, self.names, n=1)
-                mend = f"did you mean {near[0]!r}?" if near else "check the spelling"
-                raise SchemaError(f"attribute {name!r} is not in the schema: {mend}")
+                remedy = f"did you mean {near[0]!r}?" if near else "check the spelling"
+                raise SchemaError(f"attribute {name!r} is not in the schema: {remedy}")
         clique = tuple(sorted(self._positions[name] for name in names))
         if len(set(clique)) != len(clique):
             raise SchemaError(f"attributes {list(names)!r} name one column twice: remove one")
@@ -140,7 +140,7 @@ class Domain:
         for column, number in zip(columns, groups, strict=True):
             found = [i for i in self.chain(column) if self._level_sizes[i] == number]
             if len(found) != 1:
-                raise ValueError("an attribute has no level of so many groups")
+                raise ValueError("an attribute has no level with this number of groups")
             chosen += found
         return tuple(chosen)
 

@@ -202,8 +202,8 @@ def _cut(shares: NDArray[np.float64], number: int) -> NDArray[np.int64]:
     groups = np.empty(shares.size, dtype=np.int64)
     group, held, left = 0, 0.0, float(shares.sum())
     for unit, share in enumerate(shares.tolist()):
-        wanted = left / (number - group)
-        full = held + share / 2 > wanted or shares.size - unit < number - group
+        needed = left / (number - group)
+        full = held + share / 2 > needed or shares.size - unit < number - group
         if held > 0 and full and group < number - 1:
             left -= held
             group, held = group + 1, 0.0

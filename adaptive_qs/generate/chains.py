@@ -211,18 +211,18 @@ SHORTEST = 0.75
 
 def compute_ratio(
     clique: Clique,
-    wanted: NDArray[np.float64],
+    desired: NDArray[np.float64],
     counted: NDArray[np.float64],
     exponent: float,
     shared: SharedSteps | None,
 ) -> NDArray[np.float64]:
-    """Return the factor of a clique's weights: (wanted / counted) ** exponent.
+    """Return the factor of a clique's weights: (desired / counted) ** exponent.
 
     Attributes of a block share a step.
     """
     if shared is None:
-        return (wanted / counted) ** exponent
-    return np.exp(exponent * shared.log_ratio(clique, wanted, counted))
+        return (desired / counted) ** exponent
+    return np.exp(exponent * shared.log_ratio(clique, desired, counted))
 
 
 class WeightUpdater:
@@ -285,11 +285,11 @@ class WeightUpdater:
                 if columns not in codes:
                     codes[columns] = count_rows(rows, domain, columns)
                 counts = domain.summed(codes[columns], columns, target.clique)
-                wanted, counted = share * (target.counts + damping), counts + share * damping
+                desired, counted = share * (target.counts + damping), counts + share * damping
                 ratios[target.clique] = compute_ratio(
-                    target.clique, wanted, counted, eta, self._shared
+                    target.clique, desired, counted, eta, self._shared
                 )
-                last, misfit = self._misfits[target.clique], wanted - counted
+                last, misfit = self._misfits[target.clique], desired - counted
                 products[k] += (last * misfit / counted).sum()
                 squares[k] += (last * last / counted).sum()
                 last[...] = misfit
@@ -363,8 +363,8 @@ def settle_weights(chains: Chains, singles: Sequence[Target], settings: FitSetti
         chains.move(thorough=True)
         for target in singles:
             counts = count_rows(chains.rows, domain, target.clique)
-            wanted, counted = share * target.counts + 1, counts + 1
-            ratio = compute_ratio(target.clique, wanted, counted, 0.5, chains.shared)
+            desired, counted = share * target.counts + 1, counts + 1
+            ratio = compute_ratio(target.clique, desired, counted, 0.5, chains.shared)
             chains.model.scale(target.clique, ratio)
     chains.rows = every
 

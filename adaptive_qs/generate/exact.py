@@ -152,8 +152,8 @@ class Residuals:
 
     def __init__(self, joint: Joint, model: ReferenceModel, measured: Iterable[Clique]) -> None:
         domain = joint.domain
-        wanted = downward_closure([*measured, *((i,) for i in range(len(domain)))])
-        several = (t for t in wanted if t and min(domain.shape(t)) > 1)
+        desired = downward_closure([*measured, *((i,) for i in range(len(domain)))])
+        several = (t for t in desired if t and min(domain.shape(t)) > 1)
         measured_ones = (t for t in several if t in model.estimates)
         self._residuals = sorted(measured_ones, key=lambda t: (domain.shape(t), t))
         sizes = [domain.size(t) for t in self._residuals]
@@ -259,8 +259,8 @@ def fit_exactly(
     for _ in range(SCALINGS if zeros else 0):  # iterative proportional fitting
         for i, single in enumerate(singles):
             shares = joint.marginal(np.exp(log_q), (i,))
-            wanted = np.maximum(single, 0.5) / np.maximum(single, 0.5).sum()
-            scale = np.log(np.divide(wanted, shares, out=np.ones_like(shares), where=shares > 0))
+            desired = np.maximum(single, 0.5) / np.maximum(single, 0.5).sum()
+            scale = np.log(np.divide(desired, shares, out=np.ones_like(shares), where=shares > 0))
             joint.add(log_q, scale, (i,))
     closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
     orders = sorted({len(clique) for clique in closure if len(clique) > 1}) or [1]
@@ -399,8 +399,8 @@ class ExactChains:
 
     def marginals(self, cliques: Iterable[Clique]) -> list[NDArray[np.float32]]:
         """Return the expected marginals of a state over these cliques."""
-        wanted = self._probabilities * len(self.rows)
-        return [self._joint.marginal(wanted, c).astype(np.float32) for c in cliques]
+        desired = self._probabilities * len(self.rows)
+        return [self._joint.marginal(desired, c).astype(np.float32) for c in cliques]
 
     def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
         """Return chains of a random subset of the rows, and the share of these among all rows.

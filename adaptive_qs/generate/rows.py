@@ -3,8 +3,8 @@
 A log-linear model is fitted to the noisy marginals by Gibbs chains, whose state is a table of a
 fixed number of rows. The chains then go on, and each of their states is a page of the synthetic
 table, so that a table of any length takes one sweep per row and the memory of a few pages. In each
-page single values move until the marginals of all pages so far agree with the wanted ones; what
-one page leaves is wanted of the next.
+page single values move until the marginals of all pages so far agree with the targets; what
+one page leaves is a target of the next.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def fit_model(
     size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoise_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
-    wanted = tuple(dict.fromkeys([*watched, *requested]))
+    desired = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, cliques, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
         fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
@@ -194,7 +194,7 @@ def fit_model(
         # optimum; chains follow the targets as far as they can.
         if fit.gap <= 3.0:
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
-            return Fitted(exact, dict(zip(wanted, exact.marginals(wanted))), watched)
+            return Fitted(exact, dict(zip(desired, exact.marginals(desired))), watched)
 
     factor = size / max(residuals.total, 1.0)
     targets = [
@@ -205,10 +205,10 @@ def fit_model(
     rows = np.empty((size, len(domain)), dtype=np.int32)
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
-    means = fit_weights(chains, targets, wanted, settings.fit, workers, progress)
-    shrink_to_measured(coarse.domain, means, wanted, targets)
-    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, wanted)]
-    return Fitted(chains, dict(zip(wanted, codes)), watched)
+    means = fit_weights(chains, targets, desired, settings.fit, workers, progress)
+    shrink_to_measured(coarse.domain, means, desired, targets)
+    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, desired)]
+    return Fitted(chains, dict(zip(desired, codes)), watched)
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
@@ -295,8 +295,8 @@ class Page:
     Attributes:
         rows: states of some chains.
         proposals: later states of the same chains.
-        share: share of the wanted marginals that the page should have.
-        excess: counts above the wanted ones, of all pages so far.
+        share: share of the target marginals that the page should have.
+        excess: counts above the targets, of all pages so far.
         rng: orders of the proposals.
     """
 
@@ -313,7 +313,7 @@ class MarginalTracker:
     Args:
         domain: the attributes.
         cliques: watched cliques.
-        means: their wanted marginals, for some number of rows.
+        means: their target marginals, for some number of rows.
         zeros: cells that no row is moved to.
 
     Attributes:
@@ -334,7 +334,7 @@ class MarginalTracker:
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
     def add(self, excess: Array, rows: Rows, share: float) -> None:
-        """Add the counts of rows above ``share`` of the wanted marginals to an excess, in place."""
+        """Add the counts of rows above ``share`` of the target marginals to an excess, in place."""
         by_column = np.asfortranarray(rows)
         for position, (clique, mean) in zip(self.adjacency.position, self._wanted.items()):
             difference = count_rows(by_column, self._domain, clique) - share * mean
@@ -425,7 +425,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, blocks):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
-    first, second, beside, beyond, step, base, _, begin, values, _ = guard[2]
+    first, second, partners, beyond, step, base, _, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     block_start, members = blocks
@@ -457,8 +457,8 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
             pair[0], pair[1] = i, t
             new = proposals[r, i]
             listed = base[p] + new * step[p]
-            for k in range(beside.shape[1]):
-                listed += rows[r, beside[p, k]] * beyond[p, k]
+            for k in range(partners.shape[1]):
+                listed += rows[r, partners[p, k]] * beyond[p, k]
             if rows[r, i] == new or begin[listed] == begin[listed + 1]:
                 continue
             state[i], state[t] = new, values[(begin[listed] + begin[listed + 1]) // 2]

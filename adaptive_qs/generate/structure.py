@@ -309,10 +309,10 @@ class SharedSteps:
                     belongs = np.equal.outer(np.arange(sides.max() + 1), sides).astype(np.float64)
                     self._sides[i] = sides, belongs, 1 - 1 / repeats
 
-    def log_ratio(self, clique: Clique, wanted: Array, counted: Array) -> Array:
-        """Return log(wanted / counted), of which shared parts count only in part."""
-        logs: Array = np.log(wanted / counted)
-        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (wanted, counted)}
+    def log_ratio(self, clique: Clique, desired: Array, counted: Array) -> Array:
+        """Return log(desired / counted), of which shared parts count only in part."""
+        logs: Array = np.log(desired / counted)
+        sums: dict[tuple[int, ...], tuple[Array, ...]] = {(): (desired, counted)}
         shared = [axis for axis, i in enumerate(clique) if i in self._sides]
         for degree in range(1, len(shared) + 1):
             for axes in combinations(shared, degree):

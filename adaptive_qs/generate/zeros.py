@@ -108,16 +108,16 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
         singles: counts of each attribute (rows).
     """
     table = zero.allowed.astype(np.float64)
-    wanted = [singles[i] for i in zero.clique]
+    desired = [singles[i] for i in zero.clique]
     for _ in range(SCALINGS):
-        for axis, counts in enumerate(wanted):
+        for axis, counts in enumerate(desired):
             others = tuple(k for k in range(table.ndim) if k != axis)
             sums = table.sum(axis=others)
             scale = np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)
             table *= scale.reshape([-1 if k == axis else 1 for k in range(table.ndim)])
     if not table.sum() > 0:
         table = zero.allowed.astype(np.float64)
-    return Target(zero.clique, table * (wanted[0].sum() / table.sum()), np.inf)
+    return Target(zero.clique, table * (desired[0].sum() / table.sum()), np.inf)
 
 
 def learnt_values(
@@ -422,7 +422,7 @@ def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: 
 def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
     first, second, other, stride, own_stride, base, group, start, values, most = pairs
     sizes, singles, single_start, _, packed = factors
-    offset, beside, beyond = adjacency[1], adjacency[2], adjacency[3]
+    offset, partners, beyond = adjacency[1], adjacency[2], adjacency[3]
     a, b = np.empty(sizes.max()), np.empty(sizes.max())
     sums, chosen = np.empty(sizes.max() * most), np.empty((sizes.max() * most, 2), np.int32)
     of_first, of_second = np.empty(offset.size, np.int64), np.empty(offset.size, np.int64)
@@ -447,9 +447,9 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                 for n in range(alone_i, every_i):
                     e = of_first[n]
                     cells[n] = offset[e]
-                    for k in range(beside.shape[1]):
-                        if beside[e, k] != t:
-                            cells[n] += np.uint64(rows[r, beside[e, k]]) * np.uint64(beyond[e, k])
+                    for k in range(partners.shape[1]):
+                        if partners[e, k] != t:
+                            cells[n] += np.uint64(rows[r, partners[e, k]]) * np.uint64(beyond[e, k])
                 listed = base[p]
                 for k in range(other.shape[1]):
                     listed += rows[r, other[p, k]] * stride[p, k]

@@ -407,8 +407,8 @@ class LedgerBook(Store):
     def recovered(self, place: Place) -> Recovered | None:
         """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
-        wanted = (self.identity, place.run, place.releases, place.hash)
-        return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == wanted), None)
+        key = (self.identity, place.run, place.releases, place.hash)
+        return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == key), None)
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Return all charges of a run, in order."""
@@ -439,7 +439,7 @@ class LedgerBook(Store):
             if lock.held:  # so nobody works on it
                 lock.release()
                 raise LedgerError(
-                    f"{self.path}: run {run} was asked for the same and interrupted: continue it "
+                    f"{self.path}: run {run} has the same request and was interrupted: continue it "
                     "with --resume, which spends nothing twice, or give it up with adaptive-qs "
                     f"ledger close --run {run}"
                 )

@@ -98,7 +98,7 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
     except (OSError, ValueError) as error:
         why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
         raise LedgerError(
-            f"{path}: the ledger's key cannot be read or made ({why}): mend that, or remove the "
+            f"{path}: the ledger's key cannot be read or made ({why}): repair it, or remove the "
             "file if no interrupted run is to be resumed"
         ) from None
     if len(key) != KEY_BYTES:

@@ -1,4 +1,4 @@
-"""Names, numbers and progress in words, and templates rendered to one self-contained file."""
+"""Names, numbers and progress as text, and templates rendered to one self-contained file."""
 
 from __future__ import annotations
 

@@ -175,11 +175,10 @@ class Unit:
         return "row" if self.person is None else "person"
 
     @property
-    def otherwise(self) -> str:
-        """How the tables come about that are compared with the private one, in words."""
-        if self.neighbours == "replace":
-            return f"with any other {self.noun} in the place of a given one"
-        return f"without any given {self.noun}, and with one more"
+    def change(self) -> str:
+        """The change between neighbouring tables, as the subject of a sentence."""
+        verb = "Replacing" if self.neighbours == "replace" else "Adding or removing"
+        return f"{verb} any single {self.noun}"
 
     @property
     def protected(self) -> str:

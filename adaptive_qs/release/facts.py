@@ -64,7 +64,7 @@ class Fact(BaseModel):
         if (self.rho, self.delta) != (float_above(self.cost.rho), float_above(self.cost.delta)):
             raise ValueError("a fact's figures contradict each other")
         if (self.cost != Cost()) != (self.basis == "paid for"):
-            raise ValueError("a fact is paid for and free at once")
+            raise ValueError("a fact is both paid for and free")
         return self
 
     @property
@@ -99,8 +99,8 @@ _PUBLIC: tuple[tuple[Kind, str], ...] = (
     ("refusals", "that the table has rows at all: without any there would be no release"),
     (
         "refusals",
-        "that its rows fit the memory set aside for them, which depends on the machine or the "
-        "ceiling asked for: with more of them there would be no release",
+        "that its rows fit the memory reserved for them, which depends on the machine or on "
+        "--max-memory (otherwise the run would have been refused)",
     ),
     (
         "settings",
@@ -111,13 +111,12 @@ _PUBLIC: tuple[tuple[Kind, str], ...] = (
 _KEPT_BACK: tuple[str, ...] = (
     "the order of the rows, and which of them are equal",
     "any exact count",
-    "where in its bin a value lies, but for frequent values that are counted: values are drawn by "
-    "what is released of their column",
+    "the position of a value inside its bin, except for frequent values that are counted",
     "how cells were written, and what is in columns that are not used",
     "the name, place, format and size of the private file",
 )
 TABLES = (
-    "the model, and every table sampled from it with whatever number of rows and seed",
+    "the model, and every table sampled from it with any number of rows and any seed",
     "how the rounds went: what each measured, how far estimates moved, and when they stopped",
 )
 ANSWERS = ("every answer with its standard error and interval",)
@@ -233,19 +232,19 @@ _LEARNT = {
     "min": "the smallest value",
     "max": "the largest value",
     "bins": "where the bins lie",
-    "values": "which values there are, but for the catch-all label",
+    "values": "which values there are, except for the catch-all label",
 }
 _OUTSIDE = {
     "clip": "that a cell outside the bounds counts as the nearest end",
     "missing": "that a cell that does not fit counts as missing",
-    "refuse": "that every cell fits: with any other there would be no release",
+    "refuse": "that every cell fits (otherwise the run would have been refused)",
 }
 _MISSING = (
-    "that no cell is missing: with one there would be no release",
+    "that no cell is missing (otherwise the run would have been refused)",
     'that cells may be missing, and the markers that mean "no value"',
 )
 _CATCH_ALL = "the label under which every value that is not listed counts"
-_CONSTANT = "that they hold one value only, so that nothing is measured about them"
+_CONSTANT = "that they have one value only, so that nothing is measured about them"
 
 
 def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[str]) -> list[Fact]:
@@ -321,7 +320,7 @@ SAMPLING_SEEDS = (
 )
 _OF_ROWS = (
     "anyone who has this release, every other table made from it, and all rows but one",
-    "several rows of one person: for k rows at once rho counts k² times",
+    "several rows of one person: for k rows together rho counts k² times",
 )
 _OF_PERSONS = (
     "anyone who has this release, every other table made from it, and all rows of all persons but "
@@ -348,15 +347,14 @@ class ThreatModel(BaseModel):
     protects_against: tuple[str, ...] = (_OF_ROWS[0], "any amount of computing, now or later")
     trusted: tuple[str, ...] = (
         "the machine that ran the program, with its operating system and random numbers",
-        "whoever wrote the schema, the workload and the settings not to have taken them from "
-        "the rows",
+        "that the schema, the workload and the settings were not derived from the rows",
     )
     excluded: tuple[str, ...] = (
         "running time, memory use, progress and messages of the program: they are for the owner",
         "that a run was refused, why, and how often it was tried",
         _OF_ROWS[1],
         "other releases about the same people: their costs add up, and a ledger keeps the sum",
-        "what holds of people in general, and so of one whose row is not in the table",
+        "facts about the population, which also apply to people who are not in the table",
     )
 
     @classmethod

@@ -44,7 +44,7 @@ from adaptive_qs.workload.workload import Workload
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
 UNCOUNTED_ROWS = 1_000
-"""Most rows of a table where their noisy number is nothing but noise, and none was asked for."""
+"""Maximum rows of a table whose noisy number of rows is mostly noise, if none is requested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class Release(Bundle):
             settings: how the loop was to spend, and what makes rows.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
-            most_rows: most rows of a table whose number of rows is not asked for.
+            most_rows: maximum rows of a table whose number of rows is not requested.
         """
         rho, epsilon, delta = privacy
         ledger = mechanisms.ledger
@@ -321,8 +321,8 @@ class Release(Bundle):
     ) -> tuple[Marginal, ...]:
         """Marginals of the model that tables follow, without the error of drawing rows.
 
-        No count is negative, and those of all sets agree with one distribution of rows, as near as
-        the fit comes to one. They come from the release alone and cost nothing. How far they are
+        No count is negative, and the counts of all sets agree with one distribution of rows, as
+        near as the fit comes to one. They come from the release alone and cost nothing. How far they are
         from the truth depends on it, so they have no standard error.
 
         Args:
@@ -336,11 +336,11 @@ class Release(Bundle):
             InputError: the seed is negative.
             ResourceExceeded: more than ``MOST_CELLS`` cells in all.
         """
-        asked = self._asked(columns)
-        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, asked)
+        requested = self._asked(columns)
+        fitted = self._fitted(self.num_rows, chosen_seed(seed), workers, progress, requested)
         domain, total = self.workload.domain, max(self._total[0], 1.0)
         return tuple(
-            Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in asked
+            Marginal(domain.clique_names(c), total * fitted.marginal(c), "model") for c in requested
         )
 
     def _fitted(
@@ -349,13 +349,13 @@ class Release(Bundle):
         seed: int,
         workers: int,
         progress: PhaseProgress | None,
-        asked: Sequence[Clique] = (),
+        requested: Sequence[Clique] = (),
         kept: Iterable[int] = (),
     ) -> Fitted:
         return fit_model(
             self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
-            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"), asked,
-            self.zeros, kept,
+            self._synthesis, plan_workers(workers), progress and partial(progress, "fit"),
+            requested, self.zeros, kept,
         )  # fmt: skip
 
     def check(self, selected: Iterable[int] = (), given: Iterable[int] = ()) -> Check:
@@ -390,14 +390,14 @@ class Release(Bundle):
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
         """The sets of columns by their positions, where they are not too large."""
         domain = self.workload.domain
-        asked = [domain.clique(names) for names in columns]
-        cells = sum(map(domain.size, asked))
+        requested = [domain.clique(names) for names in columns]
+        cells = sum(map(domain.size, requested))
         if cells > MOST_CELLS:
             raise ResourceExceeded(
                 f"the marginals have {cells:,} cells, and {MOST_CELLS:,} is the most: name fewer "
                 "columns together"
             )
-        return asked
+        return requested
 
     @property
     def _measured_cliques(self) -> list[Clique]:
@@ -436,13 +436,13 @@ class Release(Bundle):
 
 
 MOST_CELLS = 2**24
-"""Most cells of marginals that are asked for at a time."""
+"""Maximum cells of marginals that are requested together."""
 MOST_EXPECTED = 2**14
 """Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:
-    """The number of rows of a table that is asked for.
+    """Check a requested number of rows.
 
     Raises:
         InputError: it is not a positive integer.

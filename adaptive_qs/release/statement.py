@@ -154,11 +154,10 @@ class Statement(BaseModel):
     def conclusion(self) -> str:
         """What the promise means for conclusions about one unit, in one sentence."""
         factor = self.explained_factor
+        number = f" = {factor:.4g}" if factor else ""
         return (
-            f"Whatever is concluded from this release would have been concluded "
-            f"{self.protects.otherwise}, with almost the same probability: the two differ by at "
-            f"most a factor of e^{self.epsilon:.4g}{f' = {factor:.4g}' if factor else ''}, and by "
-            f"{self.delta:g} beyond it."
+            f"{self.protects.change} changes the probability of every outcome by at most a factor "
+            f"of e^{self.epsilon:.4g}{number}, plus {self.delta:g}."
         )
 
     @property
@@ -208,12 +207,12 @@ class Statement(BaseModel):
             raise ValueError("the stamp is not that of the noise")
         promised = build_guarantee(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
         if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
-            raise ValueError("the guarantee in words is not that of the figures")
+            raise ValueError("the text of the guarantee does not fit the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
         described = {"unit": self.protects.name, "neighbours": self.protects.relation}
         for name, text in described.items():
             if getattr(self, name) not in ("", text):
-                raise ValueError("what is protected, in words, is not what is stated")
+                raise ValueError("the text on what is protected does not fit the unit")
             object.__setattr__(self, name, text)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
@@ -404,7 +403,7 @@ def statement_page(statement: Statement) -> str:
             )
         if over := statement.over_groups:
             blocks.append(
-                "- measured over groups of codes, inside which the tables follow the single "
+                "- measured with grouped codes, inside which the tables follow the single "
                 f"columns: {join_first([*map(_escape, over)], _COLUMNS_NAMED)}"
             )
     blocks += ["## What was paid for", _paid_table(statement)]

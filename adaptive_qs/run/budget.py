@@ -53,7 +53,7 @@ MIN_EPSILON, MAX_EPSILON = 1e-12, 1e9
 """Below them, or above, exact Gaussian DP is not shown for discrete noise, or costs too much."""
 
 # Where all noise is Gaussian, the budget is that of exact Gaussian DP: its cost β = μ² = 2ρ is the
-# largest μ² whose curve δ(ε) meets the (ε, δ) asked for, 8-15 % more than through zCDP.
+# largest μ² whose curve δ(ε) meets the requested (ε, δ), 8-15 % more than through zCDP.
 #
 # The noise is discrete, and this is why its curve is that of Gaussian DP all the same. Divide each
 # answer by its σ, which is at least F = ``FINE_NOISE``. All answers together then are a point z of
@@ -217,12 +217,12 @@ class PrivacyTarget:
         left = delta_left(self.delta, Fraction(self.delta) * self.discovery_share)
         return left * (1 - SLACK) if self.gaussian else left
 
-    def _with_epsilon(self, asked: float | None) -> Self:
-        if asked is None and self.gaussian:
+    def _with_epsilon(self, epsilon: float | None) -> Self:
+        if epsilon is None and self.gaussian:
             return replace(
                 self, epsilon=compute_gaussian_epsilon(compute_mu(self.rho), self._converting)
             )
-        implied = compute_epsilon(self.rho, self._converting) if asked is None else float(asked)
+        implied = compute_epsilon(self.rho, self._converting) if epsilon is None else float(epsilon)
         return replace(self, epsilon=implied)
 
     @property

@@ -84,7 +84,7 @@ class _Candidates:
         return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
 
     def bytes(self, kept_cells: int) -> int:
-        """Memory beside the process and the rows, with so many cells of counts kept."""
+        """Return the memory without the process and the rows, with this number of kept cells."""
         return (
             self.closure * _clique_bytes(self.attributes)
             + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
@@ -118,7 +118,7 @@ class ScoringForecast:
     def of(
         cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
     ) -> ScoringForecast:
-        """The forecast for the candidates of a workload, with so many counts kept."""
+        """Build the forecast for the candidates of a workload, with this number of kept counts."""
         found = _Candidates.of(workload)
         seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
         seconds += found.seen_cells * CELL_SECONDS
@@ -148,7 +148,7 @@ def keep_what_fits(
     """What of a workload is looked at within the ceilings, by :func:`limited`.
 
     Args:
-        workload: what was asked for.
+        workload: the requested marginals.
         num_rows, max_memory_bytes: as for :func:`plan_memory`; where it refuses, less is looked at.
         max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
         max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.

@@ -205,7 +205,7 @@ class CustomQueries(QueryFamily):
     family: Literal["custom"]
     """Given by a file."""
     matrix: Annotated[str, Field(min_length=1)]
-    """A file of numbers, .npy or .csv, beside the workload file or relative to it. Its columns
+    """A file of numbers, .npy or .csv, next to the workload file or relative to it. Its columns
     run over the cells of the set, whose last attribute, as listed, changes fastest. A row of zeros
     is a query like others: its answer is 0, without error."""
 

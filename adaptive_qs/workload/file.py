@@ -88,9 +88,7 @@ def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: flo
     for attribute in np.unique(distinct).tolist():
         name = maker.domain.names[attribute]
         if name not in by_name:
-            raise WorkloadError(
-                f"queries do not say what is asked of attribute {name!r}: name it with its family"
-            )
+            raise WorkloadError(f"queries do not name attribute {name!r}: name it with its family")
         axis[attribute] = maker.axis(attribute, by_name[name])
     return QueryPart(distinct, axis, None, weight * counts[by_occurrence].astype(np.float64))
 
@@ -166,10 +164,10 @@ class WorkloadFile(BaseModel):
     version: Literal[1]
     """Version of the file format."""
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
-    """What is asked for; parts that overlap add their weights."""
+    """The requested queries; parts that overlap add their weights."""
     target: Annotated[str, Field(min_length=1)] | None = None
     """Column that models trained on a synthetic table are to predict, for synthesize and the
-    forecasts of plan: every set is also asked for together with it, with the same weight."""
+    forecasts of plan: every set is also requested with it, with the same weight."""
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
