@@ -322,8 +322,8 @@ class Release(Bundle):
         """Marginals of the model that tables follow, without the error of drawing rows.
 
         No count is negative, and the counts of all sets agree with one distribution of rows, as
-        near as the fit comes to one. They come from the release alone and cost nothing. How far they are
-        from the truth depends on it, so they have no standard error.
+        near as the fit comes to one. They come from the release alone and cost nothing. Their
+        error is not known, so they have no standard error.
 
         Args:
             columns: sets of columns by name.
