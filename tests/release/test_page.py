@@ -1,5 +1,6 @@
 """The page inside a release bundle: only what the bundle holds, and that correctly."""
 
+import html
 import json
 import re
 import zipfile
@@ -66,7 +67,7 @@ def page(bundle):
 
 def opened(page):
     """The text of a page, without tags."""
-    return re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ")
+    return html.unescape(re.sub(r"<[^>]*>", "", page)).replace("\u00a0", " ")
 
 
 def test_it_opens_with_what_the_data_are_and_what_they_are_good_for(bundle, page):
