@@ -171,7 +171,7 @@ def _check_files(private: Path | Query, synthetic: Path, options: Options) -> No
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, control, report = options.schema, options.control, options.report
     if schema is None:
-        raise InputError("no --schema was given: name the schema of both tables")
+        raise InputError("No schema is set. Use --schema FILE.")
     workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:

@@ -102,7 +102,7 @@ def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
         (("schema", "init"), "No DATA is set"),
         (("schema", "init", "t.csv", *SQL), "DATA and --sql cannot be combined"),
         (("schema", "init", *SQL, "--out", "t.db"), "t.db"),
-        (("schema", "check", "s.json", *SQL[2:]), "give --sql"),
+        (("schema", "check", "s.json", *SQL[2:]), "Set --sql"),
     ):
         assert said in refused(run(*command))
     names = ("--sql", "SELECT name AS job, age, day FROM people, names", *SQL[2:])
