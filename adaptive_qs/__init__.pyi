@@ -10,11 +10,12 @@ from .evaluation.evaluation import evaluate as evaluate
 from .evaluation.marginals import workload_error as workload_error
 from .evaluation.tables import TablePair as TablePair
 from .pages.words import ProgressBar as ProgressBar
-from .related import RelatedSynthesizer as RelatedSynthesizer
 from .release.release import Release as Release
+from .release.tables import ReleaseSet as ReleaseSet
 from .synthesizer import Synthesizer as Synthesizer
 from .table.coded import CodedTable as CodedTable
 from .table.schema import Schema as Schema
+from .table.tables import TableSet as TableSet
 from .workload.workload import QueryWorkload as QueryWorkload
 from .workload.workload import Workload as Workload
 

@@ -1,9 +1,10 @@
-"""Many cliques at a time: their closure, where each lies, runs that fit, cells of estimates."""
+"""Many cliques together: their closure, positions in a list, tables of rows and of estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -188,6 +189,78 @@ def _add_counts(columns, clique, shape, out):  # type: ignore[no-untyped-def]
                 cells[r] = cells[r] * size + np.uint32(codes[begin + r])
         for r in range(number):
             out[cells[r]] += 1
+
+
+# Kernels walk the clique tables around an attribute as flat arrays. Attribute i has the entries
+# ``start[i] : start[i+1]``. The segment of entry e begins at ``offset[e] + Σ_k row[other[e, k]] ·
+# stride[e, k]``, and value v of attribute i lies ``v · own_stride[e]`` further on.
+
+
+class Adjacency(NamedTuple):
+    """The clique tables around each attribute, as flat arrays.
+
+    Attributes:
+        start: (attributes + 1,) first entry of each attribute.
+        offset: (entries,) where the entry's table begins in the flat buffer.
+        other: (entries, m) the clique's other attributes, padded with 0.
+        stride: (entries, m) their strides, padded with 0.
+        own_stride: (entries,) stride of the attribute itself.
+        position: (cliques,) where each table begins; with one copy per axis, the first.
+        cells: length of the flat buffer.
+    """
+
+    start: Integers
+    offset: Integers
+    other: Integers
+    stride: Integers
+    own_stride: Integers
+    position: Integers
+    cells: int
+
+
+def build_adjacency(domain: Domain, cliques: Sequence[Clique], copy_per_axis: bool) -> Adjacency:
+    """Lay out the tables of cliques one after the other in a flat buffer.
+
+    Args:
+        domain: the attributes.
+        cliques: the tables.
+        copy_per_axis: store each table once per attribute, with that attribute's axis last, so
+            that a kernel reads all its values from consecutive memory.
+    """
+    entries: list[list[tuple[int, list[int], list[int], int]]] = [[] for _ in domain.sizes]
+    position, cells = [], 0
+    width = max((len(c) - 1 for c in cliques), default=0)
+    for clique in cliques:
+        position.append(cells)
+        for axis, attribute in enumerate(clique):
+            others = [i for i in clique if i != attribute]
+            shape = domain.shape(clique)
+            if copy_per_axis:
+                shape = domain.shape((*others, attribute))
+            strides = [prod(shape[k + 1 :]) for k in range(len(shape))]
+            own = strides.pop(-1 if copy_per_axis else axis)
+            padding = [0] * (width - len(others))
+            entries[attribute].append((cells, others + padding, strides + padding, own))
+            cells += prod(shape) if copy_per_axis else 0
+        cells += 0 if copy_per_axis else domain.size(clique)
+    flat = [entry for per_attribute in entries for entry in per_attribute]
+    parts = [*zip(*flat)] if flat else [()] * 4
+    offset, other, stride, own_stride, place = (
+        np.array(p, dtype=np.int64) for p in (*parts, position)
+    )
+    padded = len(flat), width
+    start = np.cumsum([0, *map(len, entries)])
+    other, stride = other.reshape(padded), stride.reshape(padded)
+    return Adjacency(start, offset, other, stride, own_stride, place, cells)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_cell(rows, r, e, offset, other, stride):  # type: ignore[no-untyped-def]
+    """Return where the values of an entry begin, given the other attributes of a row."""
+    cell = offset[e]
+    for k in range(other.shape[1]):
+        cell += rows[r, other[e, k]] * stride[e, k]
+    return cell
 
 
 # The cells of the estimates of many cliques. Up to three attributes they are formed cell by cell

@@ -62,7 +62,7 @@ class Domain:
 
     Attributes:
         attributes: in order.
-        groupings: their levels above the codes; those of one attribute from fine to coarse.
+        groupings: their levels above the codes; the levels of one attribute from fine to coarse.
 
     Raises:
         SchemaError: no attributes, or a name that occurs twice.

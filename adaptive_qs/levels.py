@@ -93,7 +93,7 @@ def build_chain(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the nested ones of some public groupings of the same codes, from fine to coarse.
 
     The one with most groups comes first, then each one whose groups are made of those of the last
-    one taken. One that tells all codes apart, or none, is no level.
+    one taken. One that distinguishes all codes, or none, is no level.
 
     Args:
         levels: the group of each code, in any numbers.
@@ -175,11 +175,6 @@ def _cut_inside(
     """Cut units in order into runs inside their parents, and return the run of each.
 
     Each parent has one run, and another one as long as its runs hold most each.
-
-    Args:
-        shares: of the units.
-        inside: the parent of each, ascending from 0.
-        number: of runs.
     """
     units, held = np.bincount(inside), np.bincount(inside, shares)
     runs = np.ones(units.size, dtype=np.int64)
@@ -202,8 +197,8 @@ def _cut(shares: NDArray[np.float64], number: int) -> NDArray[np.int64]:
     groups = np.empty(shares.size, dtype=np.int64)
     group, held, left = 0, 0.0, float(shares.sum())
     for unit, share in enumerate(shares.tolist()):
-        needed = left / (number - group)
-        full = held + share / 2 > needed or shares.size - unit < number - group
+        equal = left / (number - group)
+        full = held + share / 2 > equal or shares.size - unit < number - group
         if held > 0 and full and group < number - 1:
             left -= held
             group, held = group + 1, 0.0

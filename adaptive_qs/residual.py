@@ -141,13 +141,7 @@ class ReferenceModel:
         return clique in over or any(self.domain.is_below(residual, clique) for residual in over)
 
     def update(self, residual: Clique, values: Array, precision: float) -> None:
-        """Average in a new measurement of a residual.
-
-        Args:
-            residual: τ.
-            values: z_τ in centered form (rows).
-            precision: λ_τ (1 / rows²).
-        """
+        """Average in a measurement of τ: centered values z_τ (rows), precision λ_τ (1 / rows²)."""
         estimate = ResidualEstimate(np.array(values, dtype=np.float64), precision)
         old = self._estimates.get(residual)
         if old is None:
@@ -230,12 +224,9 @@ class ReferenceModel:
         return array if array is not None else np.zeros(self.domain.shape(clique))
 
     def _combine(self, front: Clique, tail: Clique, own: bool = True) -> Array | None:
-        """Sum the components of τ, spread over a clique, over all τ that contain its tail.
+        """Sum the spread components of all τ inside a clique that contain its tail.
 
-        Args:
-            front: the first attributes of the clique, of which τ has some.
-            tail: the other attributes of the clique.
-            own: whether the component of the whole clique at its own levels counts.
+        Without ``own`` the component of the whole clique does not count.
         """
         if not front:
             component = self._component(tail, own)
@@ -442,33 +433,6 @@ def expected_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
     """
     std = float(np.sqrt(measured_variance(model, clique)).mean())
     return model.domain.size(clique) * math.sqrt(2 / math.pi) * std / total
-
-
-NOISE_DRAWS = 32
-"""Number of draws of the noise by which its mean size is estimated."""
-
-
-def known_noise_l1(model: ReferenceModel, clique: Clique, total: float) -> float:
-    """Estimate the L1 distance that measured noise adds to a marginal (shares of the rows).
-
-    It is the mean over draws of the noise of all measured residuals in the marginal, from a fixed
-    seed. That the reference follows the same noise changes it in the second order only. What the
-    unmeasured residuals contain is not known.
-    """
-    rng, domain = np.random.default_rng(0), model.domain
-    found = 0.0
-    for _ in range(NOISE_DRAWS):
-        noise = {}
-        for tau in (tau for tau in domain.below(clique) if tau in model.estimates):
-            precision = model.precision(tau)
-            drawn = np.asarray(rng.normal(scale=precision**-0.5, size=domain.shape(tau)))
-            if len(tau) == 1 and tau[0] in model.column_noise:
-                values, vectors = np.linalg.eigh(model.column_noise[tau[0]])
-                drawn = vectors * np.sqrt(np.maximum(values, 0.0)) @ drawn
-            noise[tau] = ResidualEstimate(centered(drawn, domain, tau), precision)
-        marginal = ReferenceModel(domain, model.reference, noise).marginal(clique)
-        found += float(np.abs(marginal).sum())
-    return found / NOISE_DRAWS / total
 
 
 def _variance(model: ReferenceModel, residual: Clique) -> float:

@@ -19,17 +19,18 @@ from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import warn_all
 from adaptive_qs.release.bundle import is_from_interrupted_run
 from adaptive_qs.release.drawing import warn_of_contradictions
-from adaptive_qs.release.release import Release, check_rows
+from adaptive_qs.release.release import check_rows
 from adaptive_qs.release.statement import RoundRecord
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import Session
 from adaptive_qs.run.options import SynthesizeOptions, checked, documented
-from adaptive_qs.run.tables import SPENT_IN_VAIN, check_sample_rows, synthesize, tables_job
+from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, check_sample_rows, synthesize
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.schema_files import resolve_about
+from adaptive_qs.table.tables import TableSet
 
 # Sampled tables in the kind of data frame that the caller works with.
 #
@@ -184,37 +185,45 @@ class Synthesizer(Estimator, SynthesizeOptions):
     Follows scikit-learn: the constructor stores its parameters, :meth:`fit` checks them and spends
     the whole budget, and fitted attributes end in ``_``. Tables sampled afterwards cost nothing.
     The unit of privacy is one row, and neighbouring tables differ by adding or removing one row,
-    unless the schema names a ``person`` column or ``neighbours`` says otherwise.
+    unless the schema names a ``person`` column or ``neighbours`` says otherwise. Of a set of
+    tables, it is one row of the root with all rows below it.
 
     Args:
         progress: called with a phase, steps done and steps in all; a
             :class:`~adaptive_qs.pages.words.ProgressBar` shows them.
 
     Attributes:
-        release_: everything released, a :class:`Release`.
-        schema_: the schema of the table.
+        release_: everything released, a :class:`Release`, or of a set of tables a
+            :class:`~adaptive_qs.release.tables.ReleaseSet`.
+        schema_: the schema of the table, or of the set.
         rho_: the zCDP budget.
         rho_spent_: zCDP spent, at most the budget.
         epsilon_, delta_: the (ε, δ) that the budget implies.
-        rounds_: what each round of the loop did.
+        rounds_: what each round of the loop did, table after table.
         seconds_: seconds per phase of :meth:`fit`; empty after :meth:`load`.
     """
 
     progress: PhaseProgress | None = None
-    release_: Release = field(init=False)
+    release_: Any = field(init=False)
+    schema_: Any = field(init=False)
+    rounds_: tuple[RoundRecord, ...] = field(init=False)
     seconds_: dict[str, float] = field(init=False)
-    _kind: Kind = field(init=False)
+    _released: ReleaseSet = field(init=False)
+    _kinds: dict[str, Kind] = field(init=False)
     _session: Session | None = field(init=False, default=None)
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
-        """Spend the budget on a private table.
+        """Spend the budget on a private table, or on a set of tables.
 
         Args:
             table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
-                or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`.
+                or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`. Of a
+                set: a mapping of names to such tables, or the path of a folder or database with
+                all of them.
             y: not used; present by convention.
-            schema: the public description of the columns: a :class:`Schema`, the path of a
-                schema file, or parsed JSON. A coded table needs none.
+            schema: the public description of the columns: a :class:`Schema` or a
+                :class:`~adaptive_qs.table.tables.TableSet`, the path of a schema file, or parsed
+                JSON. A coded table needs none.
 
         Raises:
             InputError: a parameter, the schema, the workload or the table is wrong, the schema is
@@ -229,19 +238,23 @@ class Synthesizer(Estimator, SynthesizeOptions):
                 before it is spent, but for what only the noisy number of rows shows.
         """
         options = checked(self, SynthesizeOptions)
-        described = resolve_schema(schema, table, options.max_memory)
+        described = TableSet.resolve(schema, table, options.max_memory)
         if options.about is not None:
             described = described.with_about(*resolve_about(options.about))
-        job = tables_job(described, options)
-        job.warn("the release and all tables sampled from it are", stacklevel=2)
-        if job.work.left_out is not None:
-            warn_all((str(job.work.left_out),), stacklevel=2)
+        tables = {described.root: table}
+        if described.is_set:
+            from adaptive_qs.table.joined import name_tables  # few runs need it
+
+            tables = name_tables(table, described)
+        job = SetJob.of(described, options)
+        job.root.warn("the release and all tables sampled from it are", stacklevel=2)
+        warn_all((*job.more_doubts, *job.list_dropped()), stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
         with job.session.working(SPENT_IN_VAIN):
-            release = synthesize(job, table, clock)
-        self._kind = find_kind(table)
+            release = synthesize(job, tables, clock)
+        self._kinds = {name: find_kind(each) for name, each in tables.items()}
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
@@ -255,20 +268,22 @@ class Synthesizer(Estimator, SynthesizeOptions):
         where: str | None = None,
         balance: str | None = None,
     ) -> Any:
-        """A synthetic table of the kind that was fitted (pandas for files and after `load`).
+        """Return a synthetic table of the kind that was fitted; of a set, a dictionary of tables.
 
-        Columns that came as categories, or in a nullable type of pandas or Arrow's, come back so,
-        with the values, order and type that the schema declares; see :func:`to_kind`. Nothing else
-        is taken from the private table. What pandas or the caller inferred before the program saw
-        it, such as the nullable types that ``convert_dtypes`` gives, lies outside the promise.
+        Tables come as pandas frames for files and after `load`. Columns that came as categories, or
+        in a nullable type of pandas or Arrow's, come back so, with the values, order and type that
+        the schema declares; see :func:`to_kind`. Nothing else is taken from the private table. What
+        pandas or the caller inferred before the program saw it, such as the nullable types that
+        ``convert_dtypes`` gives, lies outside the promise. Tables of a set have new keys, from 1
+        on.
 
         Args:
-            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
-                condition.
+            num_rows: rows, of a set those of the root; None takes their noisy number, or that of
+                those that meet the condition.
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
             where: a condition that all rows meet, such as "sex = F and age >= 65"; see
-                :meth:`Release.draw`.
+                :meth:`Release.draw`. Of a set, one that all rows of the root meet.
             balance: a column whose values, bins or periods the rows have in equal numbers.
 
         Raises:
@@ -279,16 +294,22 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         self.check_fitted()
         workers = plan_workers(self.workers)
-        rows = self.release_.num_rows
+        released = self._released
         if num_rows is not None:
-            rows = num_rows = check_rows(num_rows)
-        check_sample_rows(rows, len(self.schema_.columns), self.max_memory)
-        drawing = self.release_.draw(num_rows, seed, workers, self.progress, where, balance)
-        warn_all(drawing.doubts, stacklevel=2)
-        in_codes = self._kind.library == "codes"
-        table = drawing.coded() if in_codes else pa.concat_tables(drawing.pages())
-        warn_all(warn_of_contradictions(drawing.contradictions), stacklevel=2)
-        return table if in_codes else to_kind(table, self._kind, self.schema_)
+            num_rows = check_rows(num_rows)
+        check_sample_rows(released, num_rows, self.max_memory)
+        found = {}
+        for drawn in released.draw(num_rows, seed, workers, self.progress, where, balance):
+            warn_all(drawn.doubts, stacklevel=2)
+            kind = self._kinds[drawn.name]
+            if kind.library == "codes" and drawn.drawing is not None:
+                found[drawn.name] = drawn.drawing.coded()
+            else:
+                made = pa.concat_tables(drawn.pages)
+                found[drawn.name] = to_kind(made, kind, drawn.schema)
+            what = f"table of {drawn.name}" if released.schema.is_set else "table"
+            warn_all(warn_of_contradictions(drawn.contradictions, what), stacklevel=2)
+        return found if released.schema.is_set else found[released.schema.root]
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write the release bundle; a ledger then no longer keeps the release.
@@ -302,14 +323,14 @@ class Synthesizer(Estimator, SynthesizeOptions):
             NotFittedError: there is nothing to save.
         """
         self.check_fitted()
-        mine = self.resume and is_from_interrupted_run(path, self.ledger)
-        self.release_.save(path, force or mine)
+        own = self.resume and is_from_interrupted_run(path, self.ledger)
+        self._released.save(path, force or own)
         if self._session is not None:
             self._session.finish()
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
-        """A fitted synthesizer from a release bundle.
+        """Return a fitted synthesizer from a release bundle, of one table or of a set.
 
         Args:
             path: the bundle.
@@ -320,28 +341,28 @@ class Synthesizer(Estimator, SynthesizeOptions):
             InputError: the bundle is missing, damaged, or made by a newer version.
             ResourceExceeded: reading it would take more memory.
         """
-        release = Release.load(path, max_memory)
-        manifest = release.manifest
-        settings = manifest.settings
-        target = settings.get("target")
+        released = ReleaseSet.load(path, max_memory)
+        manifest, root = released.manifest, released.root
+        target = manifest.settings.get("target")
+        workload = None if released.schema.is_set else replace(root.workload, target=target)
         loaded = cls(
             rho=manifest.rho,
             delta=manifest.delta,
-            workload=replace(release.workload, target=target),
+            workload=workload,
             target=target,
-            levels=str(settings.get("levels", LEVELS[0])),
+            levels=str(manifest.settings.get("levels", LEVELS[0])),
             max_memory=max_memory,
         )
-        loaded._kind = Kind("pandas")
+        loaded._kinds = dict.fromkeys(released.tables, Kind("pandas"))
         loaded.seconds_ = {}
-        loaded._set_release(release)
+        loaded._set_release(released)
         return loaded
 
-    def _set_release(self, release: Release) -> None:
-        self.release_ = release
-        self.schema_: Schema = release.schema
-        self.rho_ = release.manifest.rho
-        self.rho_spent_ = release.manifest.rho_spent
-        self.epsilon_ = release.manifest.epsilon
-        self.delta_ = release.manifest.delta
-        self.rounds_: tuple[RoundRecord, ...] = release.rounds
+    def _set_release(self, released: ReleaseSet) -> None:
+        manifest = released.manifest
+        self._released = released
+        self.release_ = released if released.schema.is_set else released.root
+        self.schema_ = released.schema if released.schema.is_set else released.root.schema
+        self.rho_, self.rho_spent_ = manifest.rho, released.rho_spent
+        self.epsilon_, self.delta_ = manifest.epsilon, manifest.delta
+        self.rounds_ = tuple(past for each in released.tables.values() for past in each.rounds)

@@ -15,8 +15,8 @@ from textwrap import fill
 from typing import Any
 
 from adaptive_qs.cli.entry import commands
-from adaptive_qs.table import related as of_related
 from adaptive_qs.table import schema as of_schema
+from adaptive_qs.table import tables as of_tables
 from adaptive_qs.workload import file as of_workload
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -33,11 +33,6 @@ WORKLOAD_INTRO = """\
 The format of workload files, object by object; the [guide to answers](../guides/answer.md) says
 what the families count. `adaptive-qs schema json-schema workload` prints the JSON Schema from which
 this page is generated. Keys that are not listed are refused."""
-
-RELATED_INTRO = """\
-The format of schema files of two [related tables](../related.md). `parents` and `children` are
-each a [schema file](schema.md) of one table. `adaptive-qs schema json-schema related` prints the
-JSON Schema from which this page is generated. Keys that are not listed are refused."""
 
 COMMANDS_INTRO = """\
 Arguments and options of all commands, as `--help` shows them. The [guides](../README.md) explain
@@ -127,16 +122,8 @@ def reference() -> dict[str, str]:
     return {
         "schema.md": document("Schema files", SCHEMA_INTRO, of_schema.render()),
         "workload.md": document("Workload files", WORKLOAD_INTRO, of_workload.render()),
-        "related.md": related_page(),
         "commands.md": commands_page(),
     }
-
-
-def related_page() -> str:
-    """Return the page of schema files of two tables, with the object of the file only."""
-    alone = json.dumps({**json.loads(of_related.render()), "$defs": {}})
-    text = document("Schema files of related tables", RELATED_INTRO, alone)
-    return text.replace("(#schema)", "(schema.md)")
 
 
 def document(title: str, intro: str, json_schema: str) -> str:
@@ -304,6 +291,6 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for published in (of_schema, of_related, of_workload):
+    for published in (of_schema, of_tables, of_workload):
         published.PUBLISHED.write_text(published.render(), encoding="utf-8")
     write(Path(sys.argv[1]) if len(sys.argv) > 1 else REFERENCE)

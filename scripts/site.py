@@ -18,7 +18,6 @@ PROJECT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.m
 """Pages in the root of the repository, shown under `project/`."""
 OPTIONS = {
     "Synthesizer": SynthesizeOptions,
-    "RelatedSynthesizer": SynthesizeOptions,
     "answer": AnswerOptions,
     "plan": PlanOptions,
 }

@@ -14,7 +14,7 @@ from adaptive_qs.privacy.counts import (
     PrivateScores,
     PrivateTable,
     PrivateTexts,
-    opened,
+    open_private,
 )
 from adaptive_qs.privacy.query import LinearQuery
 from adaptive_qs.privacy.scores import PrivateErrors
@@ -93,7 +93,7 @@ class Selector:
     def select(self, mechanisms, expected, epsilon, offered):
         """Choose a clique."""
         scores = self.errors.scores(expected, offered)
-        exact = opened(scores, scores.owner)
+        exact = open_private(scores, scores.owner)
         again = PrivateScores(exact, mechanisms.ledger, scores.sensitivity)
         return self.cliques[np.flatnonzero(offered)[mechanisms.select(again, epsilon)]]
 

@@ -1,33 +1,44 @@
-"""Small related tables for tests: households and persons."""
+"""Small sets of tables for tests: households and persons, and trips of these."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from adaptive_qs import RelatedSynthesizer
+from adaptive_qs import Synthesizer
 from adaptive_qs.privacy.mechanisms import auditing
+from adaptive_qs.privacy.unit import SetMember, Unit
+from adaptive_qs.table.tables import TableSet
 
-SCHEMA = {
+HOMES = {
     "version": 1,
-    "key": "home",
-    "most_children": 3,
-    "parents": {
-        "version": 1,
-        "columns": [
-            {"name": "region", "type": "categorical", "values": ["n", "s"]},
-            {"name": "income", "type": "integer", "min": 0, "max": 3},
-        ],
-    },
-    "children": {
-        "version": 1,
-        "columns": [
-            {"name": "age", "type": "integer", "min": 0, "max": 4},
-            {"name": "sex", "type": "categorical", "values": ["f", "m"], "missing": ["?"]},
-        ],
-        "ignore": ["id"],
-    },
+    "columns": [
+        {"name": "region", "type": "categorical", "values": ["n", "s"]},
+        {"name": "income", "type": "integer", "min": 0, "max": 3},
+    ],
 }
+PERSONS = {
+    "version": 1,
+    "columns": [
+        {"name": "age", "type": "integer", "min": 0, "max": 4},
+        {"name": "sex", "type": "categorical", "values": ["f", "m"], "missing": ["?"]},
+    ],
+    "ignore": ["id"],
+}
+TRIPS = {"version": 1, "columns": [{"name": "km", "type": "integer", "min": 0, "max": 3}]}
+KEY = {"child": "persons", "column": "home", "parent": "homes", "most": 3, "count": "children"}
+SCHEMA = {"version": 1, "tables": {"homes": HOMES, "persons": PERSONS}, "keys": [KEY]}
+DEEP = {
+    "version": 1,
+    "tables": {"homes": HOMES, "persons": {**PERSONS, "ignore": []}, "trips": TRIPS},
+    "keys": [
+        {**KEY, "most": 2, "count": "size"},
+        {"child": "trips", "column": "person", "parent": "persons", "parent_column": "id",
+         "most": 2},
+    ],
+}  # fmt: skip
+UNIT = Unit(related=SetMember(("homes", "persons"), "homes"))
+DEEP_UNIT = Unit(related=SetMember(("homes", "persons", "trips"), "homes"))
 
 
 def made(parents=400, seed=0, most=4):
@@ -50,18 +61,66 @@ def made(parents=400, seed=0, most=4):
             "sex": rng.choice(["f", "m", "?"], len(of), p=[0.45, 0.45, 0.1]),
         }
     )
-    return homes, persons.iloc[rng.permutation(len(persons))].reset_index(drop=True)
+    persons = persons.iloc[rng.permutation(len(persons))].reset_index(drop=True)
+    return {"homes": homes, "persons": persons}
+
+
+def made_deep(parents=400, seed=0, most=4):
+    """The same with trips of persons, whose length follows the age, and whose number the sex."""
+    tables, rng = made(parents, seed, most), np.random.default_rng(seed + 1)
+    persons = tables["persons"]
+    number = rng.integers(0, 3, len(persons)) + (persons["sex"] == "m").to_numpy()
+    of = np.repeat(np.arange(len(persons)), number)
+    rng.shuffle(of)
+    km = np.minimum(persons["age"].to_numpy()[of] + rng.integers(0, 2, len(of)), 3)
+    return {**tables, "trips": pd.DataFrame({"person": persons["id"].to_numpy()[of], "km": km})}
 
 
 def without(tables, key):
-    """The tables without one household and all its persons."""
-    return tuple(table[table["home"] != key].reset_index(drop=True) for table in tables)
+    """The tables without one household and all rows below it."""
+    gone = set(tables["persons"]["id"][tables["persons"]["home"] == key])
+    found = {n: tables[n][tables[n]["home"] != key] for n in ("homes", "persons")}
+    if "trips" in tables:
+        found["trips"] = tables["trips"][~tables["trips"]["person"].isin(gone)]
+    return {name: table.reset_index(drop=True) for name, table in found.items()}
 
 
-def published(tables, mechanisms, **options):
-    """All that a run on two tables lets out, with the noise of these mechanisms."""
+def published(tables, mechanisms, schema=SCHEMA, **options):
+    """All that a run on a set of tables lets out, with the noise of these mechanisms."""
     with auditing(mechanisms):
-        model = RelatedSynthesizer(beyond_limits=True, **options).fit(*tables, schema=SCHEMA)
-    pair = model.release_.sample(20, seed=1)
-    sampled = {name: table.to_pandas().to_csv().encode() for name, table in pair._asdict().items()}
+        model = Synthesizer(beyond_limits=True, **options).fit(tables, schema=schema)
+    drawn = model.release_.sample(20, seed=1)
+    sampled = {name: table.to_pandas().to_csv().encode() for name, table in drawn.items()}
     return {"digests": repr(model.release_.digests()).encode(), **sampled}
+
+
+MOST_ROWS = 900
+"""Rows of a table of a drawn tree: each has its own value of a column, by which it is known."""
+
+
+def drawn_tree(parents, seed, rows=14):
+    """A schema of tables t0, t1, ... with these parents, and tables in which rows are known again
+    by column i0, i1, ..."""
+    rng = np.random.default_rng(seed)
+    content = {"version": 1, "tables": {}, "keys": []}
+    tables: dict[str, pd.DataFrame] = {}
+    for number, parent in enumerate(parents):
+        name, size = f"t{number}", rows
+        columns = {}
+        if parent is not None:
+            above = tables[f"t{parent}"]
+            times = rng.integers(0, 5, len(above))
+            columns["up"] = np.repeat(above["key"].to_numpy(), times)
+            size = len(columns["up"])
+            content["keys"].append(
+                {"child": name, "column": "up", "parent": f"t{parent}", "parent_column": "key",
+                 "most": int(rng.integers(1, 4)), "count": f"n{number}"}
+            )  # fmt: skip
+        keys = rng.permutation(10 * size + 1)[:size]
+        frame = pd.DataFrame({"key": keys, **columns, f"i{number}": np.arange(size) % MOST_ROWS})
+        tables[name] = frame.iloc[rng.permutation(size)].reset_index(drop=True)
+        column = {"name": f"i{number}", "type": "integer", "min": 0, "max": MOST_ROWS}
+        content["tables"][name] = {"version": 1, "columns": [column]}
+        if number not in parents:
+            content["tables"][name]["ignore"] = ["key"]
+    return TableSet.parse(content), tables

@@ -15,9 +15,7 @@ from adaptive_qs.residual import (
     ReferenceModel,
     ResidualEstimate,
     centered,
-    expected_l1,
     is_measured,
-    known_noise_l1,
     measured_variance,
     privacy_cost,
     variance_weight,
@@ -189,20 +187,6 @@ def test_the_variance_of_every_cell_is_that_of_the_linear_map(clique):
             assert variance_weight(DOMAIN, tau, clique) == pytest.approx(added.mean())
     found = measured_variance(ReferenceModel(DOMAIN, reference, zero), clique)
     close(np.broadcast_to(found, wanted.shape), wanted)
-
-
-@pytest.mark.parametrize("clique", [(0, 1), (4, 1, 2)])
-def test_the_noise_of_a_marginal_is_that_of_its_cells_and_parts_hold_less(clique):
-    """Of 32 draws of n cells the mean of |noise| errs by 0.76 / √32n if cells are independent: 10 %
-    is four of these at least; the seed is fixed."""
-    rng = np.random.default_rng(3)
-    below = list(DOMAIN.below(clique))
-    full = {t: ResidualEstimate(np.zeros(DOMAIN.shape(t)), rng.uniform(0.5, 2)) for t in below}
-    model = ReferenceModel(DOMAIN, random_reference(rng), full)
-    noise = known_noise_l1(model, clique, 10)
-    assert noise == pytest.approx(expected_l1(model, clique, 10), rel=0.1)
-    parts = {t: e for t, e in full.items() if len(t) < 2}
-    assert 0 < known_noise_l1(ReferenceModel(DOMAIN, model.reference, parts), clique, 10) < noise
 
 
 def test_the_cost_of_a_residual_is_that_of_the_largest_group():

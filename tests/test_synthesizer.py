@@ -27,7 +27,7 @@ from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.job import Limits
 from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
-from adaptive_qs.run.tables import check_sample_rows, tables_limits
+from adaptive_qs.run.tables import check_table_rows, tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, formats
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable
@@ -271,14 +271,14 @@ def test_a_huge_sample_is_refused_and_a_small_one_takes_the_process_and_the_fit(
         fitted.sample(10**13)
     needed = PROCESS_BYTES + fit_bytes(10) + 10 * SYNTHETIC_CODE_BYTES
     assert fit_bytes(10) > SynthesisSettings().fit_rows * 10
-    check_sample_rows(1, 10, needed)
-    check_sample_rows(10**12, 10, needed, held=False)
+    check_table_rows(1, 10, needed)
+    check_table_rows(10**12, 10, needed, held=False)
     with pytest.raises(ResourceExceeded, match="there are: ask for fewer rows or raise"):
-        check_sample_rows(1, 10, needed - 1)
+        check_table_rows(1, 10, needed - 1)
     with pytest.raises(ResourceExceeded, match="there are: raise --max-memory"):
-        check_sample_rows(1, 10, PROCESS_BYTES, held=False)
+        check_table_rows(1, 10, PROCESS_BYTES, held=False)
     with pytest.raises(ResourceExceeded, match="at most 1,099,511,627,776 rows"):
-        check_sample_rows(2**40 + 1, 10, needed, held=False)
+        check_table_rows(2**40 + 1, 10, needed, held=False)
 
 
 EXTREMES = {

@@ -119,15 +119,6 @@ def state_answers(
 
     (ε, δ) follows from Gaussian DP, or from zCDP if bins or values were learnt.
 
-    Args:
-        plan: The plan that was measured.
-        target: The budget of the whole run, including learning.
-        schema: The schema with everything learnt.
-        events: All charges.
-        stamp: Whether the answers are private.
-        confidence: The confidence of the intervals.
-        ledger: The position in the ledger that keeps the charges, if there is one.
-
     Raises:
         ValueError: If the charges exceed the target, or do not imply its (ε, δ).
     """
@@ -374,11 +365,6 @@ class Answers:
         self, file: BinaryIO, confidence: float = 0.95, formulas: str = "escape-learnt"
     ) -> int:
         """Write all answers as CSV to an open stream, without a statement.
-
-        Args:
-            file: A file for bytes.
-            confidence: Probability that an interval covers the true answer.
-            formulas: As for :meth:`write`.
 
         Returns:
             The number of answers.

@@ -74,13 +74,6 @@ def measure(
 ) -> list[Array]:
     """Release measurements of a plan; all are charged or none.
 
-    Args:
-        domain: The columns.
-        counts: The counts of the cells of each measurement, of at most ``MAX_ROWS`` rows.
-        mechanisms: Charges ``units`` · 2**-60 ρ, then draws.
-        measurements: Measurements whose strategies are on the grid.
-        units: The exact cost of each measurement.
-
     Returns:
         Noisy answers to each integer strategy, one axis for each of its factors.
     """
@@ -144,15 +137,9 @@ class SetAnswers:
 def answer_sets(
     mechanism: Mechanism, table: PrivateTable, mechanisms: Mechanisms, units: int
 ) -> Iterator[SetAnswers]:
-    """Spend the budget and yield the answers of every attribute set of every part, in order.
+    """Spend all ``units`` and yield the answers of every attribute set of every part, in order.
 
-    The caller's thread measures, in a fixed order; another thread computes answers.
-
-    Args:
-        mechanism: The plan, whose strategies are on the grid.
-        table: The private rows.
-        mechanisms: Charges before each draw.
-        units: The whole budget in units of 2**-60 ρ; all of it is spent.
+    The strategies must be on the grid. The caller's thread measures; another computes answers.
 
     Raises:
         InputError: If the budget is too small for the measurements; nothing is spent.
@@ -266,12 +253,7 @@ KEPT_TEXTS = 2**20
 
 
 class QueryTexts:
-    """The texts of queries.
-
-    Args:
-        schema: The schema with the names of attributes and codes.
-        formulas: Which texts are escaped for spreadsheet programs.
-    """
+    """The texts of queries."""
 
     def __init__(self, schema: Schema, formulas: Formulas = "keep") -> None:
         self._schema = schema
@@ -285,12 +267,7 @@ class QueryTexts:
         return " x ".join(self._names[attribute] for attribute in clique)
 
     def queries(self, clique: Clique, queries: tuple[Queries, ...]) -> Texts:
-        """Return the texts of queries, such as "age <= 39 and sex = Female".
-
-        Args:
-            clique: The attributes.
-            queries: A product of families, or one joint family.
-        """
+        """Return the texts of queries, such as "age <= 39 and sex = Female"."""
         joint = len(queries) != len(clique)
         if joint or (len(queries) == 1 and queries[0].num_queries > KEPT_TEXTS):
             texts = self._labels(clique, queries[0])
@@ -392,12 +369,6 @@ def answer_batches(
     formulas: Formulas = "keep",
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most ``BATCH_ROWS`` answers, with the memory of one batch.
-
-    Args:
-        sets: The answers, set by set.
-        schema: The schema with the names of attributes and codes.
-        confidence: The probability with which each interval contains the true answer.
-        formulas: Which values in the texts of queries are escaped for spreadsheet programs.
 
     Raises:
         InputError: If the confidence is not between 0 and 1, or an answer has no finite variance

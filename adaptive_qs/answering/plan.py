@@ -260,7 +260,7 @@ class Batch:
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
         """Return warnings about the budget of the whole run."""
         std = target.within(target.budget).cost ** -0.5 / target.unit.copies
-        counted = "a count that gets all of it"
+        counted = "a count with the whole budget"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
     def doubts(self, rows: int) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""Whether a released file is what a run of a ledger handed over, computed anew from the ledger.
+"""Verification of released files against the ledger.
 
-Nothing that the file says of itself is evidence. The ledger has every charge of the run, and
-digests of what the run handed over, recorded before anybody had it; what is for people must follow
-from what is for programs. Whoever may write the ledger can make all of this fit: against that there
-are the hashes of its entries in other hands, and copies of it.
+What a file says about itself is no evidence. The ledger has every charge of the run, and digests of
+what it released, recorded before the release left the program. The parts for people must follow
+from the parts for programs. A person who can write the ledger can make all of this fit; copies of
+the ledger and of the hashes of its entries in other hands reveal that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     CHARGES,
     MEMBERS,
-    RELATION,
     Bundle,
     charges_text,
     digest_of_statement,
@@ -40,25 +39,26 @@ from adaptive_qs.release.bundle import (
 )
 from adaptive_qs.release.facts import total_cost
 from adaptive_qs.release.page import build_pages
-from adaptive_qs.release.related import RelatedRelease
 from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, versions
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.table.archive import ArchiveReader, Members, is_packed, open_archive
 from adaptive_qs.table.files import compute_sha256
+from adaptive_qs.table.schema_files import SET_MEMBER
 from adaptive_qs.table.text import Formulas
 
 
 @dataclass(frozen=True)
 class Released:
-    """What a released file holds.
+    """The content of a released file.
 
     Attributes:
-        path: of the file.
-        statement: that it makes.
-        digests: SHA-256 of its parts, by the names that a ledger records them under.
-        charges: that it lists, one by one or counted by their parameters.
-        faults: what in it does not fit the rest of it.
-        unchecked: what could not be compared with anything.
-        price: what all of the run cost, where the statement is about a part of it.
+        path: the file.
+        statement: its privacy statement.
+        digests: SHA-256 of its parts, by the names in the ledger.
+        charges: the charges that it lists, one by one or counted by their parameters.
+        faults: contradictions between its parts.
+        unchecked: parts that could not be compared with anything.
+        price: the cost of the whole run, if the statement is about a part of it.
     """
 
     path: Path
@@ -70,11 +70,11 @@ class Released:
     price: Cost | None = None
 
     def recovered(self, identity: str) -> Recovered:
-        """What a ledger from which it was lost is to record of it.
+        """Return what a ledger that lacks the release has to record.
 
         Raises:
-            InputError: it was made without a ledger or on another one, does not fit itself, or is
-                one of two related tables, which does not tell what the other cost.
+            InputError: it was made without a ledger or with another one, contradicts itself, or is
+                one table of a set, whose statement does not contain the cost of the others.
         """
         place = self._place("count what it cost with --rho")
         if place.ledger != identity:
@@ -85,7 +85,7 @@ class Released:
             raise InputError(f"{self.path}: {'; '.join(self.faults)}: do not rely on it")
         if self.statement.protects.related is not None and self.price is None:
             raise InputError(
-                f"{self.path}: is one of two related tables: give the release bundle of both, or "
+                f"{self.path}: is one table of a set: give the release bundle of all tables, or "
                 "count what they cost with --rho"
             )
         return Recovered(
@@ -97,11 +97,10 @@ class Released:
         )
 
     def check(self, book: LedgerBook) -> None:
-        """Compare it with the run of a ledger that it says it comes from.
+        """Compare the file with the run of a ledger that its statement names.
 
         Raises:
-            InputError: it was made without a ledger, or something does not fit; the message says
-                what.
+            InputError: it was made without a ledger, or a part differs; the message names the part.
         """
         place = self._place("nothing to compare")
         lost = book.recovered(place)
@@ -129,7 +128,7 @@ class Released:
         return total_cost(self.statement.facts) if self.price is None else self.price
 
     def _unlike_charges(self, true: Sequence[Event]) -> str:
-        """Which of a run's charges it does not list as they are; "" where it lists all."""
+        """Describe the charges of a run that the file does not list; "" if it lists all."""
         counted = isinstance(self.statement, AnswersManifest)
         expected = group_charges(true) if counted else tuple(self._own(true))
         if self.charges == expected:
@@ -140,12 +139,13 @@ class Released:
         return f"{differ:,} of its charges are not those of the ledger's {len(true):,}"
 
     def _own(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Of a run's events, those that a table should list: of two related ones, the parents'
-        come first."""
+        """Return the events of a run that a table should list: of one of a set, a part of them."""
         number, related = len(self.charges), self.statement.protects.related
         if related is None or self.price is not None:
             return events
-        return events[:number] if related == "parents" else events[len(events) - number :]
+        starts = range(max(len(events) - number, 0) + 1)
+        parts = (events[start : start + number] for start in starts)
+        return next((part for part in parts if tuple(part) == self.charges), events[:number])
 
     def _place(self, otherwise: str) -> Place:
         place = self.statement.ledger
@@ -155,10 +155,10 @@ class Released:
 
 
 def read_released(path: Path, max_memory: int | str | None = None) -> Released:
-    """A release bundle, a table or file of answers with its sidecar, or that sidecar.
+    """Read a release bundle, a table or file of answers with its sidecar, or that sidecar.
 
     Raises:
-        InputError: it is none of these, damaged, or made by a newer version.
+        InputError: the file is none of these, damaged, or made by a newer version.
         ResourceExceeded: reading it would take more than the ceiling of memory.
     """
     if is_zipfile(path):
@@ -169,24 +169,24 @@ def read_released(path: Path, max_memory: int | str | None = None) -> Released:
 
 
 def _bundle(path: Path, max_memory: int | str | None) -> Released:
-    with open_archive(path, "release", max_memory) as archive:
-        if RELATION in archive.names:
-            return _pair(archive, path)
+    with open_archive(path, "release bundle", max_memory) as archive:
+        if SET_MEMBER in archive.names:
+            return _set(archive, path)
         bundle = Bundle.read(archive, path)
         digests, faults, members = _members(archive, bundle)
         faults = faults or _repacked(path, members.items())
     return Released(path, bundle.manifest, digests, bundle.events, tuple(faults))
 
 
-def _pair(archive: ArchiveReader, path: Path) -> Released:
-    """The bundle of two related tables."""
-    release = RelatedRelease.read(archive, path)
-    digests, faults = {RELATION: archive.sha256(RELATION)}, []
-    for table, bundle in release.by_table.items():
+def _set(archive: ArchiveReader, path: Path) -> Released:
+    """Return the bundle of a set of tables."""
+    release = ReleaseSet.read(archive, path)
+    digests, faults = {SET_MEMBER: archive.sha256(SET_MEMBER)}, []
+    for table, bundle in release.tables.items():
         found, wrong, _ = _members(archive.within(table), bundle)
         digests |= {f"{table}/{name}": digest for name, digest in found.items()}
         faults += [f"{table}: {fault}" for fault in wrong]
-    known = (RELATION, *(f"{table}/" for table in release.by_table))
+    known = (SET_MEMBER, *(f"{table}/" for table in release.tables))
     more = sorted(name for name in archive.names if not name.startswith(known))
     faults += [f"{more[0]!a} is no part of a release"] if more else []
     faults = faults or _repacked(path, release.members())
@@ -195,7 +195,7 @@ def _pair(archive: ArchiveReader, path: Path) -> Released:
 
 
 def _repacked(path: Path, members: Members) -> list[str]:
-    """Compare every byte of a bundle with a fresh one of the same members."""
+    """Compare every byte of a bundle with a new bundle of the same members."""
     if is_packed(path, members):
         return []
     return [
@@ -209,8 +209,8 @@ def _members(
 ) -> tuple[dict[str, str], list[str], dict[str, Any]]:
     """Compare the members of a bundle with what they follow from.
 
-    Returns SHA-256 of those that a program reads, what does not fit the rest, and the members as
-    they are written.
+    Returns:
+        SHA-256 of the members that a program reads, contradictions, and the members as written.
     """
     digests = {name: archive.sha256(name) for name in MEMBERS}
     faults = []
@@ -236,7 +236,7 @@ def _sidecar(
     try:
         if content.get("kind") == "answers":
             released = _answers(named, content, str(sha256))
-            what, fault = "answers", "the answers beside it are others"
+            what, fault = "answers", "the answers next to it are others"
         else:
             released, more = _table(named, content)
             what, fault = "table", "its table differs"
@@ -248,7 +248,7 @@ def _sidecar(
     text = sidecar_text(released.statement, **more, sha256=sha256)
     if _sha256(manifest) != compute_sha256([text.encode()]):
         faults += ("its statement is not as it was written, byte for byte",)
-    unchecked = () if found else (f"the {what} beside it: no such file",)
+    unchecked = () if found else (f"the {what} next to it: no such file",)
     return replace(released, faults=faults, unchecked=unchecked + released.unchecked)
 
 
@@ -259,7 +259,7 @@ def _answers(named: Path, content: dict[str, Any], sha256: str) -> Released:
 
 
 class _Sampling(BaseModel):
-    """What the sidecar of a table says of how the table was drawn."""
+    """The part of a table's sidecar that says how the table was drawn."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -268,14 +268,14 @@ class _Sampling(BaseModel):
     formulas: Formulas = "keep"
     where: str | None = None
     balance: str | None = None
-    parents: NonNegativeInt | None = None
-    """Rows of the parents' table that children were drawn for."""
+    root_rows: NonNegativeInt | None = None
+    """Rows of the root of a set of tables in the same sample."""
     contradictions: list[dict[str, Any]] = Field(default_factory=list)
-    """Cells in which the table is further from the release than chance allows."""
+    """Cells in which the table differs from the release by more than chance allows."""
 
 
 def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, Any]]:
-    """Check the sidecar of a table, and return what it adds to its statement as well."""
+    """Check the sidecar of a table; return also what it adds to the statement."""
     events = Transcript.model_validate({"events": content.pop("charges", ())}).events
     sampling = content.pop("sampling", None)
     statement = Manifest.model_validate(content)
@@ -288,7 +288,8 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
         _Sampling.model_validate(sampling)
     except ValidationError:
         faults.append("its seed and number of rows are no such")
-    folder = "" if statement.protects.related is None else f"{statement.protects.related}/"
+    related = statement.protects.related
+    folder = "" if related is None else f"{related.table}/"
     digests = {
         folder + MANIFEST: digest_of_statement(statement),
         folder + CHARGES: compute_sha256([charges_text(events).encode()]),
@@ -300,7 +301,7 @@ def _table(named: Path, content: dict[str, Any]) -> tuple[Released, dict[str, An
 
 
 def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -> list[str]:
-    """The parts that differ from what was recorded, from the most similar of it."""
+    """Name the parts that differ from the most similar of the recorded releases."""
     unlike = [
         [name for name, digest in digests.items() if one.get(name) != digest] for one in recorded
     ]
@@ -309,7 +310,7 @@ def _unlike(digests: Mapping[str, str], recorded: Sequence[Mapping[str, str]]) -
 
 
 def _versions(statement: Statement) -> str:
-    """A hint where other versions may have rendered the page otherwise."""
+    """Return a hint if other versions of packages made the page."""
     here = versions()
     other = [name for name, found in statement.versions.items() if here.get(name) != found]
     return f" (made with another {', '.join(other)}: check it there)" if other else ""

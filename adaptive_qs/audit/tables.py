@@ -11,8 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import narwhals as nw
@@ -28,16 +28,17 @@ from adaptive_qs.table.columns.base import CellType, ColumnBase
 from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.table.text import COMMA, FALSE_WORDS, TRUE_WORDS
 from adaptive_qs.table.write import write_table
 
 Codes = NDArray[np.int64]
 Cell = str | bool | int | float | date | None
 Rows = list[list[str]]
-"""Cells as a CSV file has them."""
+"""Rows of cells, as a CSV file has them."""
 
 MOST_ROWS = 300
-"""Rows of a generated table: enough for structure, few enough for one row to matter."""
+"""Maximum number of rows of a generated table: enough for structure, and one row still matters."""
 
 
 def _uniform(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
@@ -45,37 +46,35 @@ def _uniform(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
 
 
 def _dependent(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    """Skewed columns that all follow one hidden level."""
+    """Draw skewed columns that all follow one hidden level."""
     rows = rng.integers(50, MOST_ROWS)
     level = rng.beta(0.6, 1.2, (rows, 1)) + rng.normal(0, 0.1, (rows, len(sizes)))
     return np.clip((level * sizes).astype(np.int64), 0, np.array(sizes) - 1)
 
 
 def _balanced(sizes: Sequence[int], rng: np.random.Generator) -> Codes:
-    """Every value as often as any other: one row decides which is the most frequent."""
+    """Draw every value equally often, so that one row decides which is the most frequent."""
     rows = min(math.lcm(*sizes) * 4, MOST_ROWS)
     return np.stack([rng.permutation(np.arange(rows) % size) for size in sizes], axis=1)
 
 
-KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = MappingProxyType(
-    {
-        "uniform": _uniform,
-        "dependent": _dependent,
-        "one combination": lambda sizes, rng: np.tile(
-            rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
-        ),
-        # The upper half of each column's codes never occurs.
-        "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
-        "balanced": _balanced,
-        "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
-        "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
-    }
-)
-"""Codes of shape (rows, columns) for column sizes, by kind of table."""
+KINDS: Mapping[str, Callable[[Sequence[int], np.random.Generator], Codes]] = {
+    "uniform": _uniform,
+    "dependent": _dependent,
+    "one combination": lambda sizes, rng: np.tile(
+        rng.integers(0, sizes), (int(rng.integers(2, MOST_ROWS)), 1)
+    ),
+    # The upper half of the codes of each column never occurs.
+    "low codes": lambda sizes, rng: _uniform([(size + 1) // 2 for size in sizes], rng),
+    "balanced": _balanced,
+    "few rows": lambda sizes, rng: rng.integers(0, sizes, (3, len(sizes))),
+    "one row": lambda sizes, rng: rng.integers(0, sizes, (1, len(sizes))),
+}
+"""Makers of codes, shape (rows, columns), for column sizes, by kind of table."""
 
 
 def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator) -> Rows:
-    """Cells of a CSV file whose codes these are; values are drawn inside their bins."""
+    """Decode codes to cells of a CSV file; values are drawn inside their bins."""
     path = folder / "decoded.csv"
     coded = CodedTable.from_codes(schema.domain(), codes.T)
     write_table(decode(coded, schema, rng), path, schema)
@@ -84,7 +83,7 @@ def to_rows(codes: Codes, schema: Schema, folder: Path, rng: np.random.Generator
 
 
 class Verbatim(str):
-    """A cell that is text in data frames of Python objects, too, whatever it says."""
+    """A cell that is text also in data frames of Python objects."""
 
     __slots__ = ()
 
@@ -96,7 +95,7 @@ def write_rows(
     name: str = "rows.csv",
     delimiter: str | None = None,
 ) -> Path:
-    """A CSV file of the rows, compressed where its name ends in ".gz"."""
+    """Write the rows to a CSV file, compressed if its name ends in ".gz", and return its path."""
     path = folder / name
     opened = gzip.open if name.endswith(".gz") else open
     with opened(path, "wt", newline="", encoding="utf-8") as file:
@@ -106,18 +105,18 @@ def write_rows(
 
 
 Form = Callable[[Rows, "Types", Path], Any]
-"""Makes a table of rows, whose columns have these types, as a file in the folder or as a frame."""
+"""Makes a table of rows with columns of these types: a file in the folder, or a data frame."""
 
 
 class Types:
-    """The type that each column of two neighbouring tables has in data frames and Parquet.
+    """The types of the columns of two neighbouring tables in data frames and Parquet.
 
-    The owner of a table chooses it before any row is known, and all rows then have it. So it holds
-    every cell of both tables; a column with a cell that has no other type is text.
+    The owner of a table chooses them before any row is known, so they hold every cell of both
+    tables. A column with a cell that has no other type is text.
     """
 
     def __init__(self, schema: Schema, *tables: Rows) -> None:
-        """Types for the columns of a schema with these rows."""
+        """Find the types for the columns of a schema with these rows."""
         self.names, self.delimiter = schema.names, schema.delimiter
         self._columns = schema.columns
         self._common = [
@@ -126,7 +125,7 @@ class Types:
         ]
 
     def arrow(self, rows: Rows) -> pa.Table:
-        """The rows with one type for each column; values of a category are dictionary encoded."""
+        """Return the rows with one type for each column; text is dictionary encoded."""
         columns = {}
         for i, (column, (kind, read)) in enumerate(zip(self._columns, self._common)):
             values = [None if row[i] in column.missing else read(row[i]) for row in rows]
@@ -135,7 +134,7 @@ class Types:
         return pa.table(columns)
 
     def objects(self, rows: Rows) -> pd.DataFrame:
-        """The rows as Python objects, each of a type of its own."""
+        """Return the rows as Python objects; the type of each cell follows from the cell alone."""
 
         def read(column: ColumnBase, cell: str) -> Cell:
             if isinstance(cell, Verbatim):
@@ -156,11 +155,11 @@ _NULLABLE = {
     pa.bool_(): pd.BooleanDtype(),
 }
 GROUP_ROWS = 100
-"""Rows of a row group or chunk; most tables have several."""
+"""Rows of a row group or chunk; most tables have several groups."""
 
 
 def _chunked(rows: Rows, types: Types, folder: Path) -> pa.Table:
-    """Of several chunks, each with a dictionary of its own."""
+    """Return a table of several chunks, each with its own dictionary."""
     parts = [rows[k : k + GROUP_ROWS] for k in range(0, len(rows), GROUP_ROWS)]
     return pa.concat_tables(map(types.arrow, parts))
 
@@ -176,8 +175,10 @@ def _polars(rows: Rows, types: Types, folder: Path) -> Any:
 
 
 def _excel(rows: Rows, types: Types, folder: Path) -> Path:
-    """Cells of the kinds of Python objects; a row of missing values has texts for them, since one
-    without any value is none."""
+    """Write typed cells to a workbook.
+
+    A row of missing values has texts in their place: a row without any value does not count.
+    """
     from openpyxl import Workbook
 
     book, path = Workbook(write_only=True), folder / "rows.xlsx"
@@ -200,7 +201,7 @@ def _excel_cell(sheet: Any, value: Cell) -> Any:
 
 
 def _sqlite(rows: Rows, types: Types, folder: Path) -> Path:
-    """Columns without a type, whose values keep the types of Python objects; moments are texts."""
+    """Write untyped columns whose values keep the types of Python objects; moments are texts."""
     path = folder / "rows.db"
     path.unlink(missing_ok=True)
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in types.names)
@@ -220,30 +221,27 @@ def _csv(rows: Rows, types: Types, folder: Path, name: str) -> Path:
     return write_rows(rows, types.names, folder, name, types.delimiter)
 
 
-FORMS: Mapping[str, Form] = MappingProxyType(
-    {
-        "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
-        "pandas objects": lambda rows, types, _: types.objects(rows),
-        "Parquet": _parquet,
-        # Nullable integers, numbers and booleans, datetime64 and category.
-        "pandas": lambda rows, types, _: types.arrow(rows).to_pandas(
-            types_mapper=_NULLABLE.get, date_as_object=False
-        ),
-        "pyarrow": _chunked,
-        "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
-    }
-    | {"SQLite": _sqlite}
-    | ({"Excel": _excel} if find_spec("openpyxl") else {})
-    | ({"polars": _polars} if find_spec("polars") else {})
-)
-"""Every form in which a table may come, by its name; Excel and polars where their libraries are
-installed."""
+FORMS: Mapping[str, Form] = {
+    "CSV": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv"),
+    "pandas objects": lambda rows, types, _: types.objects(rows),
+    "Parquet": _parquet,
+    # Nullable integers, numbers and booleans, datetime64 and category.
+    "pandas": lambda rows, types, _: types.arrow(rows).to_pandas(
+        types_mapper=_NULLABLE.get, date_as_object=False
+    ),
+    "pyarrow": _chunked,
+    "CSV.gz": lambda rows, types, folder: _csv(rows, types, folder, "rows.csv.gz"),
+    "SQLite": _sqlite,
+    **({"Excel": _excel} if find_spec("openpyxl") else {}),
+    **({"polars": _polars} if find_spec("polars") else {}),
+}
+"""Makers of a table in every form, by name; Excel and polars if their libraries are installed."""
 
 
 def _common_type(
     column: ColumnBase, cells: Iterable[str]
 ) -> tuple[pa.DataType, Callable[[str], Cell]]:
-    """The first type that all cells can have, and how to read them."""
+    """Return the first type that all cells can have, and a parser of their texts."""
     for read, kind in map(_PARSERS.__getitem__, column.cell_types):
         with suppress(ValueError):
             for text in cells:
@@ -266,7 +264,7 @@ def _boolean(text: str) -> bool:
 
 
 def _plain(read: Callable[[str], Cell]) -> Callable[[str], Cell]:
-    """The same for texts only that are as the value is written, in lower case."""
+    """Accept only texts that equal the written value in lower case."""
 
     def parse(text: str) -> Cell:
         value = read(text)
@@ -277,32 +275,21 @@ def _plain(read: Callable[[str], Cell]) -> Callable[[str], Cell]:
     return parse
 
 
-_PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = MappingProxyType(
-    {
-        "integer": (_integer, pa.int64()),
-        "number": (float, pa.float64()),
-        "boolean": (_boolean, pa.bool_()),
-        "digits": (_plain(_integer), pa.int64()),
-        "true or false": (_plain(_boolean), pa.bool_()),
-        "date": (date.fromisoformat, pa.date32()),
-        "datetime": (datetime.fromisoformat, pa.timestamp("s")),
-    }
-)
-"""How cells of each type are read, and the type of Arrow that holds them."""
-
-
-def no_rows(schema: Schema) -> CodedTable:
-    """The table without rows, which no file can hold."""
-    domain = schema.domain()
-    return CodedTable.from_codes(domain, np.zeros((len(domain), 0), dtype=np.int64))
-
-
-# Pairs of neighbouring tables: one of them has a row that the other lacks.
+_PARSERS: Mapping[CellType, tuple[Callable[[str], Cell], pa.DataType]] = {
+    "integer": (_integer, pa.int64()),
+    "number": (float, pa.float64()),
+    "boolean": (_boolean, pa.bool_()),
+    "digits": (_plain(_integer), pa.int64()),
+    "true or false": (_plain(_boolean), pa.bool_()),
+    "date": (date.fromisoformat, pa.date32()),
+    "datetime": (datetime.fromisoformat, pa.timestamp("s")),
+}
+"""Parser of the cells of each type, and the Arrow type that holds them."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables of text cells that differ by one row, named by the kind of table and of row."""
+    """Two tables of text cells that differ by one unit; the name tells the kinds of both."""
 
     name: str
     here: Rows
@@ -310,11 +297,11 @@ class Pair:
 
 
 def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> Iterator[Pair]:
-    """Pairs without end: every kind of table with every kind of row, in turn.
+    """Yield tables that differ by a row, without end: every kind of table with every kind of row.
 
     Args:
-        schema: what the tables follow, with no bins or values left open; where it takes unknown
-            or missing values, rows have some.
+        schema: the tables follow it; no bins or values are open. If it accepts unknown or missing
+            values, rows have some.
         folder: for temporary files of generated rows.
         rng: decides the rows, and which of the two tables comes first.
     """
@@ -334,17 +321,17 @@ def neighbour_pairs(schema: Schema, folder: Path, rng: np.random.Generator) -> I
 def _neighbours(
     codes: Codes, rows: Rows, schema: Schema, folder: Path, rng: np.random.Generator
 ) -> Iterator[tuple[str, Rows]]:
-    """Neighbours of a table, by the kind of row that they have more or less."""
+    """Yield neighbours of a table, each with the kind of the row that is added or removed."""
     sizes = schema.domain().sizes
     counts = [np.bincount(column, minlength=size) for column, size in zip(codes.T, sizes)]
-    wanted = {
+    drawn = {
         "a typical row more": rng.choice(codes),
         "a row of first codes more": np.zeros_like(codes[0]),
         "the rarest values more": [_rarest(c[c > 0], np.flatnonzero(c), rng) for c in counts],
         "values never seen more": [_rarest(c, np.arange(len(c)), rng) for c in counts],
     }
-    added = to_rows(np.array(list(wanted.values())), schema, folder, rng)
-    yield from ((what, [*rows, row]) for what, row in zip(wanted, added))
+    added = to_rows(np.array(list(drawn.values())), schema, folder, rng)
+    yield from ((what, [*rows, row]) for what, row in zip(drawn, added))
     yield "text among numbers more", [*rows, [Verbatim(cell) for cell in rows[0]]]
     strange = [column.cell_of_other_type() for column in schema.columns]
     if any(cell is not None for cell in strange):
@@ -369,45 +356,47 @@ def _replaced(row: list[str], cells: list[str | None]) -> list[str]:
 
 
 def stand_in(schema: Schema) -> Schema:
-    """The schema with arbitrary bins and values where it leaves them open."""
+    """Return the schema with arbitrary bins and values in place of open ones."""
     columns = tuple(column.stand_in() for column in schema.columns)
     return Schema(
         version=schema.version, columns=columns, ignore=schema.ignore, person=schema.person
     )
 
 
-# Neighbours of other kinds: a person with all rows, and one unit in the place of another.
-
 NEW = "the one who differs"
-"""Names a person that only one of two tables has, or that has other rows there."""
+"""Key of the person or root row that only one side has, or that has other rows on each side."""
+MOST_BELOW = 2_000
+"""Maximum number of rows of a table below the root row that differs."""
 
 
-def keyed(schema: Schema, key: str | None, pair: Pair) -> Schema:
-    """The schema with a column of keys, those of both tables, as the last of its columns; itself
-    where rows have no key."""
-    if key is None:
-        return schema
-    keys = tuple(dict.fromkeys(row[-1] for rows in (pair.here, pair.there) for row in rows))
-    column = CategoricalColumn(name=key, type="categorical", values=keys)
-    return Schema(version=schema.version, columns=(*schema.columns, column))
+def keyed(schema: Schema, keys: Sequence[str], pair: Pair) -> Schema:
+    """Return the schema with the columns of keys that follow the other cells of the rows."""
+    columns = list(schema.columns)
+    for place, key in enumerate(keys, start=len(columns)):
+        values = tuple(dict.fromkeys(row[place] for row in (*pair.here, *pair.there)))
+        columns.append(CategoricalColumn(name=key, type="categorical", values=values))
+    return Schema(version=schema.version, columns=tuple(columns), delimiter=schema.delimiter)
 
 
-def apart(pair: Pair) -> tuple[Rows, Rows, list[str]]:
-    """The smaller and the larger of two tables, and the row that only the larger one has."""
+def _split(pair: Pair) -> tuple[Rows, Rows, list[str]]:
+    """Return the smaller and the larger table, and the row that only the larger one has."""
     fewer, more = sorted((pair.here, pair.there), key=len)
     place = next((k for k, row in enumerate(fewer) if row != more[k]), len(fewer))
     return fewer, more, more[place]
 
 
-def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
-    """Tables that differ by such a unit, made of two that differ by a row.
+def _shuffled(rows: Rows, rng: np.random.Generator) -> Rows:
+    return [rows[k] for k in rng.permutation(len(rows)).tolist()]
 
-    Where the unit is a person, rows have one cell more, which says whose they are. Persons have
-    from one row to many more than count, equal ones among them, and their rows are not next to
-    each other. One table has a person more, or other rows of that person. Both are in an order of
-    their own.
+
+def unit_pair(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
+    """Turn tables that differ by a row into tables that differ by a unit.
+
+    If the unit is a person, rows have one more cell, the person. Persons have from one row to many
+    more than count, equal rows among them, in any order. One table has an additional person, or
+    other rows of that person. Each table is shuffled.
     """
-    fewer, more, row = apart(pair)
+    fewer, more, row = _split(pair)
     own = [row] * int(rng.integers(1, unit.rows + 2))
     if unit.person is None:
         own = own[:1]
@@ -419,7 +408,93 @@ def of_unit(pair: Pair, unit: Unit, rng: np.random.Generator) -> Pair:
         holders = rng.integers(1 + len(fewer) // (2 * unit.rows), size=len(fewer)).tolist()
         fewer = [[*row, f"{holder}"] for row, holder in zip(fewer, holders)]
         tables = [[[*row, NEW] for row in rows] for rows in tables]
-    every = ([*fewer, *rows] for rows in tables)
-    mixed = [[rows[k] for k in rng.permutation(len(rows)).tolist()] for rows in every]
+    mixed = [_shuffled([*fewer, *rows], rng) for rows in tables]
     here, there = mixed if len(pair.here) <= len(pair.there) else mixed[::-1]
     return Pair(f"{pair.name}, for {unit.rows} of a person", here, there)
+
+
+def set_pairs(
+    schema: TableSet, replace: bool, folder: Path, rng: np.random.Generator
+) -> Iterator[tuple[str, dict[str, Pair]]]:
+    """Yield a name and the tables of two sets that differ by a root row with everything below it.
+
+    Rows have from none to many more rows below them than count, on every level; so has the root row
+    that only one side has. What is odd about its rows (the rarest values, missing ones, values
+    outside the schema) changes from pair to pair. The last cells of a row are the values of
+    ``schema.key_columns``.
+
+    Args:
+        schema: the tables follow it.
+        replace: whether the other side has another root row in the place of the one that differs.
+        folder: for temporary files.
+        rng: decides everything.
+    """
+    each = {
+        name: islice(neighbour_pairs(schema.tables[name], folder, rng), 3 * place, None)
+        for place, name in enumerate(schema.names)  # other kinds of rows than in the table before
+    }
+    while True:
+        drawn = {name: next(pairs) for name, pairs in each.items()}
+        parts = {name: _split(pair) for name, pair in drawn.items()}
+        if not all(fewer for fewer, _, _ in parts.values()):
+            continue  # tables without rows are refused
+        common = _common_rows(schema, {name: fewer for name, (fewer, _, _) in parts.items()}, rng)
+        new = _rows_below(schema, {name: row for name, (_, _, row) in parts.items()}, rng)
+        other = _rows_below(schema, {name: more[0] for name, (_, more, _) in parts.items()}, rng)
+        sides = [new, other if replace else dict.fromkeys(new, Rows())]
+        if rng.integers(2):
+            sides.reverse()
+        pairs = {
+            name: Pair(name, *(_shuffled([*common[name], *side[name]], rng) for side in sides))
+            for name in schema.names
+        }
+        yield "; ".join(f"{name}: {pair.name}" for name, pair in drawn.items()), pairs
+
+
+def _common_rows(
+    schema: TableSet, rows: Mapping[str, Rows], rng: np.random.Generator
+) -> dict[str, Rows]:
+    """Return the rows of both sides with their keys; many parents have more rows than count."""
+    found: dict[str, Rows] = {}
+    for name in schema.names:
+        own = rows[name]
+        owners: list[list[str]] = [[]] * len(own)
+        if (key := schema.by_child.get(name)) is not None:
+            # The first row is the only one of its parent: it counts, so no table is without rows.
+            first, *known = _list_keys(schema, key.parent, found[key.parent])
+            known = known[: 1 + len(own) // (2 * key.most)]
+            drawn = rng.integers(len(known), size=len(own) - 1).tolist() if known else []
+            owners = [[first], *([known[k]] for k in drawn)]
+        found[name] = _add_keys(schema, name, own[: len(owners)], "", owners)
+    return found
+
+
+def _rows_below(
+    schema: TableSet, rows: Mapping[str, list[str]], rng: np.random.Generator
+) -> dict[str, Rows]:
+    """Return a root row and all rows below it, equal ones in each table, with their keys."""
+    found: dict[str, Rows] = {}
+    for name in schema.names:
+        owners: list[list[str]] = [[]]
+        if (key := schema.by_child.get(name)) is not None:
+            above, full = _list_keys(schema, key.parent, found[key.parent]), key.most + 2
+            drawn = rng.integers(2 * full, size=len(above))  # one half have all
+            often = np.minimum(drawn, full).tolist()
+            owners = [[owner] for owner, times in zip(above, often) for _ in range(times)]
+        owners = owners[:MOST_BELOW]
+        found[name] = _add_keys(schema, name, [rows[name]] * len(owners), f"{NEW} ", owners)
+    return found
+
+
+def _add_keys(
+    schema: TableSet, name: str, rows: Rows, prefix: str, owners: Sequence[list[str]]
+) -> Rows:
+    """Return rows with the values of their key columns: their own, then their parent's."""
+    own = schema.own_key(name) is not None
+    return [
+        [*row, *[f"{prefix}{k}"] * own, *owner] for k, (row, owner) in enumerate(zip(rows, owners))
+    ]
+
+
+def _list_keys(schema: TableSet, name: str, rows: Rows) -> list[str]:
+    return [row[len(schema.tables[name].columns)] for row in rows]

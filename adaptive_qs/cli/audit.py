@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adaptive_qs.arguments import natural_number, positive_integer
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import JsonOptions, SchemaOptions, WorkloadOptions, workload_spec
-from adaptive_qs.cli.related_tables import describes_pair, reject_options
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import (
@@ -22,7 +21,7 @@ from adaptive_qs.run.options import (
 )
 
 if TYPE_CHECKING:
-    from adaptive_qs.audit.audit import AuditReport
+    from adaptive_qs.audit.replay import AuditReport
 
 SHOWN = 20
 """Findings listed; the others are counted."""
@@ -54,7 +53,7 @@ def audit(*, options: Options) -> int:
     """Check that neighbouring tables give the same bytes when the noise is the same.
 
     Runs synthesize and answer on generated rows of your schema, at the given budget and at 100
-    times as much (by default at rho 0.02 and 5); synthesize alone for two related tables. Reads no
+    times as much (by default at rho 0.02 and 5); only synthesize for a set of tables. Reads no
     private data and spends nothing.
     """
     schema, max_memory = options.schema, options.max_memory
@@ -65,33 +64,26 @@ def audit(*, options: Options) -> int:
 
     from adaptive_qs.audit.audit import RHOS
     from adaptive_qs.audit.audit import audit as run_audit
-    from adaptive_qs.audit.related import audit_related
     from adaptive_qs.run.budget import PrivacyTarget
-    from adaptive_qs.table.related import RelatedSchema
-    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.tables import TableSet
 
     rhos = RHOS
     if epsilon is not None or rho is not None or delta is not None:
         low = PrivacyTarget.of(epsilon, delta, rho).rho
         rhos = low, min(APART * low, max(MOST_RHO, low))
-    both = describes_pair(schema)
-    described: Any = (RelatedSchema if both else Schema).load(schema, max_memory)
-    names = "scheduler", "rows_per_person", "weigh"
-    if both:
-        reject_options(options, *names)
-    more = {} if both else {name: getattr(options, name) for name in names}
+    described = TableSet.load(schema, max_memory)
+    names = "engine", "scheduler", "rows_per_person", "weigh", "neighbours"
     with io.progress_bars() as bars:
-        steps = partial(bars, "audit")
-        report = (audit_related if both else run_audit)(
-            described, spec, options.pairs, options.seed, rhos, steps, max_memory=max_memory,
-            engine=options.engine, neighbours=options.neighbours, **more,
+        report = run_audit(
+            described, spec, options.pairs, options.seed, rhos, partial(bars, "audit"),
+            max_memory=max_memory, **{name: getattr(options, name) for name in names},
         )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
     if options.as_json:
         io.emit_json(_json(report, checks))
     else:
-        _show(report, checks, "synthesize" if both else "synthesize and answer")
+        _show(report, checks, "synthesize" if described.is_set else "synthesize and answer")
     if report.clean:
         return 0
     io.fail(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from os.path import exists  # Path.exists raises where a name is too long
+from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli import related_tables
 from adaptive_qs.cli.io import (
     NOT_PUBLIC,
     check_read_once,
@@ -84,12 +83,6 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
               SchemaOptions):  # fmt: skip
     """The options of `evaluate`."""
 
-    related: Annotated[Path | None, Option(
-        "Private table of the children of the rows of TRUE: compares related tables. TRUE and "
-        "SYNTHETIC can be folders with both instead, whose files the schema names.", "FILE"
-    )] = None  # fmt: skip
-    related_synthetic: Annotated[Path | None, Option(
-        "Synthetic table of the children of two related tables.", "FILE")] = None  # fmt: skip
     rule: Annotated[list[str] | None, Option(
         'Rule to check, such as "start <= end" or "city determines country". Repeat the option '
         "for more rules.", "TEXT")] = None  # fmt: skip
@@ -133,9 +126,12 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    both = options.related is not None or options.related_synthetic is not None
-    if both or related_tables.describes_both(true, options.schema):
-        related_tables.evaluate(true, synthetic, options)
+    from adaptive_qs.table.schema_files import describes_set, read_content
+
+    if options.schema is None:
+        raise InputError("no --schema was given: name the schema of both tables")
+    if describes_set(read_content(options.schema, options.max_memory)):
+        _evaluate_set(true, synthetic, options)
         return
     private, synthetic = _tables(true, synthetic, options.sql, options.database)
     _check_files(private, synthetic, options)
@@ -170,8 +166,6 @@ def evaluate(
 def _check_files(private: Path | Query, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, control, report = options.schema, options.control, options.report
-    if schema is None:
-        raise InputError("No schema is set. Use --schema FILE.")
     workload_spec(options.workload, options.ways)
     check_read_once([private, synthetic, control])
     if report is not None:
@@ -249,3 +243,70 @@ def _describe_released(true: Path | Query, synthetic: Path, release: Path | None
         f"the table that was given as the true one is a released one: {statement.name} lies next "
         "to it, so that errors are those between two releases"
     )
+
+
+# Sets of tables.
+
+ONE_TABLE = (
+    "sql", "database", "workload", "ways", "rule", "weigh", "target", "control", "release",
+)  # fmt: skip
+"""Options that sets of tables have no use for."""
+
+
+def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -> None:
+    """Compare sets of tables in folders or databases."""
+    if true is None or synthetic is None:
+        raise InputError("no SYNTHETIC was given: name two folders or databases, the private first")
+    for name in ONE_TABLE:
+        if getattr(options, name) != getattr(Options(), name):
+            raise InputError(f"--{name} is for one table, and the schema has several: remove it")
+
+    from adaptive_qs.evaluation.keys import evaluate_set
+    from adaptive_qs.evaluation.tables import OWNER_ONLY
+    from adaptive_qs.machine import PhaseClock
+    from adaptive_qs.table.files import atomic_writer
+    from adaptive_qs.table.joined import locate_tables
+    from adaptive_qs.table.tables import TableSet
+
+    schema = TableSet.load(str(options.schema), options.max_memory)
+    first, second = (locate_tables(place, schema) for place in (true, synthetic))
+    pages = _name_pages(schema.names, options, [*first.values(), *second.values()])
+    with progress_bars() as bars:
+        clock = PhaseClock(bars)
+        result = evaluate_set(
+            first, second, schema, seed=options.seed, workers=options.workers, progress=clock
+        )
+        clock.start("verdict")
+        lines = [(name, each.verdict) for name, each in result.tables.items()]
+        if options.report is not None:
+            names = {name: (shown(first[name]), shown(second[name])) for name in first}
+            texts = result.pages(names, pages, options.report.name)
+            for name, text in texts.items():
+                with atomic_writer(options.report.with_name(name), options.force) as file:
+                    file.write(text.encode())
+        seconds = clock.stop()
+    if options.as_json:
+        written = None if options.report is None else str(options.report)
+        emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
+        return
+    emit(OWNER_ONLY)
+    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.plain)])
+    for name, verdict in lines:
+        emit_rows(
+            f"Verdict on {name}: {verdict.overall.word}", [("-", text) for text in verdict.brief]
+        )
+    show_figures((f"Rows of {name} per parent", each) for name, each in result.keys.items())
+    report = [] if options.report is None else [("report", str(options.report))]
+    emit_rows("Done.", [NOT_PUBLIC, *report, *taken_rows(seconds)])
+
+
+def _name_pages(tables: Sequence[str], options: Options, inputs: Sequence[Path]) -> dict[str, str]:
+    """Return the file name of the page about each table; refuse pages that cannot be written."""
+    if (report := options.report) is None:
+        return {}
+    pages = {name: f"{report.stem}-{name}{report.suffix}" for name in tables}
+    written = [report, *(report.with_name(page) for page in pages.values())]
+    check_distinct(written, [options.schema, *(f for path in inputs for f in with_sidecar(path))])
+    for path in written:
+        check_file(path, options.force)
+    return pages

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.ledger.run import RunState
     from adaptive_qs.privacy.events import Cost
+    from adaptive_qs.privacy.unit import SetMember
 
 MOST_RUNS = 2**62
 """Largest number of a run that a database holds."""
@@ -220,9 +221,31 @@ class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, 
     person: Annotated[str | None, Option(
         "Person column of the schemas of all runs. The total then protects all rows of a person.",
         "COLUMN", default="the total protects a row")] = None  # fmt: skip
-    related: Annotated[bool, Option(
-        "Count runs on related tables whose key is --person. The total then protects a parent "
-        "with all children.")] = False  # fmt: skip
+    schema: Annotated[Path | None, Option(
+        "Schema of the set of tables of all runs. The total then protects a row of the root with "
+        "all rows below it.", "FILE")] = None  # fmt: skip
+
+
+def _root_of_set(schema: Path, person: str | None) -> SetMember:
+    """Return the root of the set that a schema describes, whose rows the total protects.
+
+    Raises:
+        InputError: the schema describes one table, or a person column was given as well.
+    """
+    from adaptive_qs.privacy.unit import SetMember
+    from adaptive_qs.table.tables import TableSet
+
+    described = TableSet.load(schema)
+    if not described.is_set:
+        raise InputError(
+            f"{schema} describes one table: remove --schema, and use --person COLUMN if the schema "
+            "names a person column"
+        )
+    if person is not None:
+        raise InputError(
+            "--person cannot be combined with the schema of a set, whose root row is protected."
+        )
+    return SetMember(described.names, described.root)
 
 
 def create(*, options: CreateOptions) -> None:
@@ -242,10 +265,8 @@ def create(*, options: CreateOptions) -> None:
         options.epsilon, options.delta, options.rho, options.discovery_delta
     )
     unit = Unit.of(person, None if person is None else 1, options.neighbours)
-    if options.related:
-        if person is None:
-            raise InputError("--related was given without --person: name the key of the parents")
-        unit = replace(unit, related="parents")
+    if options.schema is not None:
+        unit = replace(unit, related=_root_of_set(options.schema, person))
     check_distinct(
         [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
     )

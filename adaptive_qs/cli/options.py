@@ -6,13 +6,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, asdict, dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from fnmatch import fnmatch
 from functools import partial, wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 from zipfile import is_zipfile
 
@@ -26,11 +25,7 @@ from adaptive_qs.table.files import inside, is_pattern, stamp_path
 from adaptive_qs.workload import FAMILIES
 
 if TYPE_CHECKING:
-    from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.release.drawing import Contradiction
-    from adaptive_qs.release.release import Release
     from adaptive_qs.run.options import RunOptions
-    from adaptive_qs.table.schema import Schema
     from adaptive_qs.table.sql import Query
     from adaptive_qs.table.text import Formulas
 
@@ -387,62 +382,3 @@ def demo_files() -> tuple[Path, Path]:
         for path in (sample.data, sample.schema)
     )
     return data, schema
-
-
-# How a table is written that is drawn from a release.
-
-
-def timed(pages: Iterator[Any], clock: PhaseClock) -> Iterator[Any]:
-    """Yield the pages of a table; the time between them counts as writing."""
-    clock.start("fit")
-    for page in pages:
-        clock.start("write")
-        yield page
-        clock.start("draw")
-
-
-def write_stamped(
-    pages: Iterator[Any],
-    rows: int,
-    path: Path,
-    release: Release,
-    seed: int,
-    formulas: Formulas,
-    replacing: bool,
-    request: Mapping[str, Any] = MappingProxyType({}),
-    schema: Schema | None = None,
-    contradictions: Callable[[], Sequence[Contradiction]] = tuple,
-) -> None:
-    """Write a table sampled from a release page by page, with its stamp and its sidecar; to
-    standard output as CSV, without these.
-
-    The sidecar has what it takes to sample the table again (its seed, its number of rows, what else
-    was requested and, for CSV, which formulas were escaped), the SHA-256 of its file, and every
-    charge. ``schema`` is that of the pages, where it is not the one of the release, and
-    ``contradictions`` says after the last page where the table contradicts the release.
-    """
-    from adaptive_qs.privacy.events import Transcript
-    from adaptive_qs.release.bundle import with_manifest
-    from adaptive_qs.table.files import stamped
-    from adaptive_qs.table.write import CSV, table_format, write_pages, write_table
-
-    if path == io.STANDARD:
-        write_pages(pages, CSV, io.Stdout(), release.schema, formulas)  # type: ignore[arg-type]
-        return
-    charges = Transcript(events=release.events).model_dump(mode="json")["events"]
-    sampling: dict[str, Any] = {"seed": seed, "rows": rows}
-    sampling |= {name: value for name, value in request.items() if value is not None}
-    if table_format(path).is_text:
-        sampling["formulas"] = formulas
-    with (
-        with_manifest(path, replacing) as write_manifest,
-        stamped(path, release.manifest.stamp) as put_stamp,
-    ):
-
-        def state(sha256: str) -> None:
-            if found := contradictions():
-                sampling["contradictions"] = [asdict(each) for each in found]
-            write_manifest(release.manifest, sampling=sampling, charges=charges, sha256=sha256)
-            put_stamp()
-
-        write_table(pages, path, schema or release.schema, formulas, state, replacing)

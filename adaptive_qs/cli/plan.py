@@ -1,14 +1,13 @@
-"""`plan`: what answering, or two related tables, would cost and how good it would be."""
+"""`plan`: what answers, or a set of tables, would cost and how good they would be."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from adaptive_qs.cli import io, related_tables
+from adaptive_qs.cli import io
 from adaptive_qs.cli.answer import (
     is_weighted,
     plan_json,
@@ -39,19 +38,35 @@ if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
     from adaptive_qs.loop.estimates import Strategies
     from adaptive_qs.loop.forecast import LoopForecast
-    from adaptive_qs.run.related import RelatedJob
-    from adaptive_qs.table.related import RelatedSchema
     from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.tables import TableSet
     from adaptive_qs.workload.file import WorkloadSpec
     from adaptive_qs.workload.limit import DroppedMarginals
     from adaptive_qs.workload.workload import Workload
 
 
 RUN = read_options(SynthesizeOptions)
-"""The options that a run of related tables would have."""
+"""The options that a run on a set of tables would have."""
+OWN = ("queries", "mechanism", "gap")
+"""Options of answers, which a set of tables has not."""
 
 
 # Of answers.
+
+
+def read_rows(text: str) -> Any:
+    """Return a number of rows, or numbers by table, as in "households=10000,persons=25000"."""
+    if "=" not in text:
+        return int(text) if text.strip().isascii() and text.strip().isdigit() else text
+    pairs = [part.split("=", 1) if "=" in part else (part, "") for part in text.split(",")]
+    return {name.strip(): read_rows(number.replace("=", " ")) for name, number in pairs}
+
+
+def check_rows(name: str, value: Any) -> Any:
+    """Return public numbers of rows, of one table or by table."""
+    if isinstance(value, Mapping):
+        return {table: check_public_rows(f"{name} of {table}", n) for table, n in value.items()}
+    return check_public_rows(name, value)
 
 
 @dataclass(kw_only=True)
@@ -59,21 +74,18 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
     """The options of `plan`."""
 
     demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
-    public_rows: Annotated[int | None, Option(
+    public_rows: Annotated[Any, Option(
         "Approximate number of rows, from public knowledge. Adds the rows per cell, and the "
-        "columns that would be independent in a synthetic table.", "N",
-        check=check_public_rows, flag="--rows")] = None  # fmt: skip
-    parents_share: related_tables.ParentsShare = None
-    related_rows: Annotated[int | None, Option(
-        "About how many children there will be, if that is public, with a schema of two related "
-        "tables. --rows are then parents.", "N", check=check_public_rows)] = None  # fmt: skip
+        "columns that would be independent in a synthetic table. Of a set of tables, as "
+        "households=10000,persons=25000.", "N", read=read_rows, check=check_rows, flag="--rows"
+    )] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:
     """State the error, time and memory of answering a workload, without any data.
 
-    For two related tables, which have no answers, it states what synthesize would give each of them
-    of the budget, and what it would know of them.
+    For a set of tables, which has no answers, it states what synthesize would give each table of
+    the budget, and what it would know of it.
 
     Without a budget, figures are for a privacy cost of 1. They shrink with its square root.
     """
@@ -85,20 +97,18 @@ def plan(*, options: Options) -> None:
     if schema is None:
         raise InputError("No schema is set. Use --schema FILE, or try --demo.")
     spec = workload_spec(options.workload, options.ways, options.queries)
-    if related_tables.describes_pair(schema):
-        related_tables.reject_options(options, "queries", "mechanism", "gap")
-        _plan_related(schema, spec, options)
-        return
-    related_tables.refuse(
-        "is for two related tables, and the schema describes one: leave it out",
-        parents_share=options.parents_share, related_rows=options.related_rows,
-    )  # fmt: skip
 
     from adaptive_qs.answering.api import plan_answers
     from adaptive_qs.run.tables import select_candidates
-    from adaptive_qs.table.schema import Schema
+    from adaptive_qs.table.tables import TableSet
 
-    described = Schema.load(schema, options.max_memory)
+    tables = TableSet.load(schema, options.max_memory)
+    if tables.is_set:
+        _plan_set(tables, spec, options)
+        return
+    described = tables.tables[tables.root]
+    if isinstance(options.public_rows, Mapping):
+        raise InputError("--rows names tables, and the schema describes one: give a number")
     planned: BatchPlan | ResourceExceeded
     with naming_queries(options.queries):
         try:
@@ -109,13 +119,13 @@ def plan(*, options: Options) -> None:
                 raise
             planned, warnings = error, ()
         looked, left_out = select_candidates(spec, described.widest_domain(), options)
-    lines, tables, scoring = _forecast_tables(described, spec, looked, left_out, options)
+    lines, forecast, scoring = _forecast_tables(described, spec, looked, left_out, options)
     for warning in warnings:
         io.warn(warning)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
         if options.as_json:
-            io.emit_json({"refused": str(planned), "tables": tables, "scoring": scoring})
+            io.emit_json({"refused": str(planned), "tables": forecast, "scoring": scoring})
         else:
             io.emit_rows("Synthetic tables for this workload", lines)
         return
@@ -124,7 +134,7 @@ def plan(*, options: Options) -> None:
         io.note("the largest standard error is an upper bound: no query has a larger one")
     cells = describe_cells(planned, options.public_rows)
     if options.as_json:
-        more = {"tables": tables, "scoring": scoring, "refused": None}
+        more = {"tables": forecast, "scoring": scoring, "refused": None}
         io.emit_json({**plan_json(planned), **cells, **more})
     else:
         _emit_plan(planned, cells, lines)
@@ -320,7 +330,8 @@ def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
     if found["least_rows"] is None:
         return ("synthesize", text)
     if unconnected is None:
-        return ("synthesize", f"{text} ({flag} N shows which columns would be independent)")
+        flag = flag if flag.endswith("=") else f"{flag} "
+        return ("synthesize", f"{text} ({flag}N shows which columns would be independent)")
     if not unconnected:
         return ("synthesize", f"{text}; probably no column would be independent of all others")
     if found["least_rows"].keys() == set(unconnected):
@@ -363,74 +374,58 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
     )
 
 
-# `plan` of two related tables: what each would get of one budget.
+# `plan` of a set of tables: what each would get of one budget.
 
 
-def _plan_related(schema: Path, workload: Any, options: Options) -> None:
-    """State what `synthesize` would know of both tables, and what one more child costs."""
-    from adaptive_qs.loop.forecast import total_std
+def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
+    """State what `synthesize` would know of each table."""
     from adaptive_qs.privacy.budget import describe_refusals
-    from adaptive_qs.run.related import DEFAULT_PARENTS_SHARE, RelatedJob
-    from adaptive_qs.table.related import MOST_CHILDREN, RelatedSchema
+    from adaptive_qs.run.tables import SetJob
 
-    numbers, share = (options.public_rows, options.related_rows), options.parents_share
-    share = DEFAULT_PARENTS_SHARE if share is None else share
+    defaults = {each.name: each.default for each in read_options(Options)}
+    if given := [name for name in OWN if getattr(options, name) != defaults[name]]:
+        raise InputError(f"--{given[0]} is for answers, and a set of tables has none: leave it out")
+    numbers = options.public_rows or {}
+    numbers = numbers if isinstance(numbers, Mapping) else {schema.root: numbers}
+    if unknown := sorted({*numbers} - {*schema.names}):
+        known = ", ".join(schema.names)
+        raise InputError(f"--rows names {unknown[0]!r}: the schema has the tables {known}")
     rho = options.rho if options.budgeted else 0.5
     rho = rho if options.cost is None else options.cost / 2
-    given = {each.name: getattr(options, each.name, each.default) for each in RUN}
-    given |= {"rho": rho, "workload": workload}
-    run = SynthesizeOptions(**given | {"beyond_limits": True, "unreviewed_schema": True})
-    described = RelatedSchema.load(schema, options.max_memory)
-
-    def job_of(schema: RelatedSchema) -> RelatedJob:
-        return RelatedJob.of(schema, run, share)
-
-    job = job_of(described)
-    target, found, lines = job.parents.target, {}, []
-    parts = ("parents", job.parents, share), ("children", job.children, 1 - share)
-    for (name, part, of_budget), rows in zip(parts, numbers):
-        work = part.work
-        flag = "--rows" if name == "parents" else "--related-rows"
-        tables = predict_measurements(work.forecast, work.strategies, rows)
+    kept = {each.name: getattr(options, each.name, each.default) for each in RUN}
+    kept |= {"rho": rho, "workload": workload, "public_rows": numbers.get(schema.root)}
+    run = SynthesizeOptions(**kept | {"beyond_limits": True, "unreviewed_schema": True})
+    job, found, lines = SetJob.of(schema, run), dict[str, Any](), list[io.Row]()
+    warnings: dict[str, str] = {}
+    target, last = job.root.target, job.members[-1].target.unit
+    for table, (name, part) in zip(schema.measured(), job.by_table.items()):
+        rows, work, share = numbers.get(name), part.work, float(table.share)
+        forecast = predict_measurements(work.forecast, work.strategies, rows)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)
         error = _cell_rmse(part.schema, work.workload, work.rho, run)
+        for doubt in describe_refusals(work.list_warnings(part.target, rows)):
+            warnings.setdefault(str(doubt), f"{name}: {doubt}" if found else str(doubt))
         found[name] = {
-            "rho": of_budget * target.rho, "rho_of_rows": work.rho, "rows": rows,
-            "marginals": len(work.workload.cliques), "rmse": error, "tables": tables,
-            "scoring": scoring,
+            "rho": share * target.rho, "rho_of_rows": work.rho, "rows": rows,
+            "rows_per_unit": table.rows_per_unit, "marginals": len(work.workload.cliques),
+            "rmse": error, "tables": forecast, "scoring": scoring,
         }  # fmt: skip
-        for warning in describe_refusals(work.list_warnings(part.target, rows)):
-            io.warn(warning)
         some = counted(len(work.workload.cliques), "marginal")
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
-        budget = f"rho {of_budget * target.rho:.6g} ({io.percent(of_budget)})"
+        budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
         lines.append((name, f"{budget} for {some}{known} if all are measured"))
-        lines += [*table_lines(work.workload, tables, flag), scored]
-    most, stds = described.most_children, {}
-    for number in sorted({1, (most + 1) // 2, most, min(2 * most, MOST_CHILDREN)}):
-        work = job_of(described.changed(most_children=number)).children.work
-        stds[number] = total_std(work.workload, work.rho, numbers[1] or 0)
+        lines += [*table_lines(work.workload, forecast, f"--rows {name}="), scored]
+    for warning in warnings.values():
+        io.warn(warning)
     if options.as_json:
-        io.emit_json(
-            {
-                **{name: getattr(target, name) for name in ("epsilon", "delta", "rho")},
-                "unit": job.children.target.unit.name,
-                "neighbours": job.children.target.unit.relation,
-                "parents_share": share,
-                **found,
-                "by_most_children": [
-                    {"most_children": number, "total_std": std} for number, std in stds.items()
-                ],
-            }
-        )
+        promise = {name: getattr(target, name) for name in ("epsilon", "delta", "rho")}
+        unit = {"unit": last.protected, "neighbours": last.relation}
+        io.emit_json({**promise, **unit, "tables": found})
         return
     privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; rho {target.rho:.6g}"
-    lines = [("privacy", privacy), io.protects(job.children.target.unit), *lines]
-    io.emit_rows("Two related tables under one budget", lines)
-    io.emit_columns(
-        ["children of a parent that count", "number of children known to about +/-"],
-        [(f"{k:,}{' (most_children)' * (k == most)}", io.figure(s)) for k, s in stds.items()],
-    )
+    protects = f"{last.protected}; neighbouring tables {last.relation}"
+    lines = [("privacy", privacy), ("protects", protects), *lines]
+    io.emit_rows(f"{len(schema.tables):,} tables under one budget", lines)
 
 
 def _cell_rmse(

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_qs.arguments import natural_number
-from adaptive_qs.cli import io, related_tables
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     OutputOptions,
     check_distinct,
     check_table,
     chosen_formulas,
-    timed,
     with_sidecar,
-    write_stamped,
 )
-from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions
+from adaptive_qs.cli.outputs import Outputs
+from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, table_rows, warn_of_tables
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 from adaptive_qs.table.files import FORMATS
@@ -46,79 +45,72 @@ class SampleOptions(DrawOptions, MachineOptions):
 
 
 def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
-    """Sample another table from a release, at no cost.
+    """Sample another table, or set of tables, from a release, at no cost.
 
     Sampling spends no budget, because the noise is in the release. With a condition, only rows
-    that meet it are drawn.
+    that meet it are drawn. Of a set of tables, conditions select rows of the root, which come with
+    all rows below them.
     """
-    out, where, balance = options.out, options.where, options.balance
-    if options.related_out is not None or related_tables.holds_both(out, release):
-        related_tables.sample(release, options)
-        return
-    kind = chosen_formulas(options.formulas, release)
-    check_distinct(with_sidecar(out), [release])
-    check_table(out, options.force)
-
+    where, balance, kind = (
+        options.where,
+        options.balance,
+        chosen_formulas(options.formulas, release),
+    )
     from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.release.drawing import warn_of_contradictions
     from adaptive_qs.release.release import check_rows, chosen_seed
+    from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.tables import check_sample_rows
 
     if (rows := options.rows) is not None:
         check_rows(rows)
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
-    loaded = _loaded(release, options.max_memory, out, options.as_json)
-    count = loaded.num_rows if rows is None else rows
-    check_sample_rows(count, len(loaded.schema.columns), options.max_memory, held=False)
-    if rows is None and not loaded.counted:
+    loaded = ReleaseSet.load(release, options.max_memory)
+    outputs = Outputs.of(options.out, loaded.schema)
+    check_distinct(outputs.files, [release])
+    outputs.check(options.force, options.force, loaded.schema)
+    _check_loaded(release, loaded.root, options.out, options.as_json)
+    check_sample_rows(loaded, rows, options.max_memory, held=False)
+    if rows is None and not loaded.root.counted:
         for warning in loaded.doubts:
             io.warn(warning)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
-        drawing = loaded.draw(rows, seed, threads, clock, where, balance)
-        for warning in drawing.doubts:
-            io.warn(warning)
-        pages = timed(drawing.pages(), clock)
-        request = {"where": where, "balance": balance}
-        write_stamped(
-            pages, drawing.rows, out, loaded, seed, kind, options.force, request,
-            contradictions=lambda: drawing.contradictions,
-        )  # fmt: skip
-    for warning in warn_of_contradictions(drawing.contradictions):
+        drawn = loaded.draw(rows, seed, threads, clock, where, balance)
+        request = {"seed": seed, "where": where, "balance": balance}
+        written = outputs.write(loaded, drawn, request, kind, options.force, clock)
+    for warning in warn_of_tables(written):
         io.warn(warning)
-    seconds = clock.stop()
+    seconds, root = clock.stop(), written[loaded.schema.root]
     if options.as_json:
-        found = [asdict(each) for each in drawing.contradictions]
-        content = {"rows": drawing.rows, "share": drawing.share, "contradictions": found}
+        found = [asdict(one) for table in written.values() for one in table.contradictions]
+        content = {"rows": root.rows, "share": root.share, "contradictions": found}
+        if loaded.schema.is_set:
+            content["tables"] = {name: table.json() for name, table in written.items()}
         content |= io.taken_json(seconds)
         io.emit_json({**content, "seed_insecure": loaded.insecure})
         return
-    size = f"{drawing.rows:,} rows, {len(loaded.schema.columns)} columns"
-    lines = [("table", f"{io.shown_output(out)} ({size})")]
+    lines = table_rows(written)
     if where is not None:
-        lines.append(("where", f"{where} ({drawing.share:.2%} of all rows, by the model)"))
+        lines.append(("where", f"{where} ({root.share:.2%} of all rows, by the model)"))
     if balance is not None:
         lines.append(("balance", f"{balance}: as many rows of each value"))
     lines += [
         ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
-    io.emit_done(lines, out)
+    io.emit_done(lines, options.out)
 
 
-def _loaded(path: Path, max_memory: str | int | None, out: Path, as_json: bool) -> Release:
-    """A release, with a warning of what its promise leaves out; none where ``out`` is refused."""
-    from adaptive_qs.release.release import Release
+def _check_loaded(path: Path, loaded: Release, out: Path, as_json: bool) -> None:
+    """Warn of what the promise of a release leaves out; refuse an ``out`` that lacks its stamp."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
-    loaded = Release.load(path, max_memory)
     io.check_standard_output(out, loaded.insecure, as_json)
     if loaded.insecure:
         io.warn(f"{path}: {loaded.manifest.stamp}")
     if is_unreviewed(loaded.schema):
         io.warn(f"{path}: {UNREVIEWED}")
-    return loaded
 
 
 # `marginals RELEASE`: the counts in a release, measured or fitted.
@@ -153,10 +145,11 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     check_table(out, options.force)
 
     from adaptive_qs.machine import PhaseClock, plan_workers
-    from adaptive_qs.release.release import chosen_seed
+    from adaptive_qs.release.release import Release, chosen_seed
 
     seed, threads = chosen_seed(options.seed), plan_workers(options.workers)
-    loaded = _loaded(release, options.max_memory, out, options.as_json)
+    loaded = Release.load(release, options.max_memory)
+    _check_loaded(release, loaded, out, options.as_json)
     named = [columns] if columns in loaded.workload.domain.names else columns.split(",")
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)

@@ -88,11 +88,11 @@ def check(
 ) -> None:
     """Check a schema, and whether a table fits it.
 
-    For a proposed schema it lists what is still to be reviewed. A schema of two related tables is
+    For a proposed schema it lists what is still to be reviewed. The schema of a set of tables is
     checked without them.
     """
     from adaptive_qs.table.files import is_table_file, is_written_only
-    from adaptive_qs.table.schema import Schema, is_related
+    from adaptive_qs.table.tables import TableSet
 
     source = locate_table(data, options.sql, options.database)
     if is_table_file(schema):
@@ -105,24 +105,20 @@ def check(
         usage = shlex.join([io.PROGRAM, "schema", *names])
         remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"
         raise InputError(f"{schema} is a table, not a schema. {remedy}")
-    if is_related(schema):
-        from adaptive_qs.table.related import RelatedSchema
-
-        if source is not None:
-            raise InputError(
-                f"{schema}: describes two related tables: leave the table out here; synthesize "
-                "checks both before it spends anything"
-            )
-        for which, described in RelatedSchema.load(schema).by_table.items():
-            _emit_checked(described, schema, f"{which}: ")
-        return
-    loaded = Schema.load(schema)
-    _emit_checked(loaded, schema)
+    described = TableSet.load(schema)
+    if source is not None and described.is_set:
+        raise InputError(
+            f"{schema} describes a set of tables. Remove DATA; synthesize checks all tables before "
+            "it spends anything."
+        )
+    for name, each in described.tables.items():
+        _emit_checked(each, schema, f"{name}: " if described.is_set else "")
     if source is not None:
         from adaptive_qs.learn.gather import gather
         from adaptive_qs.learn.schema import MOST_BYTES
         from adaptive_qs.table.encode import read_table
 
+        loaded = described.tables[described.root]
         with io.readable(source) as table:
             if loaded.private_columns:
                 gather(table, loaded, MOST_BYTES)
@@ -144,19 +140,19 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
 
 def json_schema(
     kind: Annotated[
-        str, typer.Argument(metavar="[schema|related|workload]", help="Which kind of file.")
+        str, typer.Argument(metavar="[schema|tables|workload]", help="Which kind of file.")
     ] = "schema",
 ) -> None:
     """Print a JSON Schema for editors and validators.
 
-    It describes schema files (of one table, or of two related ones) or workload files.
+    It describes schema files (of one table, or of a set of tables) or workload files.
     """
-    from adaptive_qs.table import related as of_related
     from adaptive_qs.table import schema as of_schema
+    from adaptive_qs.table import tables as of_tables
     from adaptive_qs.workload import file as of_workload
 
     renderers = {
-        "schema": of_schema.render, "related": of_related.render, "workload": of_workload.render,
+        "schema": of_schema.render, "tables": of_tables.render, "workload": of_workload.render,
     }  # fmt: skip
     if kind not in renderers:
         raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(renderers)}.")

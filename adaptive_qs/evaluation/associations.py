@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.evaluation.scale import DEVIATIONS
 from adaptive_qs.evaluation.tables import Margins, PairCounts, PairSums
-from adaptive_qs.pages.charts import Cell, HeatMap, diverging_cell, sequential_cell
+from adaptive_qs.pages.charts import Cell, HeatMap, shaded_cell
 from adaptive_qs.pages.words import combination, counted, decimals, signed
 
 Matrix = NDArray[np.float64]
@@ -313,7 +313,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return associate(comparison.pairs)
+        return comparison.association
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""
@@ -417,8 +417,8 @@ def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figu
         caption = "Columns that only the true table associates with others"
         names = [((name,),) for name in found.unconnected]
         tables.append(checks.Table(caption, (checks.COLUMNS,), names, "cut-off", 0))
-    maps = checks.Drawn("Association of every pair", partial(association_maps, facts, found))
-    return checks.Facts(lines), *tables, maps
+    drawn = checks.Drawn("Changes of every pair", partial(association_map, facts, found))
+    return checks.Facts(lines), *tables, drawn
 
 
 def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> checks.Table:
@@ -432,30 +432,21 @@ def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> 
     return checks.Table(caption, columns, rows, anchor, printed)
 
 
-def association_maps(
+def association_map(
     facts: Association, found: AssociationChanges
 ) -> list[tuple[str, str, HeatMap]]:
-    """Return heat maps of Cramér's V: its difference, and both tables."""
+    """Return a heat map of the differences of Cramér's V."""
     (true, made), names = facts.cramers_v, facts.names
-    chosen = most_different(found.difference)
-    off = ~np.eye(len(true), dtype=bool)
-    top = max(LEAST_TOP, float(np.nanmax(np.abs(made - true), where=off, initial=0)))
-    change = "Cramér's V, synthetic minus true: orange is stronger, blue weaker"
+    difference, chosen = made - true, most_different(found.difference)
+    top = max(LEAST_TOP, float(np.nanmax(np.abs(difference), initial=0)))
+    caption = "Cramér's V, synthetic minus true: orange is stronger, blue weaker"
     if len(chosen) < len(names):
-        change += f". Showing {len(chosen)} of {len(names)} columns: those that changed most"
-
-    def draw(caption: str, matrix: Matrix, cell: Callable[[float, float], Cell], top: float) -> Any:
-        rows = [
-            tuple(Cell("") if i == j else cell(float(matrix[i, j]), top) for j in chosen)
-            for i in chosen
-        ]
-        return "", "", HeatMap(caption, tuple(names[i] for i in chosen), tuple(rows))
-
-    return [
-        draw(change, made - true, diverging_cell, top),
-        draw("Cramér's V, true table", true, sequential_cell, 1.0),
-        draw("Cramér's V, synthetic table", made, sequential_cell, 1.0),
-    ]
+        caption += f". Showing {len(chosen)} of {len(names)} columns: those that changed most"
+    rows = tuple(
+        tuple(Cell("") if i == j else shaded_cell(float(difference[i, j]), top) for j in chosen)
+        for i in chosen
+    )
+    return [("", "", HeatMap(caption, tuple(names[i] for i in chosen), rows))]
 
 
 def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:

@@ -121,22 +121,6 @@ def best_threshold(members: Array, non_members: Array) -> float:
     return float(thresholds[np.argmax(tpr - fpr)])
 
 
-def resolution(targets: int, attacks: int, confidence: float) -> float:
-    """Return the least advantage that the interval distinguishes from none, at rates near 1/2.
-
-    Args:
-        targets: of either kind; half of them are tested.
-        attacks: as for :func:`judge`.
-        confidence: likewise.
-    """
-    from scipy.stats import binomtest
-
-    tested = targets - targets // 2
-    level = 1 - (1 - confidence) / (2 * attacks)
-    interval = binomtest(tested // 2, tested).proportion_ci(level, method="exact")
-    return float(interval.high - interval.low)
-
-
 # What the attacker sees, and what is attacked.
 
 MAX_KEYS = 2**22
@@ -171,17 +155,6 @@ class Stack:
     def split(self, values: NDArray, axis: int = 0) -> list[NDArray]:
         """Split values of all rows into those of synthetic rows, reference rows and targets."""
         return np.split(values, np.cumsum(self.rows[:2]), axis)
-
-    def split_targets(self, scores: Array) -> tuple[Array, Array]:
-        """Split scores of the targets into those of members and of non-members."""
-        return scores[: self.rows[2]], scores[self.rows[2] :]
-
-    def keys(self, clique: Sequence[int]) -> Codes:
-        """Return a number for each row, equal where rows agree on these attributes."""
-        keys, bound = row_numbers(
-            [self.columns[i] for i in clique], [self.sizes[i] for i in clique]
-        )
-        return ranked(keys)[0] if bound > MAX_KEYS else keys
 
 
 # Two attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
@@ -261,7 +234,11 @@ def marginal_scores(
     floor = 1 / min(stack.rows[:2])
 
     def ratio(attributes: Sequence[int]) -> Array:
-        *known, targets = stack.split(keys := stack.keys(attributes))
+        columns = [stack.columns[i] for i in attributes]
+        keys, bound = row_numbers(columns, [stack.sizes[i] for i in attributes])
+        if bound > MAX_KEYS:
+            keys = ranked(keys)[0]
+        *known, targets = stack.split(keys)
         cells = int(keys.max()) + 1
         synthetic, reference = (
             np.bincount(rows, minlength=cells)[targets] / len(rows) + floor for rows in known
@@ -297,7 +274,7 @@ MAX_TARGETS, MAX_KNOWN = 10_000, 100_000
 """Maximum number of members, and of non-members, that are attacked, and of synthetic rows, and of
 reference rows, that the attacker uses."""
 COARSE = 0.1
-"""Resolution that is worth a note."""
+"""Half of the width of an interval that is worth a note."""
 MARGINALS = "likelihood ratio of 1-, 2- and 3-way marginals"
 CLOSENESS = "density of close rows, synthetic against reference"
 ATTACKS = (MARGINALS, CLOSENESS)
@@ -343,14 +320,14 @@ def measure_membership(
     if overlap is None:
         overlap = check_control(true, control, seed)
     stack = _draw_rows(true, synthetic, control, seed)
-    found = _attack(stack, seed, workers, progress)
+    found, targets = _attack(stack, seed, workers, progress), stack.rows[2]
     judged = [
-        judge(name, *stack.split_targets(scores), len(ATTACKS), confidence)
+        judge(name, scores[:targets], scores[targets:], len(ATTACKS), confidence)
         for name, scores in zip(ATTACKS, found)
     ]
     scores = tuple(sorted(judged, key=lambda score: -score.advantage))
-    targets, least = stack.rows[2], resolution(stack.rows[2], len(ATTACKS), confidence)
-    notes = tuple(_limitations(overlap, least, bound, targets, stack))
+    least = max((score.upper - score.lower) / 2 for score in scores)
+    notes = tuple(_limitations(overlap, least, bound, targets))
     return Membership(scores, targets, targets, confidence, bound, promise, notes)
 
 
@@ -386,8 +363,9 @@ def _attack(
 
 
 def _limitations(
-    overlap: Overlap, least: float, bound: float | None, targets: int, stack: Stack
+    overlap: Overlap, least: float, bound: float | None, targets: int
 ) -> Iterator[str]:
+    """Yield notes on the overlap, and on the least advantage that differs from none."""
     yield (
         "the intervals are about this one release, the bound about the mean over releases; other "
         "attacks may do better"
@@ -399,8 +377,8 @@ def _limitations(
         )
     elif overlap.complete:
         yield (
-            "every control row is also a row of the true table, as may be where few combinations "
-            "of values exist: whether the control rows were held out cannot be decided"
+            "every control row is also a row of the true table, which is no mistake if few "
+            "combinations of values exist: whether the rows were held out cannot be decided"
         )
     if least > COARSE or (bound is not None and least > bound):
         yield (
@@ -409,12 +387,6 @@ def _limitations(
         )
     if targets == MAX_TARGETS:
         yield f"{targets:,} rows of either kind were attacked, to save time"
-    compared = rows_compared(len(stack.columns))
-    if compared < min(CLOSENESS_ROWS, max(stack.rows[:2])):
-        yield (
-            f"the density of close rows was taken from {compared:,} rows of either kind at most: "
-            "with so many columns more take long"
-        )
 
 
 # The check of attacks.

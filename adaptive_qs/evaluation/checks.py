@@ -19,6 +19,7 @@ from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, Table
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.associations import Association
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.table.coded import CodedTable
@@ -202,6 +203,7 @@ class Comparison:
         control: rows that were held out, and their overlap with the true table.
         workers: threads.
         progress: called with a phase and its steps.
+        key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
     """
 
     pair: TablePair
@@ -214,6 +216,7 @@ class Comparison:
     control: tuple[CodedTable, Overlap] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
+    key: Any = None
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -233,6 +236,13 @@ class Comparison:
     def pairs(self) -> PairCounts:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
+
+    @cached_property
+    def association(self) -> Association:
+        """The association matrices of both tables."""
+        from adaptive_qs.evaluation.associations import associate  # which has a check itself
+
+        return associate(self.pairs)
 
 
 class Check:
@@ -281,6 +291,7 @@ _HERE = "adaptive_qs.evaluation"
 CHECKS: Registry[type[Check]] = Registry(
     {
         "release": f"{_HERE}.promise:ReleaseCheck",
+        "key": f"{_HERE}.keys:KeysCheck",
         "rows": f"{_HERE}.rows:RowsCheck",
         "rules": f"{_HERE}.rows:RulesCheck",
         "values": f"{_HERE}.columns:ValuesCheck",
@@ -319,12 +330,6 @@ _SUITABLE: dict[Grade, str] = {
 }  # fmt: skip
 MOST_STEPS = 4
 """Maximum number of steps that are advised."""
-
-
-def worst_grade(grades: Sequence[Grade]) -> Grade:
-    """Return the worst of some grades; a missing grade ("plain") is better than any other."""
-    order: tuple[Grade, ...] = ("plain", "good", "fair", "poor")
-    return max(grades, key=order.index, default="plain")
 
 
 def overall_finding(
@@ -378,11 +383,11 @@ class Verdict:
     @cached_property
     def uses(self) -> dict[str, Grade]:
         """The grade of each use: the worst of the checks that decide it, and of all caps."""
-        grades: dict[str, list[Grade]] = {use: [] for c in self.checks for use in c.uses}
+        order = ("plain", "good", "fair", "poor")  # no grade is better than any other
+        uses: dict[str, Grade] = {use: "plain" for check in self.checks for use in check.uses}
         for check, finding in self._found():
             for use in check.uses:
-                grades[use].append(finding.grade)
-        uses = {use: worst_grade(each) for use, each in grades.items()}
+                uses[use] = max(uses[use], finding.grade, key=order.index)
         for finding in self.findings.values():
             for use, cap in finding.caps.items():  # what looks good may be chance
                 uses[use] = cap if uses.get(use) == "good" else uses[use]

@@ -367,13 +367,13 @@ class ValuesCheck(Check):
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
-            where = [
+            heaps = [
                 f"{quoted(c.column.name)} ({share(c.true.frequent, 2)} of the true rows have one "
                 f"of the {FREQUENT} most frequent values, {share(c.synthetic.frequent, 2)} of the "
                 "synthetic ones)"
                 for c in lost
             ]
-            names = checks.named(where, "values", checks.FEW_NAMED)
+            names = checks.named(heaps, "values", checks.FEW_NAMED)
             text += f" Frequent values are lost: {names}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 

@@ -56,7 +56,7 @@ class Evaluation:
     def __repr__(self) -> str:
         return (
             f"<Evaluation, owner only: mean L1 error {self.workload.mean_l1:.4g} and largest "
-            f"{self.workload.max_l1:.4g} over {len(self.workload.per_clique):,} marginals>"
+            f"{self.workload.max_l1:.4g} over {counted(len(self.workload.per_clique), 'marginal')}>"
         )
 
     @property
@@ -189,12 +189,7 @@ def evaluate(
     options = marginals, promised, settings, queries, declared, held_out, threads, progress
     comparison = Comparison(pair, described, *options)
     facts = {check.name: check.measure(comparison) for check in checks.all_checks()}
-    return Evaluation(comparison, facts, (*table_notes(pair), *_PERSONS_NOTE[:one_each]))
-
-
-_PERSONS_NOTE = (
-    "persons have equal weights: one true row of each person was compared, selected at random",
-)
+    return Evaluation(comparison, facts, tuple(table_notes(pair, one_each)))
 
 
 def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str | None) -> Schema:
@@ -235,8 +230,8 @@ FEW_ROWS, UNEQUAL = 1_000, 2.0
 differences of association are hard to compare."""
 
 
-def table_notes(pair: TablePair) -> Iterator[str]:
-    """Yield what makes the measures of two tables uncertain."""
+def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
+    """Yield what makes the measures uncertain; ``one_each`` if one row of a person is compared."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
     for table, margins in zip(("true", "synthetic"), pair.margins):
         named = zip(pair.domain.names, margins)
@@ -249,6 +244,11 @@ def table_notes(pair: TablePair) -> Iterator[str]:
         yield (
             "one table has more than twice the rows of the other: compare associations, repeated "
             "rows and maxima with care"
+        )
+    if one_each:
+        yield (
+            "persons have equal weights: one true row of each person was compared, selected at "
+            "random"
         )
 
 
@@ -311,7 +311,8 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     """
     true, made = evaluation.comparison.rows
     columns = counted(len(evaluation.pair.domain), "column")
-    intro = f"{made:,} synthetic rows compared with {true:,} true rows of {short(names[0], 120)}, "
+    intro = f"{counted(made, 'synthetic row')} compared with {counted(true, 'true row')} of "
+    intro += f"{short(names[0], 120)}, "
     sections = [
         Section(check.name.replace("_", "-"), check.title, found.figures, found.notes)
         for check in evaluation.checks
@@ -321,7 +322,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     return render_page(
         names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
         evaluation.comparison.promised.release, evaluation.notes,
-        links=((whole, "The verdict on both tables"),) if whole else (),
+        links=((whole, "The verdict on all tables"),) if whole else (),
     )  # fmt: skip
 
 

@@ -300,7 +300,7 @@ def marginals_sentence(
 
 
 def describe_place(scale: WorkloadScale) -> str:
-    """Return the end of a sentence: the error of independent columns, and where the table is."""
+    """Return the end of a sentence on the error of independent columns and of the table."""
     if scale.vacuous:
         return (
             ". With so few rows chance alone can take a sample as far off as any table can be, so "

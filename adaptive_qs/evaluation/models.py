@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +160,8 @@ def measure_utility(
         for k, split in enumerate(splits)
     ]
     real, made = map(Spread.from_values, zip(*run_tasks(tasks, workers, progress)))
-    trained, tested = len(splits[0].real.labels), len(splits[0].test.labels)
+    (_, labels), _, (_, truth) = splits[0]
+    trained, tested = len(labels), len(truth)
     notes: list[str] = []
     if held_out is None:
         notes.append(
@@ -175,19 +176,10 @@ def measure_utility(
     return Utility(name, target.classes, rows, tested, real, made, tuple(notes))
 
 
-class Sample(NamedTuple):
-    """Rows that a model sees: features of shape (rows, columns but the target), and classes."""
-
-    features: Array
-    labels: Codes
-
-
-class Split(NamedTuple):
-    """Samples of one repeat: two to train on, and true rows to test both."""
-
-    real: Sample
-    synthetic: Sample
-    test: Sample
+Sample = tuple[Array, Codes]
+"""Features of the rows that a model sees, shape (rows, columns but the target), and classes."""
+Split = tuple[Sample, Sample, Sample]
+"""Samples of one repeat: true and synthetic rows to train on, and true rows to test both."""
 
 
 def _draw_splits(
@@ -204,36 +196,40 @@ def _draw_splits(
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    tested = true if held_out is None else held_out
-    real, made, other = (np.flatnonzero(target.labels(t) >= 0) for t in (true, synthetic, tested))
-    labels = target.labels(true)[real]
-    test_rows = round(TEST_SHARE * len(labels))
-    train_rows = min(len(labels) - test_rows, len(made), settings.max_rows)
+    real, made, other = (
+        _sample(table, target)
+        for table in (true, synthetic, true if held_out is None else held_out)
+    )
+    rows = len(real[1])
+    test_rows = round(TEST_SHARE * rows)
+    train_rows = min(rows - test_rows, len(made[1]), settings.max_rows)
     test_rows = min(test_rows, settings.max_rows)
-    if min(train_rows, test_rows, len(made if held_out is None else other)) < target.classes:
+    if min(train_rows, test_rows, len(other[1])) < target.classes:
         raise DataError(
             f"too few rows to predict {true.domain.names[target.attribute]!r}: every table needs "
             "more rows than the target has classes; give larger ones or name another target"
         )
-    others = target.others(true)
-
-    def sample(table: CodedTable, rows: Codes) -> Sample:
-        features = np.column_stack([table.columns[i][rows] for i in others]).astype(np.float64)
-        return Sample(features, target.labels(table)[rows])
-
     rng = np.random.default_rng(settings.seed)
     shuffle = StratifiedShuffleSplit(
         settings.repeats, train_size=train_rows, test_size=test_rows, random_state=settings.seed
     )
     splits = []
-    for train, test in shuffle.split(labels, labels):
-        chosen = real[test]
+    for train, test in shuffle.split(real[1], real[1]):
         if held_out is not None:
-            chosen = rng.permutation(other)[: settings.max_rows]
-        drawn = rng.permutation(made)[:train_rows]
-        parts = (true, real[train]), (synthetic, drawn), (tested, chosen)
-        splits.append(Split(*(sample(*part) for part in parts)))
+            test = rng.permutation(len(other[1]))[: settings.max_rows]
+        drawn = rng.permutation(len(made[1]))[:train_rows]
+        chosen = ((real, train), (made, drawn), (other, test))
+        first, second, third = ((features[k], labels[k]) for (features, labels), k in chosen)
+        splits.append((first, second, third))
     return splits
+
+
+def _sample(table: CodedTable, target: Target) -> Sample:
+    """Return all rows of a table whose class is kept."""
+    labels = target.labels(table)
+    rows = labels >= 0
+    columns = [table.columns[i][rows] for i in target.others(table)]
+    return np.column_stack(columns).astype(np.float64), labels[rows]
 
 
 def _train_and_test(
@@ -241,12 +237,13 @@ def _train_and_test(
 ) -> list[float]:
     """Return the areas of a model of true rows, and of one of synthetic rows."""
     areas = []
-    for train in (split.real, split.synthetic):
-        probabilities = np.zeros((len(split.test.labels), classes))
-        if len(np.unique(train.labels)) > 1:
-            model = gradient_boosting(attributes, seed).fit(train.features, train.labels)
-            probabilities[:, model.classes_] = model.predict_proba(split.test.features)
-        areas.append(auroc(probabilities, split.test.labels))
+    *training, (tested, truth) = split
+    for features, labels in training:
+        probabilities = np.zeros((len(truth), classes))
+        if len(np.unique(labels)) > 1:
+            model = gradient_boosting(attributes, seed).fit(features, labels)
+            probabilities[:, model.classes_] = model.predict_proba(tested)
+        areas.append(auroc(probabilities, truth))
     return areas
 
 
@@ -403,7 +400,7 @@ def find_target(true: CodedTable, name: str) -> Target:
 
 
 def _cut_at_quantiles(counts: Codes) -> Codes:
-    """Return a class for each code, cut where the cumulative count passes each quantile."""
+    """Return a class for each code, cut at the quantiles of the rows."""
     below = np.cumsum(counts)
     shares = np.arange(1, GROUPS) / GROUPS * below[-1]
     before_last, last = np.flatnonzero(counts)[-2:].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from os.path import exists  # Path.exists raises where a name is too long
+from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +83,14 @@ def find_promise(
         InputError: the release cannot be read, or was made with another schema.
         ResourceExceeded: reading it would take more memory.
     """
-    beside = manifest_path(synthetic) if isinstance(synthetic, str | Path) else None
-    content = _read_statement(beside, max_memory)
+    sidecar = manifest_path(synthetic) if isinstance(synthetic, str | Path) else None
+    content = _read_statement(sidecar, max_memory)
     if release is not None:
         found, source = _load_release(release, schema, max_memory)
-    elif beside is None or not exists(beside):
+    elif sidecar is None or not exists(sidecar):
         return _unknown("no --release was given, and no statement is next to the synthetic table")
     else:
-        source = beside.name
+        source = sidecar.name
         try:
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
@@ -259,7 +259,7 @@ class ReleaseCheck(Check):
         from adaptive_qs.release.release import Release  # slow to import
 
         release, sampling = comparison.promised.release, comparison.promised.sampling
-        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "parents"}:
+        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "root_rows"}:
             check = release.check()
             pages = CheckedPages((), check, seed=0)
             rows = np.column_stack(comparison.pair.synthetic.columns)

@@ -80,7 +80,7 @@ class PartError:
 
     @property
     def title(self) -> str:
-        """The queries in words, such as "prefix and marginal of 2 columns"."""
+        """A title, such as "prefix and marginal of 2 columns"."""
         columns = "single columns" if self.ways == 1 else f"{self.ways} columns"
         return f"{' and '.join(self.families)} of {columns}"
 

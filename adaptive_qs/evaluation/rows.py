@@ -304,8 +304,8 @@ class RulesCheck(Check):
         if consistent := [rule.rule for rule in broken if rule.consistent]:
             names = checks.format_names(consistent, "rules")
             advice.append(
-                f"The synthetic table keeps {names} with other values than the true table: add the "
-                "table of public values to the rule in the schema."
+                f"The synthetic table keeps {names} with other values than the true table: declare "
+                "which values belong together, as the table of the rule in the schema."
             )
         return Finding(grade, word, text, figures=_figures(facts), advice=tuple(advice))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -111,44 +111,29 @@ class BlockTrees(NamedTuple):
 
 
 def _flatten(parts: Sequence[int], start: Sequence[int], nodes: Sequence[_Node]) -> BlockTrees:
-    def integers(parts: Sequence[Any]) -> Integers:
-        return np.array(parts, dtype=np.int64)
+    def pack(lists: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+        packed = np.array([entry for entries in lists for entry in entries], dtype=np.int64)
+        return packed, np.cumsum([0, *map(len, lists)])
 
-    def ends(parts: Sequence[Any]) -> Integers:
-        return np.cumsum([0, *map(len, parts)])
-
-    outside, late, tree = (
-        [getattr(n, name) for n in nodes] for name in ("outside", "late", "tree")
-    )
+    numbers = np.array([(n.attribute, n.parent, n.place) for n in nodes], dtype=np.int64)
+    attribute, parent, place = numbers.reshape(-1, 3).T.copy()
+    outside, late = pack([node.outside for node in nodes]), pack([node.late for node in nodes])
+    tree = pack([[entry for entry, _ in node.tree] for node in nodes])
+    stride, _ = pack([[stride for _, stride in node.tree] for node in nodes])
+    lists = np.cumsum([0, *(len(node.allowed) for node in nodes)])[:-1]
+    list_start = np.cumsum([0, *(int(n) for node in nodes for n in node.allowed.sum(axis=1))])
+    values = np.concatenate([np.nonzero(node.allowed)[1] for node in nodes])
+    hint = np.concatenate([node.hint[node.allowed] for node in nodes])
+    length = sum(node.allowed.shape[1] for node in nodes)
+    firsts = np.array(parts, dtype=np.int64), np.array(start, dtype=np.int64)
     return BlockTrees(
-        parts=integers(parts),
-        start=integers(start),
-        attribute=integers([node.attribute for node in nodes]),
-        parent=integers([node.parent for node in nodes]),
-        place=integers([node.place for node in nodes]),
-        outside=integers([e for entries in outside for e in entries]),
-        outside_start=ends(outside),
-        late=integers([e for entries in late for e in entries]),
-        late_start=ends(late),
-        tree=integers([e for entries in tree for e, _ in entries]),
-        tree_start=ends(tree),
-        stride=integers([stride for entries in tree for _, stride in entries]),
-        lists=ends([node.allowed for node in nodes])[:-1],
-        list_start=np.cumsum([0, *(n for node in nodes for n in node.allowed.sum(axis=1))]),
-        values=np.concatenate([np.nonzero(node.allowed)[1] for node in nodes]),
-        hint=np.concatenate([node.hint[node.allowed] for node in nodes]),
-        length=sum(node.allowed.shape[1] for node in nodes),
-    )
+        *firsts, attribute, parent, place, *outside, *late, *tree, stride, lists, list_start,
+        values, hint, length,
+    )  # fmt: skip
 
 
 class _Planner:
-    """The construction of the trees of blocks.
-
-    Args:
-        model: the distribution.
-        joints: see :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-    """
+    """The construction of the trees of blocks."""
 
     def __init__(
         self, model: LogLinearModel, joints: Mapping[Clique, tuple[Target, Array]], zeros: Zeros
@@ -249,13 +234,6 @@ class BlockMoves(ModelMoves):
     The tables outside of a tree can multiply the weight of a whole mode. So each value of the root
     has a hope, a factor of the proposal: the geometric mean of these tables over its cells. It
     depends on weights and targets only, so that the moves stay exact.
-
-    Args:
-        model: the distribution, without weight in forbidden cells.
-        blocks: at least one; see :func:`~adaptive_qs.generate.structure.find_components`.
-        joints: counts of pairs, from :func:`~adaptive_qs.generate.tree.pair_marginals`.
-        zeros: structural zeros.
-        workers: threads; the result does not depend on it.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,11 @@ Chances = Mapping[int, NDArray[np.float64]]
 """By attribute, the probability to keep a row with each of its values: shape (n_i,)."""
 
 
+@dataclass
 class Chains:
     """Gibbs chains whose state is a table.
 
-    Args:
+    Attributes:
         model: the distribution; its weights can change between moves.
         proposals: moves of whole branches of attributes.
         rows: the state, shape (rows, attributes).
@@ -61,37 +62,25 @@ class Chains:
         shared: the steps by which weights of blocks move.
     """
 
-    def __init__(
-        self,
-        model: LogLinearModel,
-        proposals: TreeMoves,
-        rows: Rows,
-        rng: np.random.Generator,
-        coarse: CoarseDomain,
-        pairs: PairMoves | None = None,
-        blocks: BlockMoves | None = None,
-        shared: SharedSteps | None = None,
-    ) -> None:
-        self.model = model
-        self.proposals = proposals
-        self.shared = shared
-        self._pairs = pairs
-        self._blocks = blocks
-        self._moves: list[Callable[[Rows, int], None]] = [
-            proposals, proposals.replace_wide, model.sweep,
-        ]  # fmt: skip
-        if pairs is not None:
-            self._moves.append(pairs)
-        self.rows = rows
-        self.rng = rng
-        self._coarse = coarse
+    model: LogLinearModel
+    proposals: TreeMoves
+    rows: Rows
+    rng: np.random.Generator
+    coarse: CoarseDomain
+    pairs: PairMoves | None = None
+    blocks: BlockMoves | None = None
+    shared: SharedSteps | None = None
 
     def move(self, thorough: bool = False) -> None:
         """Move every row, in place; redraw the blocks of every row only if ``thorough``."""
-        for change in self._moves:
+        moves: list[Callable[[Rows, int], None]]
+        moves = [self.proposals, self.proposals.replace_wide, self.model.sweep]
+        if self.pairs is not None:
+            moves.append(self.pairs)
+        for change in moves:
             change(self.rows, int(self.rng.integers(2**63)))
-        if self._blocks is not None:
-            self._blocks(self.rows, int(self.rng.integers(2**63)), thorough)
+        if self.blocks is not None:
+            self.blocks(self.rows, int(self.rng.integers(2**63)), thorough)
         self.model.carried.fill(self.rows)
 
     def advance(self, times: int = 1) -> Rows:
@@ -99,7 +88,7 @@ class Chains:
         states = np.empty((times, *self.rows.shape), dtype=self.rows.dtype)
         for state in states:
             self.move()
-            state[:] = self._coarse.draw_codes(self.rows, self.rng)
+            state[:] = self.coarse.draw_codes(self.rows, self.rng)
         return states.reshape(-1, self.rows.shape[1])
 
     def add_marginals(self, means: Sequence[Array], cliques: Sequence[Clique]) -> None:
@@ -113,7 +102,7 @@ class Chains:
                 add_counts(total, rows, domain, clique)
         for mean, total, clique in zip(means, sums, cliques):
             averaged = (total / AVERAGED).astype(np.float32)
-            mean += self._coarse.marginal_of_codes(averaged, clique)
+            mean += self.coarse.marginal_of_codes(averaged, clique)
 
     def keep(self, num_rows: int) -> Chains:
         """Return chains of the same distribution with another number of rows.
@@ -156,10 +145,12 @@ class Chains:
         return self._with(self.model, rows)
 
     def _with(self, model: LogLinearModel, rows: Rows) -> Chains:
-        pairs = self._pairs and self._pairs.towards(model)
-        blocks = self._blocks and self._blocks.towards(model)
+        pairs = self.pairs and self.pairs.towards(model)
+        blocks = self.blocks and self.blocks.towards(model)
         proposals = self.proposals.towards(model)
-        return Chains(model, proposals, rows, self.rng, self._coarse, pairs, blocks, self.shared)
+        return replace(
+            self, model=model, rows=rows, proposals=proposals, pairs=pairs, blocks=blocks
+        )
 
 
 # Fit a log-linear model to noisy marginals with Gibbs chains whose state is a table.
@@ -225,39 +216,26 @@ def compute_ratio(
     return np.exp(exponent * shared.log_ratio(clique, desired, counted))
 
 
+@dataclass
 class WeightUpdater:
     """Moves the weights of a model towards targets, by steps that do not overshoot.
-
-    Args:
-        model: its weights are moved in place.
-        targets: marginals to match.
-        settings: how the weights follow the targets.
-        workers: threads; the result does not depend on it.
-        shared: how steps of weights are divided among the attributes of a block.
 
     Attributes:
         pace: length of the next step, as a part of that in the settings.
     """
 
-    def __init__(
-        self,
-        model: LogLinearModel,
-        targets: Sequence[Target],
-        settings: FitSettings,
-        workers: int,
-        shared: SharedSteps | None = None,
-    ) -> None:
-        self.pace = 1.0
-        self._shared = shared
-        self._model = model
-        self._settings = settings
-        self._workers = workers
+    model: LogLinearModel
+    targets: InitVar[Sequence[Target]]
+    settings: FitSettings
+    workers: int
+    shared: SharedSteps | None = None
+    pace: float = field(default=1.0, init=False)
+
+    def __post_init__(self, targets: Sequence[Target]) -> None:
         self._alike: dict[Clique, list[Target]] = {}
         for target in targets:
-            self._alike.setdefault(model.carrier(target.clique), []).append(target)
-        self._misfits = {
-            target.clique: np.zeros(target.counts.shape, dtype=np.float32) for target in targets
-        }
+            self._alike.setdefault(self.model.carrier(target.clique), []).append(target)
+        self._misfits = {t.clique: np.zeros(t.counts.shape, dtype=np.float32) for t in targets}
 
     def step(self, rows: Rows, exponent: float, share: float) -> None:
         """Move all weights, and shorten the next step if this one goes back on the last.
@@ -265,18 +243,13 @@ class WeightUpdater:
         Two steps oppose each other if their misfits, over the standard deviations of a cell's
         count, are correlated by less than −η over all targets: noise alone, at the targets, has
         −η/2 if all rows are drawn anew, and more if not.
-
-        Args:
-            rows: rows that follow the weights.
-            exponent: η of the settings.
-            share: the share of the targets that these rows should match.
         """
         eta = self.pace * exponent
         every = list(self._alike)
         products, squares = np.zeros((2, len(every)))
 
         def follow(k: int) -> None:
-            settings, domain = self._settings, self._model.domain
+            settings, domain = self.settings, self.model.domain
             codes: dict[Clique, NDArray[np.float64]] = {}
             ratios = {}
             for target in self._alike[every[k]]:
@@ -287,15 +260,15 @@ class WeightUpdater:
                 counts = domain.summed(codes[columns], columns, target.clique)
                 desired, counted = share * (target.counts + damping), counts + share * damping
                 ratios[target.clique] = compute_ratio(
-                    target.clique, desired, counted, eta, self._shared
+                    target.clique, desired, counted, eta, self.shared
                 )
                 last, misfit = self._misfits[target.clique], desired - counted
                 products[k] += (last * misfit / counted).sum()
                 squares[k] += (last * last / counted).sum()
                 last[...] = misfit
-            self._model.scale_all(ratios)
+            self.model.scale_all(ratios)
 
-        over_items(self._workers, follow, range(len(every)))
+        over_items(self.workers, follow, range(len(every)))
         if products.sum() < -eta * squares.sum():
             self.pace = max(self.pace * 0.85, SHORTEST)
 
@@ -383,17 +356,8 @@ def begin_chains(
 ) -> Chains:
     """Return chains that start from the tree of dependences among the targets.
 
-    Args:
-        targets: marginals of several attributes, over the codes of ``coarse``.
-        singles: the counts of every attribute, likewise.
-        coarse: the attributes.
-        zeros: cells without rows; none of a given attribute.
-        rows: filled in place except for the given attributes, whose codes they have.
-        seed: of the rows.
-        settings: how the weights follow the targets.
-        rng: randomness of the moves.
-        workers: threads; the result does not depend on it.
-        given: attributes that stay as they are.
+    Targets and ``singles`` are over the codes of ``coarse``. The codes of given attributes in
+    ``rows`` stay, the others are filled in place. No zero contains a given attribute.
     """
     domain, counts = coarse.domain, [single.counts for single in singles]
     held = [target.clique for target in targets]

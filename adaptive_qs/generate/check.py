@@ -165,18 +165,18 @@ class Check:
         allowed = allowed_cells(self._zeros, domain, columns)
         if columns != clique and allowed is not None:
             allowed = domain.summed(allowed.astype(int), columns, clique) > 0
-        measured, desired = model.marginal(clique), make_target(model, clique, allowed).counts
-        likely = desired
+        measured, projected = model.marginal(clique), make_target(model, clique, allowed).counts
+        likely = projected
         if len(clique) == 1:
             likely = clear_forbidden(single_target(model, clique[0]), self._zeros, domain).counts
         own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
         counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
         counts = counts.reshape(domain.shape(clique)).astype(np.float64)
-        totals = desired.sum(axis=own, keepdims=True)
+        totals = projected.sum(axis=own, keepdims=True)
         numbers = counts.sum(axis=own, keepdims=True)
         weights = totals / np.maximum(numbers, 1)
         drawn = counts * weights
-        low, high = np.minimum(measured, desired), np.maximum(measured, desired)
+        low, high = np.minimum(measured, projected), np.maximum(measured, projected)
         low, high = np.minimum(low, likely), np.maximum(high, likely)
         # Each row of a model that was fitted by fewer rows stands for several.
         weights = weights * max(1.0, len(rows) / self._fit_rows)

@@ -44,13 +44,7 @@ class NoRowsError(ValueError):
 
 
 class SideBySide:
-    """Chains of several boxes, as parts of one table.
-
-    Args:
-        parts: chains of the boxes, those of one kind next to each other.
-        kinds: number of rows of each kind.
-        rng: orders of the rows.
-    """
+    """Chains of several boxes, as parts of one table."""
 
     def __init__(
         self, parts: Sequence[Chains | ExactChains], kinds: Sequence[int], rng: np.random.Generator

@@ -56,11 +56,7 @@ def can_fit(domain: Domain, measured: Iterable[Clique], most_cells: int) -> bool
 
 
 class Joint:
-    """The cells of a domain in natural order, and its marginals.
-
-    Args:
-        domain: the attributes.
-    """
+    """The cells of a domain in natural order, and its marginals."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -152,8 +148,8 @@ class Residuals:
 
     def __init__(self, joint: Joint, model: ReferenceModel, measured: Iterable[Clique]) -> None:
         domain = joint.domain
-        desired = downward_closure([*measured, *((i,) for i in range(len(domain)))])
-        several = (t for t in desired if t and min(domain.shape(t)) > 1)
+        closure = downward_closure([*measured, *((i,) for i in range(len(domain)))])
+        several = (t for t in closure if t and min(domain.shape(t)) > 1)
         measured_ones = (t for t in several if t in model.estimates)
         self._residuals = sorted(measured_ones, key=lambda t: (domain.shape(t), t))
         sizes = [domain.size(t) for t in self._residuals]
@@ -299,12 +295,12 @@ class _Dual:
         self._residuals = residuals
         self._log_q = log_q
         self._total = total
-        self._wanted = residuals.values / total
+        self._measured = residuals.values / total
         self._noise = 1 / (total**2 * residuals.precision)  # variance of a share
 
     def start(self) -> Array:
         """Return θ of q."""
-        return np.zeros(self._wanted.size)
+        return np.zeros(self._measured.size)
 
     def _normalised(self, theta: Array) -> tuple[Array, float]:
         """Return p and log Σ q exp(Rᵀθ)."""
@@ -325,8 +321,8 @@ class _Dual:
     def _value(self, theta: Array, kappa: float) -> tuple[float, Array]:
         p, log_sum = self._normalised(theta)
         pull = kappa * self._noise * theta
-        value = log_sum - float(theta @ self._wanted) + 0.5 * float(theta @ pull)
-        return value, self._residuals.apply(p) - self._wanted + pull
+        value = log_sum - float(theta @ self._measured) + 0.5 * float(theta @ pull)
+        return value, self._residuals.apply(p) - self._measured + pull
 
     def minimise(
         self, theta: Array, kappa: float, tolerance: float, steps: int, tick: Callable[[], None]
@@ -374,12 +370,6 @@ class ExactChains:
     The first state is a systematic sample: every run of cells in natural order has its share of the
     rows to within one. Each further state redraws every value of a row given its others, which
     leaves the distribution unchanged.
-
-    Args:
-        fit: the distribution.
-        num_rows: rows of a state.
-        rng: randomness.
-        workers: threads; the rows do not depend on it.
     """
 
     def __init__(
@@ -399,8 +389,8 @@ class ExactChains:
 
     def marginals(self, cliques: Iterable[Clique]) -> list[NDArray[np.float32]]:
         """Return the expected marginals of a state over these cliques."""
-        desired = self._probabilities * len(self.rows)
-        return [self._joint.marginal(desired, c).astype(np.float32) for c in cliques]
+        counts = self._probabilities * len(self.rows)
+        return [self._joint.marginal(counts, c).astype(np.float32) for c in cliques]
 
     def within(self, chances: Mapping[int, Array], num_rows: int) -> tuple[ExactChains, float]:
         """Return chains of a random subset of the rows, and the share of these among all rows.

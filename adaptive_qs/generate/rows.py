@@ -3,7 +3,7 @@
 A log-linear model is fitted to the noisy marginals by Gibbs chains, whose state is a table of a
 fixed number of rows. The chains then go on, and each of their states is a page of the synthetic
 table, so that a table of any length takes one sweep per row and the memory of a few pages. In each
-page single values move until the marginals of all pages so far agree with the targets; what
+page single values move until the marginals of all pages so far agree with their targets; what
 one page leaves is a target of the next.
 """
 
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import (
     Rows,
+    build_adjacency,
     count_rows,
     downward_closure,
+    find_cell,
     maximal_cliques,
     outermost_cliques,
 )
@@ -34,10 +36,6 @@ from adaptive_qs.generate.chains import (
     fit_weights,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
-from adaptive_qs.generate.loglinear import (
-    build_adjacency,
-    find_cell,
-)
 from adaptive_qs.generate.structure import (
     CoarseDomain,
     find_components,
@@ -95,18 +93,8 @@ def synthesize_rows(
 ) -> Iterator[Rows]:
     """Yield rows whose marginals match the noisy ones.
 
-    Only maximal measured cliques carry weights.
-
-    Args:
-        residuals: the noisy estimates.
-        measured: cliques that were measured.
-        workload: cliques in which the table should be best.
-        num_rows: rows in all, at least 1.
-        seed: the same seed and inputs give the same table, for any number of workers.
-        settings: limits on time and memory.
-        workers: threads.
-        progress: called with each phase, its steps done and its steps in all.
-        zeros: cells without rows.
+    Only maximal measured cliques carry weights. Arguments are those of :func:`fit_model`;
+    ``progress`` also gets the phase.
 
     Yields:
         Pages of codes, shape (rows, attributes).
@@ -174,7 +162,7 @@ def fit_model(
         progress: called after each step of the fit.
         requested: other cliques whose marginals are computed; the rows do not depend on them.
         zeros: cells without probability.
-        kept: attributes whose codes are kept apart, even if no marginal tells them apart.
+        kept: attributes whose codes are kept apart, even if no marginal distinguishes them.
     """
     domain = residuals.domain
     rng = np.random.default_rng(seed)
@@ -186,15 +174,13 @@ def fit_model(
     size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoise_model(residuals, singles)
     watched = watch_list(domain, workload, combined, size, settings)
-    desired = tuple(dict.fromkeys([*watched, *requested]))
+    listed = tuple(dict.fromkeys([*watched, *requested]))
     if can_fit(domain, cliques, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
         fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
-        # With hardly any noise, or many rows in forbidden cells, the steps do not get near the
-        # optimum; chains follow the targets as far as they can.
-        if fit.gap <= 3.0:
+        if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
-            return Fitted(exact, dict(zip(desired, exact.marginals(desired))), watched)
+            return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
 
     factor = size / max(residuals.total, 1.0)
     targets = [
@@ -205,10 +191,10 @@ def fit_model(
     rows = np.empty((size, len(domain)), dtype=np.int32)
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
-    means = fit_weights(chains, targets, desired, settings.fit, workers, progress)
-    shrink_to_measured(coarse.domain, means, desired, targets)
-    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, desired)]
-    return Fitted(chains, dict(zip(desired, codes)), watched)
+    means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
+    shrink_to_measured(coarse.domain, means, listed, targets)
+    codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
+    return Fitted(chains, dict(zip(listed, codes)), watched)
 
 
 def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: SynthesisSettings) -> int:
@@ -231,12 +217,6 @@ def shrink_to_measured(
     A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
     least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
     are not held, which would lose most of the gain. Groups of codes move together.
-
-    Args:
-        domain: the attributes.
-        means: mean marginals (rows), shaped like the watched cliques.
-        watched: their cliques, over codes.
-        targets: noisy marginals of as many rows, at any levels.
     """
     place = {clique: k for k, clique in enumerate(watched)}
     for target in targets:
@@ -285,7 +265,7 @@ def watch_list(
     return tuple(chosen)
 
 
-# Pages: the chains go on, and each state of theirs becomes a part of the table.
+# Pages: the chains go on, and each of their states becomes a part of the table.
 
 
 @dataclass
@@ -310,12 +290,6 @@ class Page:
 class MarginalTracker:
     """The marginals that a table is brought to.
 
-    Args:
-        domain: the attributes.
-        cliques: watched cliques.
-        means: their target marginals, for some number of rows.
-        zeros: cells that no row is moved to.
-
     Attributes:
         adjacency: where the cells around each attribute lie in the array of an excess.
     """
@@ -330,13 +304,13 @@ class MarginalTracker:
             np.cumsum([0, *map(len, blocks)]),
             np.array([i for block in blocks for i in block], dtype=np.int64),
         )
-        self._wanted = dict(zip(cliques, means))
+        self._targets = dict(zip(cliques, means))
         self.adjacency = build_adjacency(domain, cliques, copy_per_axis=False)
 
     def add(self, excess: Array, rows: Rows, share: float) -> None:
         """Add the counts of rows above ``share`` of the target marginals to an excess, in place."""
         by_column = np.asfortranarray(rows)
-        for position, (clique, mean) in zip(self.adjacency.position, self._wanted.items()):
+        for position, (clique, mean) in zip(self.adjacency.position, self._targets.items()):
             difference = count_rows(by_column, self._domain, clique) - share * mean
             excess[position : position + mean.size] += difference.ravel().astype(np.float32)
 
@@ -425,7 +399,7 @@ def _forbids(guard, rows, r, i, value):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, blocks):  # type: ignore[no-untyped-def]
     start, offset, other, stride, own_stride, _, _ = a
-    first, second, partners, beyond, step, base, _, begin, values, _ = guard[2]
+    first, second, joined, beyond, step, base, _, begin, values, _ = guard[2]
     leave = np.empty(start[-1], dtype=np.int64)
     enter = np.empty(start[-1], dtype=np.int64)
     block_start, members = blocks
@@ -457,8 +431,8 @@ def _descend(rows, proposals, row_order, attribute_order, excess, a, guard, bloc
             pair[0], pair[1] = i, t
             new = proposals[r, i]
             listed = base[p] + new * step[p]
-            for k in range(partners.shape[1]):
-                listed += rows[r, partners[p, k]] * beyond[p, k]
+            for k in range(joined.shape[1]):
+                listed += rows[r, joined[p, k]] * beyond[p, k]
             if rows[r, i] == new or begin[listed] == begin[listed + 1]:
                 continue
             state[i], state[t] = new, values[(begin[listed] + begin[listed + 1]) // 2]

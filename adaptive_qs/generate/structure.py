@@ -1,4 +1,4 @@
-"""The structure of a model: codes that it tells apart, and attributes that zeros tie together."""
+"""The structure of a model: codes that it distinguishes, and attributes that zeros tie together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_CARRIED = 2**22
 
 
 class CoarseDomain:
-    """The groups that a fit has to tell apart, and the way back to codes.
+    """The groups that a fit has to distinguish, and the way back to codes.
 
     Args:
         domain: the attributes, with their levels.
@@ -295,9 +295,6 @@ class SharedSteps:
     of each with any other attribute, would all move by the whole difference, and the sum would
     overshoot. So the part of a step that is equal for all values of one side is divided by the
     number of attributes that determine the side.
-
-    Args:
-        components: see :func:`find_components`.
     """
 
     def __init__(self, components: Sequence[Component]) -> None:

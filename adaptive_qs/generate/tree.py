@@ -10,13 +10,12 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Rows
+from adaptive_qs.cliques import Array, Rows, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.loglinear import (
     CarriedAttributes,
     LogLinearModel,
     ModelMoves,
-    find_cell,
     invert_at,
     over_rows,
     uniform,
@@ -227,12 +226,6 @@ MIX = 0.02
 
 class TreeMoves(ModelMoves):
     """Proposals from a tree for a model.
-
-    Args:
-        model: the target distribution.
-        nodes: the tree; attributes outside of it stay as they are.
-        singles: counts of each attribute (rows).
-        workers: threads; the result does not depend on it.
 
     Attributes:
         nodes: the tree.

@@ -9,18 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Integers, Rows
+from adaptive_qs.cliques import Adjacency, Array, Integers, Rows, build_adjacency, find_cell
 from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import InputError
-from adaptive_qs.generate.loglinear import (
-    Adjacency,
-    LogLinearModel,
-    ModelMoves,
-    build_adjacency,
-    find_cell,
-    over_rows,
-    uniform,
-)
+from adaptive_qs.generate.loglinear import LogLinearModel, ModelMoves, over_rows, uniform
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import (
@@ -102,22 +94,18 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
     Among all tables without mass in forbidden cells it is the nearest to the product of the single
     columns, by iterative proportional fitting (Deming and Stephan 1940). Its noise is infinite, so
     that any measured marginal is preferred.
-
-    Args:
-        zero: the forbidden cells.
-        singles: counts of each attribute (rows).
     """
     table = zero.allowed.astype(np.float64)
-    desired = [singles[i] for i in zero.clique]
+    margins = [singles[i] for i in zero.clique]
     for _ in range(SCALINGS):
-        for axis, counts in enumerate(desired):
+        for axis, counts in enumerate(margins):
             others = tuple(k for k in range(table.ndim) if k != axis)
             sums = table.sum(axis=others)
             scale = np.divide(counts, sums, out=np.zeros_like(sums), where=sums > 0)
             table *= scale.reshape([-1 if k == axis else 1 for k in range(table.ndim)])
     if not table.sum() > 0:
         table = zero.allowed.astype(np.float64)
-    return Target(zero.clique, table * (desired[0].sum() / table.sum()), np.inf)
+    return Target(zero.clique, table * (margins[0].sum() / table.sum()), np.inf)
 
 
 def learnt_values(
@@ -265,12 +253,6 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     the values that the zero allows next to the others. A row that is still in a forbidden cell
     after ``TRIES`` changes becomes a copy of a random row that is not.
 
-    Args:
-        rows: codes.
-        zeros: the forbidden cells.
-        singles: counts of each attribute (rows).
-        key: of the random numbers.
-
     Raises:
         InputError: no row was found that is in no forbidden cell.
     """
@@ -279,12 +261,10 @@ def settle(rows: Rows, zeros: Zeros, singles: Sequence[Array], key: int) -> None
     domain = Domain.from_sizes({str(i): single.size for i, single in enumerate(singles)})
     guard = Guard.from_zeros(zeros, domain)
     width = max(len(zero.clique) for zero in zeros)
-    members = np.full((len(zeros), width), -1)
-    strides = np.zeros((len(zeros), width), dtype=np.int64)
-    for k, zero in enumerate(zeros):
-        members[k, : len(zero.clique)] = zero.clique
-        steps = np.cumprod([1, *zero.allowed.shape[:0:-1]])[::-1]
-        strides[k, : len(zero.clique)] = steps
+    pads = [width - len(zero.clique) for zero in zeros]
+    members = np.array([[*zero.clique, *[-1] * pad] for zero, pad in zip(zeros, pads)])
+    steps = (np.cumprod([1, *zero.allowed.shape[:0:-1]])[::-1] for zero in zeros)
+    strides = np.array([[*step, *[0] * pad] for step, pad in zip(steps, pads)])
     start = np.cumsum([0, *(single.size for single in singles)])
     weights = np.concatenate([np.maximum(single, 1e-9) for single in singles])
     settled = np.zeros(len(rows), dtype=np.bool_)
@@ -346,13 +326,7 @@ def _settle(rows, members, strides, position, allowed, weights, start, settled, 
 
 
 class PairMoves(ModelMoves):
-    """Redraws of two attributes together, from their joint conditional.
-
-    Args:
-        model: the distribution, without weight in forbidden cells.
-        zeros: the forbidden cells.
-        workers: threads; the result does not depend on it.
-    """
+    """Redraws of two attributes together, from their joint conditional."""
 
     def __init__(self, model: LogLinearModel, zeros: Zeros, workers: int) -> None:
         self._model = model
@@ -422,7 +396,7 @@ def weigh(weights, size, rows, r, adjacency, packed, entries, number):  # type: 
 def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ignore[no-untyped-def]
     first, second, other, stride, own_stride, base, group, start, values, most = pairs
     sizes, singles, single_start, _, packed = factors
-    offset, partners, beyond = adjacency[1], adjacency[2], adjacency[3]
+    offset, joined, beyond = adjacency[1], adjacency[2], adjacency[3]
     a, b = np.empty(sizes.max()), np.empty(sizes.max())
     sums, chosen = np.empty(sizes.max() * most), np.empty((sizes.max() * most, 2), np.int32)
     of_first, of_second = np.empty(offset.size, np.int64), np.empty(offset.size, np.int64)
@@ -447,9 +421,9 @@ def _redraw_pairs(rows, begin, end, pairs, factors, adjacency, key):  # type: ig
                 for n in range(alone_i, every_i):
                     e = of_first[n]
                     cells[n] = offset[e]
-                    for k in range(partners.shape[1]):
-                        if partners[e, k] != t:
-                            cells[n] += np.uint64(rows[r, partners[e, k]]) * np.uint64(beyond[e, k])
+                    for k in range(joined.shape[1]):
+                        if joined[e, k] != t:
+                            cells[n] += np.uint64(rows[r, joined[e, k]]) * np.uint64(beyond[e, k])
                 listed = base[p]
                 for k in range(other.shape[1]):
                     listed += rows[r, other[p, k]] * stride[p, k]

@@ -153,12 +153,6 @@ def learn_heaps(
 ) -> dict[str, RangeColumn]:
     """Return the columns with the rows on their frequent values, by name.
 
-    Args:
-        columns: columns with known bins whose frequent values are to be counted.
-        numbers: the private values of each column, without missing ones.
-        mechanisms: charges ``costs``, then draws the noise.
-        costs: the cost of each column.
-
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.
     """

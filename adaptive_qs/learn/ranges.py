@@ -181,11 +181,6 @@ def declared_points(column: NumberColumn, low: Number, high: Number) -> Points:
     """Return the grid of low .. high, and the cells between it and the declared ends.
 
     On either side that is one cell, or a cell for 0 with one cell on either side of it.
-
-    Args:
-        column: the column, with or without declared ends.
-        low: at least the declared smallest value.
-        high: at most the declared largest value.
     """
     points = grid_points(column, low, high)
     whole = column.whole
@@ -422,12 +417,6 @@ def learn_ranges(
     costs: Mapping[str, Cost],
 ) -> dict[str, NumberColumn]:
     """Learn the bins of columns, and return the columns by name.
-
-    Args:
-        columns: columns whose bins are open.
-        numbers: the private values of each, inside its declared ends, without missing ones.
-        mechanisms: charges ``costs``, then draws the noise.
-        costs: the largest cost of each column.
 
     Raises:
         BudgetExceeded: the ledger behind ``mechanisms`` holds less.

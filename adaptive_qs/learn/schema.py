@@ -138,12 +138,6 @@ def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cos
     The result depends on the schema, the cost and the outputs of the mechanisms only: a resumed run
     gets the same schema.
 
-    Args:
-        schema: the public description of the table.
-        gathered: the private values.
-        mechanisms: charges every cost before its noise is drawn.
-        cost: largest cost of all columns together.
-
     Raises:
         InputError: the cost is too small to divide; nothing is charged.
         BudgetExceeded: the ledger behind ``mechanisms`` holds less than ``cost``.

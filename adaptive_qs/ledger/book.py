@@ -180,9 +180,9 @@ class LedgerBook(Store):
         """Raise LedgerError if a run protects another unit, so that costs do not add up."""
         if (unit.protected, unit.relation) != (self.protected, self.relation):
             raise LedgerError(
-                f"{self.path} protects {self.protected} (neighbouring tables {self.relation}), but "
-                f"the run protects {unit.protected} ({unit.relation}). Their costs cannot be "
-                "added. Use a ledger that was created for this unit."
+                f"{self.path} protects {self.protected} (neighbouring tables: {self.relation}), "
+                f"but the run protects {unit.protected} ({unit.relation}). Their costs do not add "
+                "up. Use a ledger that was created for this unit."
             )
 
     def reserve(
@@ -195,14 +195,6 @@ class LedgerBook(Store):
         unit: Unit = ROWS,
     ) -> LedgerRun:
         """Reserve the budget of a new run, which this process locks.
-
-        Args:
-            request: All public parameters of the run.
-            inputs: Keyed hash of the private table.
-            cost: The budget.
-            insecure: Whether the noise comes from a seed.
-            filtered: Whether the filter of Gaussian DP also bounds it.
-            unit: The unit of privacy.
 
         Raises:
             BudgetExceeded: If the total does not allow it; nothing is recorded.
@@ -237,10 +229,6 @@ class LedgerBook(Store):
     def check_remaining(self, cost: Cost, promise: tuple[float, float] | None = None) -> None:
         """Raise BudgetExceeded if the total does not allow a budget.
 
-        Args:
-            cost: The budget.
-            promise: The (ε, δ) of the budget; None if unknown.
-
         Raises:
             BudgetExceeded: If the total does not allow it.
             LedgerError: If the ledger is locked.
@@ -255,8 +243,8 @@ class LedgerBook(Store):
         if holding := self.open_runs():
             runs = ", ".join(map(str, holding[:NAMED])) + (" and others" if holding[NAMED:] else "")
             hint = (
-                f" Run {runs} is open and holds its budget: --resume continues it, adaptive-qs "
-                "ledger close frees what it did not spend."
+                f" Run {runs} is open and has reserved its budget: --resume continues it, and "
+                "adaptive-qs ledger close frees what it did not spend."
             )
         if cost.rho_units > remaining.rho_units:
             left = round_down(float(remaining.rho))
@@ -268,10 +256,9 @@ class LedgerBook(Store):
                 f"needs {float(cost.rho):.6g}. {remedy}{hint}"
             )
         raise BudgetExceeded(
-            f"{self.path}: the run needs a share {float(cost.delta):.3g} of delta for discovery "
-            f"and {float(remaining.delta):.3g} is left of {float(self.limit.delta):.3g}: declare "
-            "the values of the columns, or set a larger share when a ledger is created "
-            f"(--discovery-delta).{hint}"
+            f"{self.path} has {float(remaining.delta):.3g} left of {float(self.limit.delta):.3g} "
+            f"delta for discovery, and the run needs {float(cost.delta):.3g}. Declare the values "
+            f"of the columns, or create a ledger with a larger --discovery-delta.{hint}"
         )
 
     def is_open(self, ledger: str, run: int) -> bool:
@@ -301,17 +288,17 @@ class LedgerBook(Store):
                 key=lambda found: (found[1] == ["command"], len(found[1])),
             )
             raise LedgerError(
-                f"{self.path}: run {run} was started with another {', '.join(different)}: repeat "
-                "its command with --resume added, or leave out --resume to start a new run, which "
-                "spends budget anew"
+                f"{self.path}: run {run} was started with another {', '.join(different)}. Repeat "
+                "its command with --resume, or remove --resume to start a new run, which spends "
+                "budget again."
             )
         found = next((past for past in same if self.input(past.run) == inputs), None)
         if found is None:
             raise LedgerError(
-                f"{self.path}: the private table is not the one that run {same[0].run} read: "
-                "restore it, or start a new run without --resume"
+                f"{self.path}: the private table is not the one that run {same[0].run} read. "
+                "Restore it, or start a new run without --resume."
             )
-        lock = self._idle(found.run, "wait for its end, or close what holds it")
+        lock = self._idle(found.run, "Wait until it ends, or stop it.")
         self._mark(Mark.of(self.last()))  # a killed process may have left mark and anchor behind
         return LedgerRun(self, self.identity, found, lock, filtered, unit)
 
@@ -325,8 +312,8 @@ class LedgerBook(Store):
         found = [self.reservation(number) for number in reversed(self.open_runs())]
         if not found:
             raise LedgerError(
-                f"{self.path}: no interrupted run to resume: leave out --resume to start a new "
-                "one, which spends budget anew"
+                f"{self.path}: no interrupted run to resume. Remove --resume to start a new run, "
+                "which spends budget again."
             )
         return found
 
@@ -373,7 +360,7 @@ class LedgerBook(Store):
         self.reservation(number)
         if number not in self.open_runs():
             raise LedgerError(
-                f"Run {number} of {self.path} is finished. There is no reserved budget to return."
+                f"{self.path}: run {number} is closed. It has no reserved budget to return."
             )
         with self.writing():
             self._close_idle(number)
@@ -407,8 +394,8 @@ class LedgerBook(Store):
     def recovered(self, place: Place) -> Recovered | None:
         """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
-        key = (self.identity, place.run, place.releases, place.hash)
-        return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == key), None)
+        wanted = (self.identity, place.run, place.releases, place.hash)
+        return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == wanted), None)
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Return all charges of a run, in order."""
@@ -422,12 +409,12 @@ class LedgerBook(Store):
     def _refuse_locked(self) -> None:
         if self.locked:
             raise LedgerError(
-                f"{self.path}: is a restored copy, and the releases since it was made are not "
-                "recorded: list them with adaptive-qs ledger restore"
+                f"{self.path} is a restored copy, and the releases since it was made are not "
+                "recorded. List them with adaptive-qs ledger restore."
             )
 
     def _close_idle(self, number: int) -> None:
-        lock = self._idle(number, "stop what holds it first")
+        lock = self._idle(number, "Stop it first.")
         try:
             self.end_run(number, finished=False)
         finally:
@@ -439,15 +426,15 @@ class LedgerBook(Store):
             if lock.held:  # so nobody works on it
                 lock.release()
                 raise LedgerError(
-                    f"{self.path}: run {run} has the same request and was interrupted: continue it "
-                    "with --resume, which spends nothing twice, or give it up with adaptive-qs "
-                    f"ledger close --run {run}"
+                    f"{self.path}: run {run} with the same request was interrupted. Continue it "
+                    "with --resume, which spends nothing twice, or close it with adaptive-qs "
+                    f"ledger close --run {run}."
                 )
 
     def _idle(self, number: int, otherwise: str) -> RunLock:
         lock = self._lock(number)
         if not lock.held:
-            raise LedgerError(f"{self.path}: run {number} is being worked on: {otherwise}")
+            raise LedgerError(f"{self.path}: a process works on run {number}. {otherwise}")
         return lock
 
     def _lock(self, number: int) -> RunLock:
@@ -455,7 +442,7 @@ class LedgerBook(Store):
             return RunLock(self.path, number)
         except OSError as error:
             raise LedgerError(
-                f"{self.path}: its folder cannot be written ({reason(error)}): make it writable"
+                f"{self.path}: its folder cannot be written ({reason(error)}). Make it writable."
             ) from None
 
 

@@ -66,12 +66,12 @@ class Total:
             InputError: If not exactly one of epsilon and rho is given, or a value is out of range.
         """
         if (epsilon is None) == (rho is None):
-            came = "set twice" if rho is not None else "not set"
-            raise InputError(f"The total is {came}. Use --epsilon or --rho.")
+            came = "The total is not set" if rho is None else "Both --epsilon and --rho are set"
+            raise InputError(f"{came}. Use one of --epsilon and --rho.")
         delta = choose_delta(delta)
         if not 0 <= discovery_delta < delta:
             raise InputError(
-                f"the delta for discovery is {discovery_delta!r}: give a part of delta {delta:g}"
+                f"--discovery-delta is {discovery_delta!r}. Choose a part of delta {delta:g}."
             )
         if epsilon is not None:
             epsilon = positive_number("epsilon", epsilon)
@@ -83,7 +83,7 @@ class Total:
             limit = Cost.within(rho, discovery_delta)
             declared = {"rho": rho, "delta": delta}
         if limit.rho_units < 1:
-            raise InputError("the total is below 2**-60 rho: raise it")
+            raise InputError("The total is below 2**-60 rho. Raise it.")
         return cls(limit, declared)
 
     def list_warnings(self, rows: int | None) -> tuple[BudgetWarning, ...]:
@@ -93,7 +93,7 @@ class Total:
         if epsilon is None:
             epsilon = compute_epsilon(rho, delta_left(delta, self.limit.delta))
         std = (2 * rho) ** -0.5
-        return list_budget_warnings(epsilon, delta, std, rows, "a count that gets all of it")
+        return list_budget_warnings(epsilon, delta, std, rows, "a count with the whole budget")
 
 
 def round_down(value: float) -> str:

@@ -72,19 +72,14 @@ KEY_BYTES = 32
 def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -> str:
     """Return the HMAC-SHA256 of bytes under the key of the ledger.
 
-    Args:
-        ledger: The path of the ledger.
-        chunks: The bytes.
-        make: Create a key if there is none.
-
     Raises:
         LedgerError: If the key is missing, or cannot be read or created.
     """
     path = key_path(ledger)
     if not make and not path.exists():
         raise LedgerError(
-            f"{path}: the key that recognises tables is missing: restore it, or give the "
-            "interrupted run up with adaptive-qs ledger close"
+            f"{path}: the key that recognises tables is missing. Restore it, or close the "
+            "interrupted run with adaptive-qs ledger close."
         )
     try:
         remove_stale(path)
@@ -98,11 +93,11 @@ def keyed_hash(ledger: str | Path, chunks: Iterable[bytes], make: bool = True) -
     except (OSError, ValueError) as error:
         why = reason(error, "not a key") if isinstance(error, OSError) else "not a key"
         raise LedgerError(
-            f"{path}: the ledger's key cannot be read or made ({why}): repair it, or remove the "
-            "file if no interrupted run is to be resumed"
+            f"{path}: the key of the ledger cannot be read or created ({why}). Repair it, or "
+            "remove the file if no interrupted run will be resumed."
         ) from None
     if len(key) != KEY_BYTES:
-        raise LedgerError(f"{path}: is not a ledger's key: restore it")
+        raise LedgerError(f"{path} is not the key of a ledger. Restore it.")
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for chunk in chunks:
         digest.update(chunk)
@@ -202,9 +197,6 @@ class MarkFile:
     """The mark next to a ledger.
 
     Every method raises LedgerError if the file is missing, damaged or cannot be written.
-
-    Args:
-        ledger: The path of the ledger.
 
     Attributes:
         path: The path of the file; None for an anchor that is a printed entry.
@@ -319,7 +311,7 @@ class Anchor(MarkFile):
         if self.path is None:
             raise LedgerError("an anchor is to be made: name a file on another volume for it")
         if os.path.lexists(self.path):
-            raise LedgerError(f"{self.path} already exists. Choose another path for the anchor.")
+            raise LedgerError(f"{self.path}: exists already: give another path for the anchor")
         self.write(mark)
 
     def _unreadable(self, error: OSError) -> str:

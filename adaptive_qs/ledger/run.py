@@ -45,14 +45,6 @@ class LedgerRun(Ledger):
 
     Every method raises LedgerError if the file cannot be read or written.
 
-    Args:
-        store: The file of the ledger.
-        identity: The name of the ledger.
-        reserved: The entry that reserved the budget.
-        lock: The lock, held by this process.
-        filtered: Whether the filter of Gaussian DP also bounds it; see :class:`Ledger`.
-        unit: The unit of privacy.
-
     Attributes:
         number: The number of the run.
         resumed: Number of releases that earlier attempts committed.

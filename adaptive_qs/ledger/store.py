@@ -84,12 +84,8 @@ class Store:
     no two processes decide on the same state. All methods raise LedgerError if the file cannot be
     read or written.
 
-    Args:
-        path: The file.
-        anchor: A second mark; None for no anchor.
-        restoring: Open a copy that does not reach its mark or anchor. The next entry writes both
-            anew.
-        reading: Also open a file that cannot be written, and do not write to it.
+    With ``restoring``, a copy that does not reach its mark or anchor is opened as well, and the
+    next entry writes both anew. With ``reading``, a file that cannot be written is opened as well.
 
     Attributes:
         reached: Number of the newest entry by mark and anchor; 0 without both.

@@ -100,7 +100,7 @@ class LoopForecast:
     @property
     def possible(self) -> bool:
         """Whether there are combinations, and few enough for a forecast."""
-        return bool(self._asked) and len(self.workload.closure) <= MOST_CANDIDATES
+        return bool(self._combined) and len(self.workload.closure) <= MOST_CANDIDATES
 
     def columns(self, rows: int) -> tuple[str, ...]:
         """Return the columns that stay unconnected in a table of about ``rows`` rows."""
@@ -140,7 +140,7 @@ class LoopForecast:
 
         Columns without a requested combination with another one are not included.
         """
-        left_at: dict[int, frozenset[int]] = {-1: self._asked}
+        left_at: dict[int, frozenset[int]] = {-1: self._combined}
 
         def narrow(low: int, high: int) -> None:
             if high - low > 1 and left_at[low] != left_at[high]:
@@ -156,7 +156,7 @@ class LoopForecast:
         names = self.workload.domain.names
         return {
             names[i]: next((ROWS[k] for k in known if i not in left_at[k]), None)
-            for i in sorted(self._asked)
+            for i in sorted(self._combined)
         }
 
     def warnings(self, rows: int) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class LoopForecast:
         )
 
     @cached_property
-    def _asked(self) -> frozenset[int]:
+    def _combined(self) -> frozenset[int]:
         """Attributes of several values that the workload combines with another such."""
         sizes = self.workload.domain.sizes
         several = [{i for i in clique if sizes[i] > 1} for clique in self.workload.cliques]
@@ -223,10 +223,10 @@ class LoopForecast:
 
     def _left_unconnected(self, rows: int, runs: int) -> frozenset[int]:
         if opened := self._opening(rows).precisions:
-            return self._asked.difference(*opened)
+            return self._combined.difference(*opened)
         start = self._start(rows)
-        missed = [self._asked - self._connected(start, seed) for seed in range(runs)]
-        return frozenset(i for i in self._asked if 2 * sum(i in some for some in missed) > runs)
+        missed = [self._combined - self._connected(start, seed) for seed in range(runs)]
+        return frozenset(i for i in self._combined if 2 * sum(i in some for some in missed) > runs)
 
     def _opening(self, rows: int) -> Opening:
         domain = self.workload.domain
@@ -243,7 +243,7 @@ class LoopForecast:
         domain, connected = start.choices.domain, set[int]()
         for clique in self._measured(start, seed):
             connected.update(domain.columns(clique) if len(clique) > 1 else ())
-            if connected == self._asked:
+            if connected == self._combined:
                 break
         return connected
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# Colour scales, each colour with a text colour that is legible on it.
+# A colour scale, each colour with a text colour that is legible on it.
 
 Colour = tuple[int, int, int]
-SEQUENTIAL_STEPS = 10
-DIVERGING_STEPS = 5
+SHADES = 5
+"""Number of shades of each sign."""
 _LIGHT, _BLUE, _ORANGE = (247, 250, 253), (8, 64, 129), (153, 63, 0)
 _DARK, _PALE_BLUE, _PALE_ORANGE = (30, 36, 43), (140, 196, 255), (255, 170, 110)
 
@@ -23,41 +23,21 @@ class Shade(NamedTuple):
     text: str
 
 
-def sequential(dark: bool = False) -> list[Shade]:
-    """Return shades from none (as the page) to much (blue), ``s0`` to ``s9``."""
-    last, (paper, blue, _) = SEQUENTIAL_STEPS - 1, _colours(dark)
-    return [_shade(f"s{k}", paper, blue, k / last) for k in range(SEQUENTIAL_STEPS)]
-
-
-def diverging(dark: bool = False) -> list[Shade]:
+def shades(dark: bool = False) -> list[Shade]:
     """Return shades from less (blue, ``n5``) over none (``z``) to more (orange, ``p5``)."""
-    steps, (paper, blue, orange) = range(1, DIVERGING_STEPS + 1), _colours(dark)
+    paper, blue, orange = (_DARK, _PALE_BLUE, _PALE_ORANGE) if dark else (_LIGHT, _BLUE, _ORANGE)
     return [
-        *(_shade(f"n{k}", paper, blue, k / DIVERGING_STEPS) for k in reversed(steps)),
+        *(_shade(f"n{k}", paper, blue, k / SHADES) for k in range(SHADES, 0, -1)),
         _shade("z", paper, blue, 0.0),
-        *(_shade(f"p{k}", paper, orange, k / DIVERGING_STEPS) for k in steps),
+        *(_shade(f"p{k}", paper, orange, k / SHADES) for k in range(1, SHADES + 1)),
     ]
 
 
-def _colours(dark: bool) -> tuple[Colour, Colour, Colour]:
-    return (_DARK, _PALE_BLUE, _PALE_ORANGE) if dark else (_LIGHT, _BLUE, _ORANGE)
-
-
-def sequential_class(value: float, top: float) -> str:
-    """Return the class of a value between 0 and ``top``."""
-    return f"s{min(int(_part(value, top) * SEQUENTIAL_STEPS), SEQUENTIAL_STEPS - 1)}"
-
-
-def diverging_class(value: float, top: float) -> str:
+def shade_class(value: float, top: float) -> str:
     """Return the class of a value between -``top`` and ``top``."""
-    step = round(_part(abs(value), top) * DIVERGING_STEPS)
+    part = abs(value) / top if top > 0 else 0.0
+    step = 0 if math.isnan(part) else round(min(part, 1.0) * SHADES)
     return f"{'n' if value < 0 else 'p'}{step}" if step else "z"
-
-
-def _part(value: float, top: float) -> float:
-    """Return value/top within 0 and 1; 0 if that is no number."""
-    part = value / top if top > 0 else 0.0
-    return 0.0 if math.isnan(part) else min(max(part, 0.0), 1.0)
 
 
 def contrast(first: str, second: str) -> float:
@@ -126,7 +106,7 @@ class BarChart:
         return self.whole if self.whole is not None else largest or 1.0
 
     @property
-    def beside(self) -> BarChart:
+    def outside(self) -> BarChart:
         """The bars outside the scale, as parts of all."""
         series = zip(*(bar.values for bar in self.numbers), strict=True)
         return BarChart(self.apart, False, whole=max(map(sum, series)) or 1.0)
@@ -194,22 +174,11 @@ class HeatMap:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def sequential_cell(value: float | None, top: float) -> Cell:
-    """Return a cell for a number from 0 to ``top``; None is not known."""
+def shaded_cell(value: float | None, top: float) -> Cell:
+    """Return a cell for a number from -``top`` to ``top``, with its sign; None is not known."""
     if value is None or math.isnan(value):
         return Cell("–")
-    return Cell(_two_decimals(value), sequential_class(value, top))
-
-
-def diverging_cell(value: float | None, top: float) -> Cell:
-    """Return a cell for a number from -``top`` to ``top``, with its sign."""
-    if value is None or math.isnan(value):
-        return Cell("–")
-    text = _two_decimals(abs(value))
+    text = f"{abs(value):.2f}"
+    text = "0" if not float(text) else text.removeprefix("0") if abs(value) < 0.995 else text
     sign = "" if text == "0" else "−" if value < 0 else "+"
-    return Cell(sign + text, diverging_class(value, top))
-
-
-def _two_decimals(value: float) -> str:
-    text = f"{value:.2f}"
-    return "0" if not float(text) else text.removeprefix("0") if value < 0.995 else text
+    return Cell(sign + text, shade_class(value, top))

@@ -1,4 +1,4 @@
-"""Names, numbers and progress as text, and templates rendered to one self-contained file."""
+"""Readable names, numbers and progress, and templates rendered to one self-contained file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JOINT = re.compile(r"(?<=_)(?=[^\W_])|(?<=\w[/.])(?=[^\W\d])")
 
 
 def joints(text: str) -> list[str]:
-    """Split a text where a line may break, such as after "_" in a name."""
+    """Split a text at possible line breaks, such as after "_" in a name."""
     return _JOINT.split(text)
 
 
@@ -270,8 +270,8 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     filters += [counted, short, joints, combination, at_resolution, listed]
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= {
-        "shades": (*charts.sequential(), *charts.diverging()),
-        "dark_shades": (*charts.sequential(dark=True), *charts.diverging(dark=True)),
+        "shades": charts.shades(),
+        "dark_shades": charts.shades(dark=True),
         "as_count": count,
         "as_share": partial(share, digits=2),
     }

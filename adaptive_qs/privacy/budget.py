@@ -69,9 +69,6 @@ def check_process(process: tuple[int, int]) -> None:
     """Raise InputError in another process than the one that opened a budget.
 
     After a fork both processes would spend it.
-
-    Args:
-        process: The result of :func:`this_process` in the process that opened the budget.
     """
     if this_process() != process:
         raise InputError("a run does not follow a fork: begin another one in the new process")
@@ -336,15 +333,9 @@ def list_budget_warnings(
     counted: str = "a count",
     unit: Unit = ROWS,
 ) -> tuple[BudgetWarning, ...]:
-    """Return warnings about a budget.
+    """Return warnings about a budget, from public numbers only.
 
-    Args:
-        epsilon: ε of the whole run, given or implied.
-        delta: δ of the whole run.
-        count_std: Standard deviation (rows) of a count with this budget; None for no check.
-        rows: The public number of rows, if there is one.
-        counted: The count of which ``count_std`` is the standard deviation.
-        unit: The unit of privacy.
+    ``count_std`` is the standard deviation (rows) of the count that ``counted`` names.
     """
     found = []
     if epsilon > WARNED_EPSILON:
@@ -360,23 +351,24 @@ def list_budget_warnings(
         warned = 1 / rows
         limit = max(warned, min(DELTA_ROWS / rows, MOST_DELTA))
     if delta > warned:
-        many = f"more than {1 / delta:,.0f}" if rows is None else f"{rows:,}"
+        above = f"a weak promise: with more than {1 / delta:,.0f} rows"
+        if rows is not None:
+            above = f"above 1 / number of rows ({rows:,}):"
         text = (
-            f"delta {delta:g} is large. With {many} rows, even publishing a random row would "
-            "satisfy it. Choose a delta far below 1 / number of rows, such as 1e-9."
+            f"delta {delta:g} is {above} even publishing a random row would satisfy it. Choose a "
+            "delta far below 1 / number of rows, such as 1e-9."
         )
         found.append(BudgetWarning(text, f"the limit of {limit:g}" if delta > limit else ""))
     if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):
         text = f"At this budget the standard error of {counted} is about {count_std:,.0f} rows"
         if rows is None:
             text += (
-                ". Raise epsilon, unless the table is many times larger. Use --public-rows N to "
-                "check."
+                ". Raise epsilon, unless there are many times more rows (--public-rows N compares)."
             )
             beyond = f"the limit of {MOST_STD:,.0f} rows" if count_std > MOST_STD else ""
         else:
-            text += f", for about {rows:,} rows. Raise epsilon."
-            beyond = "the number of rows itself" if count_std > rows else ""
+            text += f", and the table has about {rows:,}. Raise epsilon."
+            beyond = "the number of rows" if count_std > rows else ""
         found.append(BudgetWarning(text, beyond))
     return tuple(found)
 
@@ -393,15 +385,15 @@ def check_budget_warnings(found: Sequence[BudgetWarning], beyond_limits: bool) -
     Raises:
         InputError: If limits are exceeded without the owner's consent; the message names them.
     """
-    refused = [f"{each.text} This is beyond {each.beyond}." for each in found if each.beyond]
+    refused = [f"{each.text} This exceeds {each.beyond}." for each in found if each.beyond]
     if refused and not beyond_limits:
-        raise InputError(f"{' '.join(refused)} To continue anyway, set {CONSENT}.")
+        raise InputError(f"{' '.join(refused)} To continue anyway, use {CONSENT}.")
     return tuple(warning.text for warning in found)
 
 
 def describe_refusals(found: Iterable[BudgetWarning]) -> tuple[str, ...]:
     """Return the texts of the warnings of a plan; each says if a run would be refused."""
-    note = f" Runs with this budget are refused without {CONSENT}."
+    note = f" Spending this budget is refused without {CONSENT}."
     return tuple(warning.text + note * bool(warning.beyond) for warning in found)
 
 

@@ -35,12 +35,7 @@ Occupied = tuple[Integers, Integers]
 
 
 class Closed:
-    """A private value that no caller can open.
-
-    Args:
-        exact: The private value.
-        owner: The budget that pays for measurements of it.
-    """
+    """A private value that no caller can open."""
 
     __slots__ = ("__exact", "owner")
 
@@ -71,7 +66,7 @@ class Closed:
     __str__ = __repr__
 
 
-def opened(private: Closed, ledger: Ledger) -> Any:
+def open_private(private: Closed, ledger: Ledger) -> Any:
     """Return the private value to mechanisms of the budget that owns it.
 
     Raises:
@@ -129,11 +124,7 @@ class Measurement:
         return cls(query, counts, Fraction(query.squared_sensitivity * UNITS_PER_RHO, 2 * units))
 
     def finely(self, most_rows: int = MOST_ROWS) -> Measurement:
-        """Return the same with as large a factor as the noise needs and 64 bits allow.
-
-        Args:
-            most_rows: Largest number of rows of a table.
-        """
+        """Return the same with as large a factor as the noise needs and 64 bits allow."""
         factor, most = 1, self.query.largest * most_rows
         while self.noise_variance * factor**2 < FINE_NOISE**2 and 2 * factor * most <= NOISE_LIMIT:
             factor *= 2
@@ -154,7 +145,7 @@ class Measurement:
 
     def exact_answers(self, ledger: Ledger) -> Integers:
         """Return the exact answers, times the factor, to mechanisms of the budget."""
-        answers = self.query.answers(opened(self.counts, ledger)) * self.factor
+        answers = self.query.answers(open_private(self.counts, ledger)) * self.factor
         if answers.size and (np.max(answers) > NOISE_LIMIT or np.min(answers) < -NOISE_LIMIT):
             raise InputError("a value to release exceeds 2**62: use a smaller scale")
         return np.asarray(answers, dtype=np.int64)
@@ -172,7 +163,7 @@ class PrivateValues(Closed):
             cells: For each histogram a function that returns the cell of every value, below 0 for
                 none, and the number of cells.
         """
-        values = opened(self, self.owner)
+        values = open_private(self, self.owner)
         counts = [np.zeros(size, dtype=np.int64) for _, size in cells]
         for start in range(0, values.size, BLOCK_VALUES):
             block = values[start : start + BLOCK_VALUES]
@@ -192,13 +183,7 @@ class PrivateTexts(Closed):
 
 
 class PrivateScores(Closed):
-    """Scores of candidates.
-
-    Args:
-        exact: Integers in any common unit, of shape (candidates,).
-        owner: The budget that pays for a choice among them.
-        sensitivity: Largest change of any score by one row, in that unit.
-    """
+    """Integer scores of candidates, and the largest change of any of them by one row."""
 
     __slots__ = ("sensitivity",)
 
@@ -226,13 +211,7 @@ class Counter(Protocol):
 
 
 class LevelCounter:
-    """Exact marginals at levels of the attributes, summed over groups of codes.
-
-    Args:
-        counter: The counter of the rows.
-        domain: Its domain, with levels.
-        most_cells: Maximum number of cells of all marginals over groups that are kept.
-    """
+    """Exact marginals at levels of the attributes, summed over groups of codes."""
 
     def __init__(self, counter: Counter, domain: Domain, most_cells: int = KEPT_CELLS) -> None:
         self.domain = domain
@@ -294,10 +273,6 @@ class LevelCounter:
 class PrivateTable(Closed):
     """The private rows of one table.
 
-    Args:
-        counter: The counter of the rows.
-        owner: The budget that pays for measurements of them.
-
     Attributes:
         domain: The columns, with the levels at which they are counted.
     """
@@ -310,10 +285,10 @@ class PrivateTable(Closed):
 
     def at_levels(self, domain: Domain) -> PrivateTable:
         """Return the same rows, also counted at the levels of a domain."""
-        return PrivateTable(LevelCounter(opened(self, self.owner), domain), self.owner)
+        return PrivateTable(LevelCounter(open_private(self, self.owner), domain), self.owner)
 
     def marginals(self, cliques: Iterable[Clique]) -> list[PrivateCounts]:
         """Count the marginals over some cliques, which may be empty, in one pass."""
-        counter, every = opened(self, self.owner), tuple(cliques)
+        counter, every = open_private(self, self.owner), tuple(cliques)
         counter.prepare(every)
         return [PrivateCounts(counter.count(clique), self.owner) for clique in every]

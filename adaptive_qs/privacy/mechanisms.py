@@ -20,7 +20,7 @@ from adaptive_qs.privacy.counts import (
     PrivateScores,
     PrivateTable,
     PrivateTexts,
-    opened,
+    open_private,
 )
 from adaptive_qs.privacy.events import (
     Event,
@@ -144,14 +144,10 @@ class Mechanisms:
     def select(self, scores: PrivateScores, epsilon: Fraction | float) -> int:
         """Choose a candidate by the exponential mechanism.
 
-        Args:
-            scores: The scores of the candidates, with their sensitivity.
-            epsilon: The parameter ε for one row.
-
         Returns:
             The position of the candidate drawn.
         """
-        exact = check_scores(opened(scores, self.ledger))
+        exact = check_scores(open_private(scores, self.ledger))
         event = SelectionEvent(Purpose.SELECTION, (), epsilon)
         check_rate(scores.sensitivity, event.epsilon)
         event = self.ledger.unit.priced(event)
@@ -177,8 +173,8 @@ class Mechanisms:
         Returns:
             Values whose noisy count passes the threshold, in ascending order.
         """
-        values, counts = opened(texts, self.ledger)
-        counts = opened(counts, self.ledger).astype(np.int64)
+        values, counts = open_private(texts, self.ledger)
+        counts = open_private(counts, self.ledger).astype(np.int64)
         check_variance(event.noise_variance)
         event = self.ledger.unit.priced(event)
         check_values(values, counts, at_most)

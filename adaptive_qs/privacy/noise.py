@@ -92,10 +92,6 @@ class LazyUniform:
     """A uniform real in [0, 1) whose binary digits are drawn as they are needed.
 
     It lies between ``numerator / 2**bits`` and ``(numerator + 1) / 2**bits``.
-
-    Args:
-        word: The first 64 digits, already drawn.
-        entropy: The source of the later digits.
     """
 
     def __init__(self, word: int, entropy: EntropySource) -> None:
@@ -201,11 +197,7 @@ def discrete_gaussian(
 ) -> NDArray[np.int64]:
     """Draw independent integers y with probability ∝ exp(-y² / (2 variance)), exactly.
 
-    Args:
-        variance: The parameter σ² (the variance of the draws is at most this, and equal to it
-            within 1 % from σ² = 0.5 on).
-        count: Number of draws.
-        entropy: The source of random bits.
+    Their variance is at most ``variance``, and equal to it within 1 % from 0.5 on.
 
     Returns:
         Draws of shape (count,).

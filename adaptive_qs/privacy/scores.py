@@ -27,7 +27,7 @@ from adaptive_qs.cliques import (
 )
 from adaptive_qs.domain import Clique
 from adaptive_qs.machine import njit, over_items
-from adaptive_qs.privacy.counts import Closed, Counter, PrivateScores, PrivateTable, opened
+from adaptive_qs.privacy.counts import Closed, Counter, PrivateScores, PrivateTable, open_private
 from adaptive_qs.residual import ReferenceModel
 
 Flags = NDArray[np.bool_]
@@ -44,14 +44,7 @@ CELL_LIMIT = 2.0**40
 
 
 class PrivateErrors(Closed):
-    """L1 errors of the public estimates of candidates, kept until an estimate changes.
-
-    Args:
-        table: The private rows, at the levels of the candidates.
-        cliques: The candidates, none empty.
-        weights: The weight w_γ > 0 of each candidate.
-        workers: Number of threads; the errors do not depend on it.
-    """
+    """L1 errors of the public estimates of candidates, kept until an estimate changes."""
 
     __slots__ = ("_cells", "_cliques", "_listable_cells", "_stale", "_weights", "_workers")
 
@@ -62,7 +55,7 @@ class PrivateErrors(Closed):
         weights: Array,
         workers: int = 1,
     ) -> None:
-        counter, errors = opened(table, table.owner), np.zeros(len(cliques), dtype=np.int64)
+        counter, errors = open_private(table, table.owner), np.zeros(len(cliques), dtype=np.int64)
         super().__init__((counter, errors), table.owner)
         scaled = np.ceil(weights / weights.max() * 2**WEIGHT_BITS)
         self._cliques = cliques
@@ -92,7 +85,7 @@ class PrivateErrors(Closed):
         self._stale[rows] = False
         few = min(max(model.total / ROWS_LISTED, LEAST_LISTED), MOST_FORMED)
         listed = self._listable_cells[rows] > few
-        counter, errors = opened(self, self.owner)
+        counter, errors = open_private(self, self.owner)
         counter.prepare(self._cliques[row] for row in rows[~listed])
         for some, compare, most_cells in (
             (rows[~listed], grid_l1, BATCH_CELLS),
@@ -114,7 +107,7 @@ class PrivateErrors(Closed):
         """
         if self._stale[offered].any():
             raise RuntimeError("a candidate on offer was not compared")
-        _, errors = opened(self, self.owner)
+        _, errors = open_private(self, self.owner)
         limited = np.minimum(expected_errors, ERROR_LIMIT / 2**CELL_BITS)
         offset = np.rint(limited * 2**CELL_BITS).astype(np.int64)
         scores = self._weights * (errors - offset)

@@ -210,4 +210,4 @@ def check_values(values: Sequence[str], counts: NDArray[np.int64], at_most: int)
     if any(before >= after for before, after in pairwise(values)):
         raise InputError("the values to discover are not distinct and ascending: sort them")
     if at_most < 1:
-        raise InputError(f"at most {at_most!r} values are asked for: give a positive number")
+        raise InputError(f"the maximum number of values is {at_most!r}: give a positive number")

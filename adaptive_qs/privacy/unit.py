@@ -86,6 +86,32 @@ def check_weigh(weigh: Any, person: str | None) -> None:
 
 
 @dataclass(frozen=True)
+class SetMember:
+    """A table of a set of tables, of which one row of the root is protected with all rows below it.
+
+    Attributes:
+        tables: names of all tables, root first.
+        table: the one whose rows are measured.
+    """
+
+    tables: Annotated[tuple[str, ...], Field(min_length=2)]
+    table: str
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @property
+    def root(self) -> str:
+        """The table of which one row is protected."""
+        return self.tables[0]
+
+    @property
+    def others(self) -> str:
+        """The other tables, in a list for a sentence, in the same order for every schema."""
+        *first, last = sorted(self.tables[1:])
+        return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
 class Unit:
     """What two neighbouring tables differ by.
 
@@ -93,9 +119,8 @@ class Unit:
         person: name of the column that tells whose a row is; None where each row is one unit.
         rows: rows of one person that count, at most.
         neighbours: a name of ``NEIGHBOURS``.
-        related: None for one table. In two related ones ``person`` is the key of the parents, who
-            are protected with all their children: "parents" for measurements of the rows of
-            parents, of which each has one, and "children" for those of children.
+        related: the table of a set whose rows are measured; None for one table. ``rows`` are then
+            those below one row of the root, at most.
         weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
             is counted, and is one row in what is published.
         query: SHA-256 of the text of the query whose result is the private table, or ``RELATION``
@@ -105,7 +130,7 @@ class Unit:
     person: Annotated[str, Field(min_length=1)] | None = None
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
     neighbours: Literal["add-remove", "replace"] = DEFAULT_NEIGHBOURS
-    related: Literal["parents", "children"] | None = None
+    related: SetMember | None = None
     weigh: Weigh = DEFAULT_WEIGH
     query: Annotated[
         Annotated[str, Field(pattern="^([0-9a-f]{64}|relation)$")] | None,
@@ -143,13 +168,14 @@ class Unit:
 
     def __post_init__(self) -> None:
         """Rows of nobody are not grouped."""
-        if self.person is None and self.rows > 1:
+        if (member := self.related) is not None:
+            if self.person is not None:
+                raise ValueError("a person column in a set of tables")
+            if member.table not in member.tables or (self.rows > 1 and member.table == member.root):
+                raise ValueError("no table of the set, or several rows for one of the root")
+        elif self.person is None and self.rows > 1:
             raise ValueError("several rows, and no column that tells whose they are")
-        if self.related is not None and self.person is None:
-            raise ValueError("related tables without a key")
-        if self.related == "parents" and self.rows > 1:
-            raise ValueError("a parent has one row")
-        if self.weigh != DEFAULT_WEIGH and (self.person is None or self.related is not None):
+        if self.weigh != DEFAULT_WEIGH and self.person is None:
             raise ValueError("persons that weigh alike, and there are none")
 
     @property
@@ -169,9 +195,9 @@ class Unit:
 
     @property
     def noun(self) -> str:
-        """What is protected, in a word."""
+        """What is protected, as a noun."""
         if self.related is not None:
-            return "parent"
+            return f"row of {self.related.root}"
         return "row" if self.person is None else "person"
 
     @property
@@ -183,13 +209,10 @@ class Unit:
     @property
     def protected(self) -> str:
         """What is protected, in words: the same for every number of rows that count."""
+        if self.related is not None:
+            return f"one {self.noun} with all rows of {self.related.others} below it"
         if self.person is None:
             return "one row"
-        if self.related is not None:
-            return (
-                f"one parent with all children: all rows of both tables with the same "
-                f"{self.person!r}"
-            )
         return f"one person: all rows with the same {self.person!r}"
 
     @property
@@ -197,7 +220,7 @@ class Unit:
         """What is protected, in words, with the number of rows that count, and the query."""
         if self.query is None:
             return self._counted
-        of = " of" if self.person is None else ", in"
+        of = " of" if self.protected == "one row" else ", in"
         if self.query == RELATION:
             return f"{self._counted}{of} the result of a query that is not stated"
         return f"{self._counted}{of} the result of this query (SHA-256 of its text: {self.query})"
@@ -205,11 +228,12 @@ class Unit:
     @property
     def _counted(self) -> str:
         """What is protected, in words, with the number of rows that count."""
-        if self.person is None or self.related == "parents":
+        if self.related is not None and self.related.table != self.related.root:
+            rows = f"row of {self.related.table} counts"
+            rows = rows if self.rows == 1 else f"rows of {self.related.table} count"
+            return f"{self.protected}, of which at most {self.rows:,} {rows}"
+        if self.person is None:
             return self.protected
-        if self.related == "children":
-            child = "child counts" if self.rows == 1 else "children count"
-            return f"{self.protected}, of which at most {self.rows:,} {child}"
         if self.weigh != DEFAULT_WEIGH:
             parts = "" if self.rows == 1 else f", in {self.rows:,} equal parts"
             return f"{self.protected}, {_TOGETHER}{parts}"
@@ -219,7 +243,7 @@ class Unit:
     def relation(self) -> str:
         """Which tables are neighbours, in words."""
         whole = "" if self.person is None else " with all rows"
-        whole = whole if self.related is None else " with all children"
+        whole = whole if self.related is None else " with all rows below it"
         return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
     @property

@@ -42,14 +42,11 @@ from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.schema_files import SET_MEMBER
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload, check_subsets
 
 CHARGES = "ledger.json"
-RELATION = "related.json"
-"""Member of a bundle of two related tables, which has those of each in a folder of its own."""
-TABLES = ("parents", "children")
-"""These folders."""
 MEMBERS = (
     MANIFEST, "schema.json", "workload.json", CHARGES, "record.json", "reference.npy",
     "residuals.npy",
@@ -234,11 +231,11 @@ class Bundle:
             InputError: it is missing, damaged, or made by a newer version.
             ResourceExceeded: reading it would take more memory.
         """
-        with open_archive(path, "release", max_memory) as archive:
-            if RELATION in archive.names:
+        with open_archive(path, "release bundle", max_memory) as archive:
+            if SET_MEMBER in archive.names:
                 raise InputError(
-                    f"{path}: is a release of related tables: sample both from it with "
-                    "--related-out FILE (in Python RelatedSynthesizer.load)"
+                    f"{path}: is the release of a set of tables, and this takes one of one table: "
+                    "sample the tables from it with adaptive-qs sample (in Python Synthesizer.load)"
                 )
             return cls.read(archive, path)
 
@@ -363,10 +360,17 @@ def manifest_path(table: str | Path) -> Path:
 
 
 def table_path(manifest: str | Path) -> Path | None:
-    """The table or answers of a sidecar; None where its name tells of none."""
+    """Return the table or answers of a sidecar; None if its name belongs to none.
+
+    Of a database with several tables, NAME.db, each has a sidecar NAME.db.TABLE.manifest.json.
+    """
     path = Path(manifest)
     name = path.name.removesuffix(_ENDING)
-    return path.parent / name if name not in ("", path.name) else None
+    if name in ("", path.name):
+        return None
+    table = path.parent / name
+    holds_it = not exists(table) and exists(table.with_suffix(""))
+    return table.with_suffix("") if holds_it else table
 
 
 def sidecar_text(statement: Statement, **more: Any) -> str:
@@ -454,8 +458,10 @@ def is_from_interrupted_run(
         return False
     try:
         if is_zipfile(release):
-            with open_archive(release, "release", max_memory) as archive:
-                one = archive.within(TABLES[-1]) if RELATION in archive.names else archive
+            with open_archive(release, "release bundle", max_memory) as archive:
+                one = archive
+                if SET_MEMBER in archive.names:  # all tables stand at the same place
+                    one = archive.within(next(n for n in archive.names if "/" in n).split("/")[0])
                 place = Bundle.read(one, release).manifest.ledger
         else:
             stated = read_sidecar(release, max_memory).get("ledger")

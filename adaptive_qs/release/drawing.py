@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -76,8 +76,8 @@ class Contradiction:
     def __str__(self) -> str:
         cell = " and ".join(f"{name} = {label}" for name, label in zip(self.columns, self.cell))
         return (
-            f"{cell} has {self.drawn:,.0f} rows where {round(self.measured):,} were measured "
-            f"({self.standard_errors:.1f} standard errors)"
+            f"{cell} has {counted(round(self.drawn), 'row')} where {round(self.measured):,} were "
+            f"measured ({self.standard_errors:.1f} standard errors)"
         )
 
 
@@ -198,11 +198,11 @@ def _is_possible(
 ) -> bool:
     if not ruled:
         return True
-    from adaptive_qs.table.rules import Cells, find_row
+    from adaptive_qs.table.rules import AllowedCells, find_row
 
     names, sizes = schema.names, schema.domain().sizes
     asked = [((names[i],), chance > 0) for i, chance in box.items()]
-    cells = [Cells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
     return find_row(cells, dict(zip(names, sizes))) is not None
 
 
@@ -231,6 +231,8 @@ class Drawing:
         where: the condition that the values meet.
         share: of all rows of the model, those that may be drawn; 1 without a condition.
         doubts: what the release says against the table.
+        given: number of leading columns of the parts that are not of the table.
+        described: of all columns of the parts, where some are not of the table.
     """
 
     schema: Schema
@@ -242,11 +244,13 @@ class Drawing:
     where: Where | None = None
     share: float = 1.0
     doubts: tuple[str, ...] = ()
+    given: int = 0
+    described: Schema | None = None
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
         """Where the rows drawn so far contradict the release; complete once all are drawn."""
-        return contradictions(self.parts, self.schema)
+        return contradictions(self.parts, self.described or self.schema)
 
     def coded(self) -> CodedTable:
         """All rows in codes."""
@@ -255,21 +259,32 @@ class Drawing:
         return CodedTable.from_parts(self.schema.domain(), self.parts, self.rows)
 
     def table(self) -> pa.Table:
-        """All rows with values of the declared types; its metadata carries the stamp."""
+        """Return all rows with values of the declared types; its metadata carries the stamp."""
         return pa.concat_tables(self.pages())
 
-    def pages(self) -> Iterator[pa.Table]:
-        """The rows with values of the declared types, page by page."""
+    def pages(self, keep: Callable[[Rows], None] | None = None) -> Iterator[pa.Table]:
+        """Yield the rows with values of the declared types, page by page.
+
+        Args:
+            keep: Called with the codes of each page, those of given columns included, once its
+                values are drawn.
+        """
         stamp, slices = {STAMP_KEY: self.stamp}, count()
+        purpose = 2 if self.given else 1  # of the random numbers
         for number, page in enumerate(self.parts, 1):
-            written = page.copy() if self.schema.rules else page
+            own = page[:, self.given :]
+            written = own.copy() if self.schema.rules else own
             for first in range(0, len(page), DECODED_ROWS):
-                rng = np.random.default_rng((self.seed, 1, next(slices)))
+                rng = np.random.default_rng((self.seed, purpose, next(slices)))
                 rows = slice(first, first + DECODED_ROWS)
-                values = self._values(page[rows], rng, written[rows])
+                values = self._values(own[rows], rng, written[rows])
                 yield values.replace_schema_metadata(stamp)
-            if (written != page).any():
-                self.parts.check_written(written, number)
+            final = page
+            if (written != own).any():
+                final = np.concatenate([page[:, : self.given], written], axis=1)
+                self.parts.check_written(final, number)
+            if keep is not None:
+                keep(final)
 
     def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
         """Return values for codes, which meet the condition and the rules of the schema.

@@ -64,7 +64,7 @@ class Fact(BaseModel):
         if (self.rho, self.delta) != (float_above(self.cost.rho), float_above(self.cost.delta)):
             raise ValueError("a fact's figures contradict each other")
         if (self.cost != Cost()) != (self.basis == "paid for"):
-            raise ValueError("a fact is both paid for and free")
+            raise ValueError("the basis of a fact contradicts its cost")
         return self
 
     @property
@@ -96,28 +96,28 @@ def total_cost(facts: Iterable[Fact]) -> Cost:
 
 
 _PUBLIC: tuple[tuple[Kind, str], ...] = (
-    ("refusals", "that the table has rows at all: without any there would be no release"),
+    ("refusals", "that the table has at least one row (otherwise there would be no release)"),
     (
         "refusals",
         "that its rows fit the memory reserved for them, which depends on the machine or on "
-        "--max-memory (otherwise the run would have been refused)",
+        "--max-memory (otherwise there would be no release)",
     ),
     (
         "settings",
-        "the workload, the budget and every setting, among them limits taken from the memory of "
+        "the workload, the budget and all settings, including limits that depend on the memory of "
         "the machine",
     ),
 )
 _KEPT_BACK: tuple[str, ...] = (
-    "the order of the rows, and which of them are equal",
+    "the order of the rows, and which rows are equal",
     "any exact count",
     "the position of a value inside its bin, except for frequent values that are counted",
-    "how cells were written, and what is in columns that are not used",
-    "the name, place, format and size of the private file",
+    "how cells were written, and the contents of unused columns",
+    "the name, path, format and size of the private file",
 )
 TABLES = (
-    "the model, and every table sampled from it with any number of rows and any seed",
-    "how the rounds went: what each measured, how far estimates moved, and when they stopped",
+    "the model, and every table sampled from it, for any number of rows and any seed",
+    "the rounds: what each measured, how far estimates moved, and when they stopped",
 )
 ANSWERS = ("every answer with its standard error and interval",)
 
@@ -235,16 +235,16 @@ _LEARNT = {
     "values": "which values there are, except for the catch-all label",
 }
 _OUTSIDE = {
-    "clip": "that a cell outside the bounds counts as the nearest end",
-    "missing": "that a cell that does not fit counts as missing",
-    "refuse": "that every cell fits (otherwise the run would have been refused)",
+    "clip": "that a cell outside the bounds counts as the nearest bound",
+    "missing": "that an invalid cell counts as missing",
+    "refuse": "that every cell is valid (otherwise there would be no release)",
 }
 _MISSING = (
-    "that no cell is missing (otherwise the run would have been refused)",
-    'that cells may be missing, and the markers that mean "no value"',
+    "that no cell is missing (otherwise there would be no release)",
+    'that cells can be missing, and the markers that mean "no value"',
 )
-_CATCH_ALL = "the label under which every value that is not listed counts"
-_CONSTANT = "that they have one value only, so that nothing is measured about them"
+_CATCH_ALL = "the label that replaces every value that is not listed"
+_CONSTANT = "that they have only one value, so that nothing is measured about them"
 
 
 def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[str]) -> list[Fact]:
@@ -269,11 +269,11 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
         bought, text = column.name in paid, column.disclosed
         of_values: Basis = "post-processing" if bought or _learnt(column) else basis
         if _learnt(column):
-            text = f"{_learnt_text(column)} and under a budget that is not this one"
+            text = f"{_learnt_text(column)} and under another budget"
         if not bought:
             add("values", text, of_values, column.name)
         if getattr(column, "counted", None) and column.name not in counted:
-            text = f"{_HEAPS} and under a budget that is not this one"
+            text = f"{_HEAPS} and under another budget"
             add("heaps", text, "post-processing", column.name)
         add("missing", _MISSING[bool(column.missing)], basis, column.name)
         other = _OUTSIDE[getattr(column, "outside", "refuse")]
@@ -282,15 +282,15 @@ def _declared_facts(schema: Schema, paid: Collection[str], counted: Collection[s
         if column.size == 1:
             add("constant", _CONSTANT, of_values, column.name)
     if schema.about:
-        add("columns", "what the page says of the data: " + ", ".join(schema.about), basis)
+        add("columns", "the description of the data: " + ", ".join(schema.about), basis)
     if schema.person is not None:
         text = (
-            "that this column tells whose a row is, which decides how often it counts; its cells "
-            "are not released"
+            "that this column identifies the person of a row, which decides how often the row "
+            "counts; its cells are not released"
         )
         add("ignored", text, basis, schema.person)
     if schema.ignore:
-        text = "that the table may have these columns; their cells are not used"
+        text = "that the table can have these columns; their cells are not used"
         add("ignored", text, basis, *schema.ignore)
     return [
         Fact(kind=kind, fact=fact, columns=tuple(names), basis=why)
@@ -315,8 +315,8 @@ def _learnt_text(column: ColumnBase) -> str:
 # What is promised, and what the promise assumes.
 
 SAMPLING_SEEDS = (
-    "a seed chooses one of the tables that the released numbers allow: it costs no privacy, "
-    "protects nothing and may be published"
+    "a seed selects one of the tables that the released numbers allow; it costs no privacy, "
+    "protects nothing and can be published"
 )
 _OF_ROWS = (
     "anyone who has this release, every other table made from it, and all rows but one",
@@ -325,13 +325,12 @@ _OF_ROWS = (
 _OF_PERSONS = (
     "anyone who has this release, every other table made from it, and all rows of all persons but "
     "one",
-    "several persons at once, such as a family: for k of them rho counts k² times",
+    "several persons together, such as a family: for k of them rho counts k² times",
 )
-_OF_PARENTS = (
-    "anyone who has this release, every other table made from it, and all rows of both tables but "
-    "those of one parent and its children",
-    "several parents at once, such as two households of one person: for k of them rho counts k² "
-    "times",
+_OF_SETS = (
+    "anyone who has this release, every other table made from it, and all rows of all tables but "
+    "those of one {noun} and below it",
+    "several rows of {root} together, such as two of one person: for k of them rho counts k² times",
 )
 _OF_QUERIES = (
     "rows of the tables that the query reads: one of them can change many rows of its result, and "
@@ -346,12 +345,13 @@ class ThreatModel(BaseModel):
 
     protects_against: tuple[str, ...] = (_OF_ROWS[0], "any amount of computing, now or later")
     trusted: tuple[str, ...] = (
-        "the machine that ran the program, with its operating system and random numbers",
+        "that the machine that ran the program, its operating system and its random numbers can "
+        "be trusted",
         "that the schema, the workload and the settings were not derived from the rows",
     )
     excluded: tuple[str, ...] = (
-        "running time, memory use, progress and messages of the program: they are for the owner",
-        "that a run was refused, why, and how often it was tried",
+        "running time, memory use, progress and messages of the program, which are for the owner",
+        "that a run was refused, for what reason, and how often it was tried",
         _OF_ROWS[1],
         "other releases about the same people: their costs add up, and a ledger keeps the sum",
         "facts about the population, which also apply to people who are not in the table",
@@ -363,9 +363,12 @@ class ThreatModel(BaseModel):
         rows = cls()
         if unit.query is not None:
             rows = cls(excluded=(*rows.excluded, _OF_QUERIES))
-        if unit.person is None:
+        words: tuple[str, ...] = _OF_PERSONS
+        if unit.related is not None:
+            words = tuple(w.format(noun=unit.noun, root=unit.related.root) for w in _OF_SETS)
+        elif unit.person is None:
             return rows
-        texts = dict(zip(_OF_ROWS, _OF_PERSONS if unit.related is None else _OF_PARENTS))
+        texts = dict(zip(_OF_ROWS, words))
         against = tuple(texts.get(text, text) for text in rows.protects_against)
         excluded = tuple(texts.get(text, text) for text in rows.excluded)
         return cls(protects_against=against, excluded=excluded)

@@ -276,7 +276,7 @@ def describe_uses(
     careful = [
         ("single columns whose noise is large", noisy),
         ("combinations whose noise is large", noisy_pairs),
-        ("combinations that were measured with grouped codes", coarse),
+        ("combinations that were measured over groups of codes", coarse),
     ]
     more, bad = [], []
     if others:
@@ -288,9 +288,8 @@ def describe_uses(
         bad.append(f"how anything depends on {_name(unconnected)}: no combination was measured")
     if stds := [c.std for c in measured if c.std is not None]:
         least = Z95 * sorted(stds)[len(stds) // 2]
-        bad.append(
-            f"groups of fewer than about {count(least)} rows, which noise can hide or create"
-        )
+        few = f"groups of fewer than about {count(least)} rows"
+        bad.append(f"{few}, which noise can hide or create")
     bad.append("looking up single rows: every row of a synthetic table is artificial")
     said = (
         [f"{text}: {_name(names)}" for text, names in part if names] for part in (good, careful)

@@ -152,12 +152,12 @@ class Statement(BaseModel):
 
     @property
     def conclusion(self) -> str:
-        """What the promise means for conclusions about one unit, in one sentence."""
-        factor = self.explained_factor
-        number = f" = {factor:.4g}" if factor else ""
+        """The meaning of the promise, in one sentence."""
+        change = "Replacing" if self.protects.replaced else "Adding or removing"
+        factor = f" = {self.explained_factor:.4g}" if self.explained_factor else ""
         return (
-            f"{self.protects.change} changes the probability of every outcome by at most a factor "
-            f"of e^{self.epsilon:.4g}{number}, plus {self.delta:g}."
+            f"{change} any single {self.protects.noun} changes the probability of every outcome by "
+            f"at most a factor of e^{self.epsilon:.4g}{factor}, plus {self.delta:g}."
         )
 
     @property
@@ -177,7 +177,7 @@ class Statement(BaseModel):
         model = self.threat_model
         return (
             *(Line("holds against", text) for text in model.protects_against),
-            *(Line("trusts", text) for text in model.trusted),
+            *(Line("assumes", text) for text in model.trusted),
             *(Line("does not cover", text) for text in model.excluded),
         )
 
@@ -207,12 +207,12 @@ class Statement(BaseModel):
             raise ValueError("the stamp is not that of the noise")
         promised = build_guarantee(self.rho, self.epsilon, self.delta, self.delta_spent, self.mu)
         if self.guarantee not in ("", promised, promised.replace(DISCRETE, "")):
-            raise ValueError("the text of the guarantee does not fit the figures")
+            raise ValueError("the text of the guarantee is not that of the figures")
         object.__setattr__(self, "guarantee", self.guarantee or promised)
         described = {"unit": self.protects.name, "neighbours": self.protects.relation}
         for name, text in described.items():
             if getattr(self, name) not in ("", text):
-                raise ValueError("the text on what is protected does not fit the unit")
+                raise ValueError("the text of the unit is not that of the unit")
             object.__setattr__(self, name, text)
         spent = total_cost(self.facts)
         if (self.rho_spent, self.delta_spent) != (float_above(spent.rho), float_above(spent.delta)):
@@ -235,15 +235,7 @@ class Statement(BaseModel):
 def derive_fields(
     events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit
 ) -> dict[str, Any]:
-    """Return the fields of a statement that follow from the charges and the schema.
-
-    Args:
-        events: All charges.
-        schema: The schema in the release.
-        derived: What was computed from released values, as for :func:`list_facts`.
-        stamp: Whether the noise is private.
-        unit: The unit of privacy.
-    """
+    """Return the fields of a statement that follow from the charges and the schema."""
     cost = Cost.of(events)
     return {
         "stamp": stamp,
@@ -359,22 +351,21 @@ class Manifest(Statement):
 _MODEL = (
     "page.html of the release bundle lists which combinations of columns were measured. "
     "Associations between columns that were not measured together come from the model, mostly "
-    "through columns that were measured with both. Such an association may be wrong in either "
-    "direction: lost, or present in the tables and not in the private one."
+    "through columns that were measured with both. Such an association can be wrong in either "
+    "direction: lost, or present in the tables and not in the private table."
 )
 _CHECK = (
     "Every charge is listed in {}, exactly. Discrete Gaussian noise costs rho = "
-    "squared_sensitivity / (2 noise_variance), a choice by the exponential mechanism epsilon² / 8, "
-    "discovering values rows² / (2 noise_variance) and its delta. Rounded up to units of 2^-60 rho "
-    "and 2^-100 delta one by one, the charges add up to the rho_units and delta_units of the facts "
-    "in the manifest, and these to no more than the budget."
+    "squared_sensitivity / (2 noise_variance). A choice by the exponential mechanism costs "
+    "epsilon² / 8. Discovering values costs rows² / (2 noise_variance) and its delta. Each charge "
+    "is rounded up to units of 2^-60 rho and 2^-100 delta. The charges add up to the rho_units and "
+    "delta_units of the facts in the manifest, and these to no more than the budget."
 )
 _CHECK_MU = (
-    "For mu the charges are taken in their order from R = mu² / 2: noise (with a "
-    "squared_sensitivity of rows² where values are discovered) takes squared_sensitivity / "
-    "(2 (noise_variance - 9)), and a choice of cost rho leaves (R + sqrt(R² - 4 R rho)) / 2 of R. "
-    "R never falls below 0. Why this is enough is proved in docs/proofs.md, section 6, of the "
-    "program."
+    "For mu the charges are subtracted in their order from R = mu² / 2. Noise takes "
+    "squared_sensitivity / (2 (noise_variance - 9)); if values are discovered, squared_sensitivity "
+    "is rows². A choice of cost rho leaves (R + sqrt(R² - 4 R rho)) / 2 of R. R never falls below "
+    "0. Section 6 of docs/proofs.md of the program proves that this is sufficient."
 )
 _COLUMNS_NAMED = 12
 
@@ -403,7 +394,7 @@ def statement_page(statement: Statement) -> str:
             )
         if over := statement.over_groups:
             blocks.append(
-                "- measured with grouped codes, inside which the tables follow the single "
+                "- measured over groups of codes, inside which the tables follow the single "
                 f"columns: {join_first([*map(_escape, over)], _COLUMNS_NAMED)}"
             )
     blocks += ["## What was paid for", _paid_table(statement)]

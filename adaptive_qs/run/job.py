@@ -259,8 +259,8 @@ class Job(Generic[W]):
         Args:
             source: the private table.
             clock: reports the steps.
-            digest: by what a ledger recognises a source that gives the same rows at each reading;
-                without it, the source is read once.
+            digest: Returns by what a ledger recognises the tables of a set, whose rows are bounded
+                already; without it, the source is read once, and its rows are bounded.
 
         Raises:
             InputError: the table does not fit the schema, or changed while it was read.
@@ -272,10 +272,11 @@ class Job(Generic[W]):
         with ExitStack() as opened, ExitStack() as spooled:
             if digest is None:
                 sums = self.options.ledger is not None
-                source, digest = spooled.enter_context(self.read_once(source, schema, sums))
+                keeps = schema.person is not None
+                source, digest = spooled.enter_context(self.read_once(source, schema, sums, keeps))
+                if schema.person is not None:
+                    source = self._few_rows(source, clock)
             begin: OpenBudget = partial(self._begin, digest)
-            if schema.person is not None:
-                source = self._few_rows(source, clock)
             if schema.open_columns:
                 from adaptive_qs.learn.schema import learn_schema
 
@@ -301,7 +302,9 @@ class Job(Generic[W]):
         return replace(self, target=target)
 
     @contextmanager
-    def read_once(self, table: Any, schema: Schema, sums: bool) -> Iterator[tuple[Any, Digest]]:
+    def read_once(
+        self, table: Any, schema: Schema, sums: bool, keeps: bool
+    ) -> Iterator[tuple[Any, Digest]]:
         """Yield a private table with the same rows at each reading, and by what a ledger
         recognises it.
 
@@ -309,6 +312,7 @@ class Job(Generic[W]):
             table: any.
             schema: of its files.
             sums: whether there is a ledger.
+            keeps: whether rows are read again before they are coded.
 
         Raises:
             ResourceExceeded: its file takes too much memory while it is open.
@@ -321,10 +325,10 @@ class Job(Generic[W]):
             return
         by_workers = (
             isinstance(table, str | Path)
-            and self.schema.person is None
+            and not keeps
             and engine_for(self.options.engine, how) == "dask"
         )
-        keeps = self.schema.person is not None or (learns and not by_workers)
+        keeps = keeps or (learns and not by_workers)
         sums = sums or (learns and by_workers)
         with closing(Spool(table, schema, how, keeps, sums)) as spool:
             yield spool, lambda: [spool.digest.encode()]

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, Self
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import ResourceExceeded, SpentNote
+from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
 from adaptive_qs.loop.forecast import LoopForecast, total_std
 from adaptive_qs.loop.loop import Round, run_loop
 from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
-from adaptive_qs.privacy.budget import BudgetWarning, list_budget_warnings
+from adaptive_qs.privacy.budget import BudgetWarning, Part, list_budget_warnings
+from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
-from adaptive_qs.privacy.unit import Unit
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, SetMember, Unit
 from adaptive_qs.release.release import Release
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, Limits, check_learnable
+from adaptive_qs.release.tables import ReleaseSet
+from adaptive_qs.run.budget import MIN_COST, PrivacyTarget, Session
+from adaptive_qs.run.job import Job, Limits, OpenBudget, check_learnable
 from adaptive_qs.run.memory import (
     SYNTHETIC_CODE_BYTES,
     ScoringForecast,
@@ -32,11 +36,14 @@ from adaptive_qs.run.memory import (
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
+from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.file import (
     WorkloadSpec,
     other_queries,
     resolve_workload,
+    split_workload,
     workload_digest,
 )
 from adaptive_qs.workload.limit import DroppedMarginals
@@ -248,16 +255,176 @@ def tables_limits(
     )
 
 
-def synthesize(job: Job[Tables], source: Any, clock: PhaseClock) -> Release:
-    """Spend the budget on a private table, inside ``session.working``; raises as ``job.read``."""
-    job = job.of_table(source)
-    schema, counter, begin = job.read(source, clock)
-    with closing(counter):
-        work = job.work.over(schema.domain())
+# Sets of tables under one budget; one table is a set with one member.
+
+
+@dataclass(frozen=True)
+class SetJob:
+    """A run with everything checked that can be checked before the private tables are read.
+
+    Attributes:
+        schema: The public description of the tables.
+        members: Measure the tables, root first; the session of the root's is that of all.
+    """
+
+    schema: TableSet
+    members: tuple[Job[Tables], ...]
+
+    @classmethod
+    def of(cls, schema: TableSet, options: SynthesizeOptions) -> Self:
+        """Check the parameters.
+
+        Args:
+            schema: The schema of the tables.
+            options: The options as the user gave them. Each marginal of the workload is measured
+                in every table that has all of its columns, of which one is its own and the others
+                are its own or of its ancestors. Public rows are those of the root.
+
+        Raises:
+            InputError, ResourceExceeded, LedgerError, BudgetExceeded: As for :meth:`Job.of`.
+        """
+        if not schema.is_set:
+            return cls(schema, (tables_job(schema.tables[schema.root], options),))
+        _check_options(options)
+        unit = Unit.of(None, None, options.neighbours)
+        tables = schema.measured()
+        workloads = split_workload(
+            options.workload,
+            {table.name: table.schema.widest_domain() for table in tables},
+            {table.name: table.given for table in tables},
+        )
+        # All tables keep their rows at the same time, each a quarter of what it is planned for, and
+        # the loop, which needs the rest, runs for one after the other.
+        memory = memory_bytes(options.max_memory) * 4 // (len(schema.tables) + 3)
+        options = replace(options, max_memory=memory)
+        members: list[Job[Tables]] = []
+        for table in tables:
+            given = replace(options, workload=workloads[table.name])
+            if members:  # the root's alone opens the ledger: the budget is one
+                given = replace(given, ledger=None, anchor=None, resume=False, public_rows=None)
+            related = SetMember(schema.names, table.name)
+            own = replace(unit, related=related, rows=table.rows_per_unit)
+            job = tables_job(table.schema, given, own, float(table.share))
+            left = float(table.share) * float(own.for_rows(job.target.budget).rho)
+            if left < MIN_COST / 2:
+                raise InputError(
+                    f"the budget leaves rho {left:.3g} for a row of {table.name}, which is nothing "
+                    "but noise: raise it, or leave tables out"
+                )
+            members.append(job)
+        root, others = members[0], members[1:]
+        fields = {
+            f"{name}: {field}": text
+            for name, job in zip(schema.names[1:], others)
+            for field, text in job.work.request_fields().items()
+        }
+        fields["tables"] = compute_sha256([schema.to_json().encode()])
+        root = replace(root, beside=fields)
+        return cls(schema, (root, *(replace(job, session=root.session) for job in others)))
+
+    @property
+    def root(self) -> Job[Tables]:
+        """The run on the table of which one row is protected."""
+        return self.members[0]
+
+    @property
+    def by_table(self) -> dict[str, Job[Tables]]:
+        """The run on each table, by name."""
+        return dict(zip(self.schema.names, self.members))
+
+    @property
+    def session(self) -> Session:
+        """The budget of all tables."""
+        return self.root.session
+
+    @property
+    def more_doubts(self) -> tuple[str, ...]:
+        """Warnings about the budget that concern other tables than the root."""
+        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.doubts)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.doubts)
+
+    def list_dropped(self) -> tuple[str, ...]:
+        """Return what is left out of the requested marginals, for each table."""
+        found = ((name, job.work.left_out) for name, job in self.by_table.items())
+        label = "{}: {}" if self.schema.is_set else "{1}"
+        return tuple(label.format(name, left) for name, left in found if left is not None)
+
+
+def _check_options(options: SynthesizeOptions) -> None:
+    if options.rows_per_person is not None:
+        raise InputError(
+            'rows-per-person was given for a set of tables, whose keys have "most": leave it out'
+        )
+    if options.weigh != DEFAULT_WEIGH:
+        raise InputError("weigh was given for a set of tables, which counts rows: leave it out")
+    if options.target is not None:
+        raise InputError("target was given for a set of tables: leave it out")
+
+
+def synthesize(job: SetJob, tables: Mapping[str, Any], clock: PhaseClock) -> ReleaseSet:
+    """Spend the budget on private tables, inside ``session.working``.
+
+    Raises:
+        InputError: A table does not fit the schema, or keys do not fit each other.
+        ResourceExceeded, LedgerError, BudgetExceeded: As for :meth:`Job.read`.
+    """
+    members = tuple(each.of_table(tables[name]) for name, each in job.by_table.items())
+    job, releases, left = replace(job, members=members), dict[str, Release](), Fraction(1)
+    with ExitStack() as opened:
+        read, begin = _read_tables(job, tables, clock, opened)
         mechanisms = begin()
-        release = measure(counter, schema, work.workload, job.target, work, mechanisms, clock)
+        whole = mechanisms.ledger
+        for table, member, (schema, counter) in zip(job.schema.measured(), members, read):
+            work = member.work.over(schema.domain())
+            limit = Cost(math.floor(whole.left.rho_units * table.share / left))
+            left -= table.share
+            part: AbstractContextManager[Any] = nullcontext()
+            if job.schema.is_set:
+                limit = limit if left else whole.left
+                part = mechanisms.spending(Part(whole, limit, member.target.unit))
+            with part:
+                releases[table.name] = measure(
+                    counter, schema, work.workload, member.target, work, mechanisms, clock
+                )
+    release = ReleaseSet.of_run(job.schema, releases)
     job.session.publish(release.digests())
     return release
+
+
+def _read_tables(
+    job: SetJob, tables: Mapping[str, Any], clock: PhaseClock, opened: ExitStack
+) -> tuple[list[tuple[Schema, MarginalCounter]], OpenBudget]:
+    """Return each table's schema and what counts it, closed by ``opened``, and how to begin."""
+    if not job.schema.is_set:
+        schema, counter, begin = job.root.read(tables[job.schema.root], clock)
+        opened.enter_context(closing(counter))
+        return [(schema, counter)], begin
+    from adaptive_qs.table.joined import join_tables  # few runs need it
+
+    clock.start("read")
+    root, read = job.root, []
+    with ExitStack() as spooled:
+        once = {
+            name: spooled.enter_context(
+                each.read_once(
+                    tables[name], job.schema.tables[name], root.options.ledger is not None, True
+                )
+            )
+            for name, each in job.by_table.items()
+        }
+
+        def digest() -> Iterable[bytes]:
+            return [part for _, each in once.values() for part in (*each(), b"\n")]
+
+        spools = {name: table for name, (table, _) in once.items()}
+        joined = join_tables(spools, job.schema, root.work.limits.rows_bytes)
+        begins = []
+        for name, each in job.by_table.items():
+            schema, counter, begin = each.read(joined[name], clock, digest)
+            opened.enter_context(closing(counter))
+            read.append((schema, counter))
+            begins.append(begin)
+    return read, begins[0]
 
 
 def measure(
@@ -310,6 +477,26 @@ def measure(
 
 
 def check_sample_rows(
+    release: ReleaseSet, num_rows: int | None, max_memory: int | str | None, held: bool = True
+) -> None:
+    """Refuse synthetic tables that do not fit the memory, with the process and the fit.
+
+    Args:
+        release: What they are drawn from.
+        num_rows: Rows of the root; None for their noisy number.
+        max_memory: Ceiling of the process's memory.
+        held: Whether whole tables are held in memory; they are drawn page by page otherwise.
+
+    Raises:
+        InputError: The ceiling is not a positive size.
+        ResourceExceeded: A table does not fit, or has more than ``MAX_ROWS`` rows.
+    """
+    for name, rows in release.count_rows(num_rows).items():
+        columns = len(release.tables[name].schema.columns)
+        check_table_rows(max(rows, 1), columns, max_memory, held or release.schema.is_set)
+
+
+def check_table_rows(
     num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
 ) -> None:
     """Refuse a synthetic table that does not fit the memory, with the process and the fit.

@@ -20,7 +20,7 @@ from adaptive_qs.strategy.fixed_basis import (
     solve_residual_planner,
 )
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
-from adaptive_qs.strategy.hdmm import Groups, Operators, ProductWorkload, nested, product_workload
+from adaptive_qs.strategy.hdmm import Operators, product_workload
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
 from adaptive_qs.strategy.residual_mechanism import (
@@ -100,9 +100,8 @@ def product_candidates(
     yield of_products(workload, clique, product, bound)
     if 1 < len(products) <= MOST_GROUPED:
         with linear_algebra().limit(limits=1):
-            groupings = _groupings(products, operators)
-            unions = [operators.union(products, groups) for groups in groupings]
-        for union in unions:
+            union = operators.union(products)
+        if len(union.groups) > 1:
             yield of_products(workload, clique, union, bound)
 
 
@@ -125,16 +124,6 @@ def _optimal_product(
     status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
     factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
     return TableMechanism.single(workload, clique, Strategy(factors), best, status)
-
-
-def _groupings(products: ProductWorkload, operators: Operators) -> list[Groups]:
-    nonzero, number = products.only_nonzero(), products.nonzero.tolist()
-    start = nested(nonzero)
-    return sorted(
-        tuple(tuple(number[j] for j in sets) for sets in groups)
-        for groups in {start, operators.merged(nonzero, start)}
-        if len(groups) > 1
-    )
 
 
 GROUPED_ERROR = 0.9
@@ -228,7 +217,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     products = has_candidates(workload, settings)
     if not whole and not products:
         return best
-    bound = any_mechanism_bound(d, settings)
+    bound = any_mechanism_bound(d)
     if products and split.total_error > bound * (1 + settings.gap):
         for found in product_candidates(workload, bound, settings):
             problems += found.num_measurements
@@ -303,7 +292,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     """Plan noise on every cell of the table over all attributes in use."""
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
-    bound = any_mechanism_bound(request.decomposition, request.settings)
+    bound = any_mechanism_bound(request.decomposition)
     found = TableMechanism.single(workload, clique, strategy, bound)
     return MechanismChoice("identity", found, 1, 0)
 

@@ -26,7 +26,7 @@ from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 
-# ResidualPlanner: a fixed basis for each attribute, no solver.
+# ResidualPlanner (Xiao et al. 2023): a fixed basis for each attribute, no solver.
 #
 # Each residual is measured by ⊗B_i, where B_i spans the mean-free vectors of attribute i. With
 # B_i = √(n/(n−1)) Π that is ResidualPlanner, the optimum for marginals.

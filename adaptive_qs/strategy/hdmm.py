@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
-from adaptive_qs.strategy.bounds import root_sum
 from adaptive_qs.strategy.fixed_point import solve_axis
 from adaptive_qs.strategy.solution import Array, Factor, IdentityFactor, SolverSettings
 from adaptive_qs.workload.matrices import AxisQueries
@@ -116,7 +115,7 @@ def product_workload(
     Only the attributes of ``clique`` are looked at, all by default; it holds those in use.
 
     Raises:
-        WorkloadError: queries on several attributes at once, which are no product.
+        WorkloadError: joint queries on several attributes, which are no product.
         ResourceExceeded: the Gram matrices of an attribute exceed the memory ceiling.
     """
     settings = settings or SolverSettings()
@@ -214,8 +213,6 @@ def _errors(axis: Factor, grams: Sequence[Array]) -> Array:
 
 SWEEPS = 50
 """Most passes over the attributes from one starting point."""
-MOST_MERGED = 200
-"""Most groups that are merged, since merging compares all pairs of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,10 +237,6 @@ class Operators:
         """
         return solve_axis(gram, settings).strategy.factors[0]
 
-    def roots(self, errors: Array) -> Array:
-        """Return E_g^(k/(k + 2)); the total error of measurements is least where their sum is."""
-        return errors ** (self.order / (self.order + 2))
-
     def shares(self, errors: Array) -> Array:
         """Return c_g with Σ c_g^k = 1 and least Σ E_g/c_g²: the best division of a sensitivity.
 
@@ -252,7 +245,7 @@ class Operators:
         Args:
             errors: E_g > 0 of independent measurements, shape (measurements,).
         """
-        root = self.roots(errors)
+        root = errors ** (self.order / (self.order + 2))
         return (root / root.sum()) ** (1 / self.order)
 
     def product(self, workload: ProductWorkload, restarts: int = 3) -> ProductStrategy:
@@ -297,14 +290,13 @@ class Operators:
     def union(self, workload: ProductWorkload, groups: Groups | None = None) -> ProductStrategy:
         """Return OPT_+: OPT_⊗ for every group, and the budget split with the least total error.
 
-        Without groups the best of: every set in a group of its own (the paper's default), every
-        set with a larger one that contains it, and both of these with groups joined where an
-        estimate says that it saves. Sets whose queries are all zero are placed anew.
+        Without groups the better of: every set in a group of its own (the paper's default), and
+        every set with a larger one that contains it. Sets whose queries are all zero are placed
+        anew.
         """
         if groups is None:
             nonzero = workload.only_nonzero()
             choices = {tuple((j,) for j in range(len(nonzero))), nested(nonzero)}
-            choices |= {self.merged(nonzero, start) for start in sorted(choices)}
             number = workload.nonzero.tolist()
             found = []
             for choice in sorted(choices):
@@ -327,64 +319,6 @@ class Operators:
             found.append(ProductStrategy.single(part, [solved[key] for key in keys]))
         scales = self.shares(np.array([product.total_error for product in found]))
         return ProductStrategy(workload, tuple(p.parts[0] for p in found), groups, scales)
-
-    def merged(self, workload: ProductWorkload, start: Groups) -> Groups:
-        """Join the groups that save most, until no join saves anything.
-
-        A join takes two groups and all others whose attributes these two mention. A group's error
-        is estimated without a search: on each attribute by the strategy that is best for the plain
-        sum of the queries there, each scaled to the same trace.
-        """
-        if len(start) > MOST_MERGED:
-            return start
-        known: dict[tuple[int, tuple[int, ...]], Array] = {}
-
-        def axis_errors(i: int, used: tuple[int, ...]) -> Array:
-            if (i, used) not in known:
-                grams = workload.grams[i]
-                both = sum((grams[k] / np.trace(grams[k]) for k in used), np.zeros_like(grams[0]))
-                axis = self.axis(both, self.settings, IdentityFactor(len(both)))
-                errors = [axis_error(axis, g) if k in used else np.inf for k, g in enumerate(grams)]
-                known[i, used] = np.array(errors)
-            return known[i, used]
-
-        def root_error(sets: tuple[int, ...]) -> float:
-            """Return what these sets add to a sum that falls as the total error of a union does."""
-            product = workload.weights[list(sets)].copy()
-            for i, column in enumerate(workload.kinds[list(sets)].T):
-                used = tuple(sorted(set(column.tolist())))
-                if used != (0,):
-                    product *= axis_errors(i, used)[column]
-            return float(self.roots(product.sum()))
-
-        groups = dict(enumerate(start))
-        mentioned = {g: _attributes(workload, sets) for g, sets in groups.items()}
-        cost = {g: root_error(sets) for g, sets in groups.items()}
-
-        def joined(g: int, h: int) -> tuple[float, tuple[int, ...]]:
-            """Return what joining g, h and all groups on their attributes saves, and the groups."""
-            outside = ~(mentioned[g] | mentioned[h])
-            absorbed = tuple([k for k, attributes in mentioned.items() if not attributes & outside])
-            sets = tuple(j for k in absorbed for j in groups[k])
-            return sum(cost[k] for k in absorbed) - root_error(sets), absorbed
-
-        saved = {(g, h): joined(g, h) for g in groups for h in groups if g < h}
-        while saved:
-            gain, absorbed = max(saved.values())
-            if gain <= 1e-9 * sum(cost.values()):
-                break
-            first, *gone = absorbed
-            sets = tuple(j for k in absorbed for j in groups[k])
-            for k in gone:
-                del groups[k], mentioned[k], cost[k]
-            groups[first] = sets
-            mentioned[first] = _attributes(workload, sets)
-            cost[first] = root_error(sets)
-            changed = set(absorbed)
-            saved = {p: v for p, v in saved.items() if changed.isdisjoint(p + v[1])}
-            pairs = {(g, h) for g in groups for h in groups if g < h} - saved.keys()
-            saved |= {pair: joined(*pair) for pair in sorted(pairs)}
-        return tuple(sorted(tuple(sorted(sets)) for sets in groups.values()))
 
 
 def _surrogate(workload: ProductWorkload, errors: Sequence[Array], i: int) -> Array:
@@ -439,23 +373,14 @@ def _attributes(workload: ProductWorkload, sets: tuple[int, ...]) -> int:
     return sum(1 << i for i in np.flatnonzero(used).tolist())
 
 
-# What no matrix mechanism can beat. McKenna et al., definition 11 and theorems 5 and 12.
-#
-# A function of subsets of the attributes is an array of shape (2,)*d: index 1 on an axis means that
-# the attribute is in the subset.
-
-AxisValues = Sequence[tuple[Array, Array]]
-
-MOST_ATTRIBUTES = 20
-"""Most attributes for arrays over all their subsets."""
+# What no matrix mechanism can beat. McKenna et al., theorem 4.
 
 
 def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
     """Return a bound on Σ weight · variance for unit noise that no strategy beats.
 
-    Exact where all queries are marginals (theorem 12) and where the union is one product, up to
-    the gap of the settings; else the largest of several bounds. A column's L2 norm is at most its
-    L1 norm, so all of them hold for that sensitivity too.
+    Exact if the union is one product, up to the gap of the settings; else the sum of the sets'
+    bounds. A column's L2 norm is at most its L1 norm, so both hold for that sensitivity too.
     """
     workload = workload.only_nonzero()
 
@@ -467,65 +392,4 @@ def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
     whole = workload.factorised()
     if whole is not None:
         bounds.append(math.prod(map(least, whole)))
-    if len(workload.sizes) <= MOST_ATTRIBUTES:
-        bounds.append(residual_bound(workload))
     return max(bounds)
-
-
-def residual_bound(workload: ProductWorkload) -> float:
-    """Return the SVD bound from below, for any union of products; theorem 12 if all are marginals.
-
-    tr √G is the nuclear norm of the queries W, which is tr(ZᵀW) at least for every Z of spectral
-    norm 1. Z takes one polar factor per residual space τ, made of the queries' parts there with
-    the means along the other axes replaced by their components s̃ orthogonal to the centered
-    part of the same queries; these factors have orthogonal rows and columns. With
-    a_i = tr √(ΠG_iΠ) / √n_i and (tr √·)² superadditive,
-
-        (tr √G)²/n ≥ (Σ_τ √(Σ_{j⊇τ} w_j Π_{i∈τ} a_ij² Π_{i∈j∖τ} s̃_ij²/n_i²))².
-    """
-    values = [_bound_values(grams) for grams in workload.grams]
-    return math.fsum(np.sqrt(residual_sums(workload, values)).ravel()) ** 2
-
-
-def _bound_values(grams: tuple[Array, ...]) -> tuple[Array, Array]:
-    """Return s̃²/n² and a² of every factor; the total, first, has 1 and 0."""
-    n = len(grams[0])
-    means, centered = np.ones(len(grams)), np.zeros(len(grams))
-    for k, gram in enumerate(grams[1:], start=1):
-        across = gram.sum(axis=0) - gram.sum() / n
-        inner = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
-        values, vectors = np.linalg.eigh((inner + inner.T) / 2)
-        kept = values > 1e-12 * values[-1]
-        explained = float(((across @ vectors[:, kept]) ** 2 / values[kept]).sum())
-        means[k] = max(float(gram.sum()) - explained, 0.0) / n**2
-        centered[k] = root_sum(values) ** 2 / n
-    return means, centered
-
-
-def subset_products(outside: Sequence[float], inside: Sequence[float]) -> Array:
-    """Return Π_{i∈τ} inside[i] · Π_{i∉τ} outside[i] for every τ."""
-    factors = [np.array(pair, dtype=np.float64) for pair in zip(outside, inside)]
-    return reduce(np.multiply.outer, factors, np.ones(()))
-
-
-def residual_sums(workload: ProductWorkload, axis_values: AxisValues) -> Array:
-    """Return Σ_j w_j Π_{i∈τ} centered_ij Π_{i∉τ} mean_ij for every τ."""
-    sums = np.zeros((2,) * len(workload.sizes))
-    for weight, (place, values) in zip(workload.weights, subset_values(workload, axis_values)):
-        sums[place] += weight * values
-    return sums
-
-
-def subset_values(
-    workload: ProductWorkload, axis_values: AxisValues
-) -> Iterator[tuple[tuple[int | slice, ...], Array]]:
-    """Yield for every set where its subsets lie in an array over all, and its values there."""
-    for kinds in workload.kinds:
-        place: list[int | slice] = [0] * len(kinds)
-        mean, centered = [], []
-        for i in np.flatnonzero(kinds).tolist():
-            place[i] = slice(None)
-            means, parts = axis_values[i]
-            mean.append(float(means[kinds[i]]))
-            centered.append(float(parts[kinds[i]]))
-        yield tuple(place), subset_products(mean, centered)

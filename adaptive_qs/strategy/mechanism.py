@@ -157,8 +157,8 @@ def largest_bias(
     found = np.moveaxis(found, 0, -1)  # the probes, which came first once all axes had moved
     outside = tuple(axis for axis in range(len(shape)) if axis not in axes)
     truth, missed = (_answer_norms(queries, t.sum(axis=outside)) for t in (tables, tables - found))
-    counted = truth > 0
-    return float((missed[counted] / truth[counted]).max(initial=0.0))
+    seen = truth > 0
+    return float((missed[seen] / truth[seen]).max(initial=0.0))
 
 
 def joint_squares(queries: Queries, axes: tuple[int, ...], factors: Sequence[Factor]) -> Array:

@@ -22,8 +22,6 @@ from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_plann
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     Array,
-    DenseFactor,
-    Factor,
     Solution,
     SolverSettings,
     Status,
@@ -51,7 +49,7 @@ class Piece:
     """A Kronecker factor of a subworkload that is no product itself.
 
     Attributes:
-        axes: ascending positions of its axes in the whole.
+        axes: positions of its axes in the whole, consecutive.
         subworkload: over those axes, the scales of its terms adding up to 1.
     """
 
@@ -77,15 +75,15 @@ def factorise(subworkload: Subworkload) -> tuple[float, tuple[Piece, ...]]:
         products.append((math.prod([term.scale, *scales]), tuple({each: 1.0} for each in queries)))
     products = _merged(products)
     _, first = products[0]
-    common = [k for k in axes if all(_key(sums[k]) == _key(first[k]) for _, sums in products)]
-    pieces = [_piece((k,), shape, _expanded(1.0, (first[k],)))[1] for k in common]
+    differing = [k for k in axes if any(_key(sums[k]) != _key(first[k]) for _, sums in products)]
+    joint = tuple(range(differing[0], differing[-1] + 1)) if differing else ()
     scale = sum(scale for scale, _ in products)
-    rest = tuple(k for k in axes if k not in common)
-    if rest:
+    pieces = [_piece((k,), shape, _expanded(1.0, (first[k],)))[1] for k in axes if k not in joint]
+    if joint:
         spread = [
-            term for scale, sums in products for term in _expanded(scale, [sums[k] for k in rest])
+            term for scale, sums in products for term in _expanded(scale, [sums[k] for k in joint])
         ]
-        scale, piece = _piece(rest, shape, spread)
+        scale, piece = _piece(joint, shape, spread)
         pieces.append(piece)
     return scale, tuple(sorted(pieces, key=lambda piece: piece.axes))
 
@@ -162,36 +160,6 @@ def _canonical(queries: CenteredQueries) -> tuple[float, CenteredQueries]:
     return 1.0, queries
 
 
-def assemble(pieces: Sequence[Piece], strategies: Sequence[Strategy]) -> Strategy:
-    """Return one strategy from the strategies of pieces, which may be interleaved."""
-    result: list[Factor] = []
-    for run in _runs(pieces):
-        factors = [factor for number in run for factor in strategies[number].factors]
-        if len(run) == 1:
-            result += factors
-            continue
-        # ⊗ pieces as one matrix, its columns in the order of the axes.
-        order = np.argsort([axis for number in run for axis in pieces[number].axes])
-        sizes = [n for number in run for n in pieces[number].subworkload.shape]
-        columns = np.arange(math.prod(sizes)).reshape(sizes).transpose(order).ravel()
-        matrix = kron(factor.matrix for factor in factors)[:, columns]
-        covariance = kron(factor.covariance for factor in factors)[np.ix_(columns, columns)]
-        result.append(DenseFactor(matrix, tuple(sizes[k] for k in order), covariance))
-    return Strategy(tuple(result))
-
-
-def _runs(pieces: Sequence[Piece]) -> list[list[int]]:
-    """Return pieces in order, those together that only together cover consecutive axes."""
-    runs: list[list[int]] = []
-    first, covered = 0, list[int]()
-    for number, piece in enumerate(pieces):
-        runs = [*runs[:-1], [*runs[-1], number]] if covered else [*runs, [number]]
-        covered = sorted([*covered, *piece.axes])
-        if covered == list(range(first, first + len(covered))):
-            first, covered = first + len(covered), []
-    return runs
-
-
 # Solutions by problem, shared by the threads and subworkloads of one plan.
 
 
@@ -236,8 +204,8 @@ GATHERED_COST = 10
 """Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
 
 # Matrices over all cells, or of all queries over all cells, in memory together: in the dense
-# solver; in that for few rows; of interleaved factors; to find the error of a strategy.
-_DENSE_COPIES, _ROW_COPIES, _INTERLEAVED_COPIES, _QUERY_COPIES = 9, 6, 3, 2
+# solver; in that for few rows; to find the error of a strategy.
+_DENSE_COPIES, _ROW_COPIES, _QUERY_COPIES = 9, 6, 2
 
 
 def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
@@ -267,24 +235,11 @@ def check_dense(shape: tuple[int, ...], settings: SolverSettings) -> None:
     It must fit, with symmetries that may make it small enough.
     """
     cells = math.prod(shape)
-    _check_memory(_DENSE_COPIES * 8 * cells**2, shape, settings)
-    _check_eigenvectors(cells, DENSE_CELLS * 2 ** len(shape), shape)
-
-
-def _check_interleaved(
-    pieces: Sequence[Piece], subworkload: Subworkload, settings: SolverSettings
-) -> None:
-    """Check the memory of dense factors over several interleaved pieces."""
-    runs = [run for run in _runs(pieces) if len(run) > 1]
-    cells = [math.prod(pieces[number].subworkload.cells for number in run) for run in runs]
-    needed = _INTERLEAVED_COPIES * 8 * max(cells, default=0) ** 2
-    _check_memory(needed, subworkload.shape, settings)
-
-
-def _check_memory(needed: int, shape: tuple[int, ...], settings: SolverSettings) -> None:
+    needed = _DENSE_COPIES * 8 * cells**2
     if needed > settings.max_bytes:
         needs = f"{_bytes(needed)}, above the ceiling of {_bytes(settings.max_bytes)}"
         raise _refused(shape, needs)
+    _check_eigenvectors(cells, DENSE_CELLS * 2 ** len(shape), shape)
 
 
 def _check_eigenvectors(cells: int, most: int, shape: tuple[int, ...]) -> None:
@@ -344,7 +299,6 @@ def solve(
         total = sum(term.scale for term in subworkload.terms)
         return Solution(Strategy(()), total, total, Status.OPTIMAL)
     scale, pieces = factorise(subworkload)
-    _check_interleaved(pieces, subworkload, settings)
     found = []
     for piece, goal in _with_gaps(pieces, settings):
         key = (piece.subworkload.shape, piece.key, goal)
@@ -356,7 +310,7 @@ def solve(
         restricted = any(solution.status is Status.RESTRICTED for solution in found)
         status = Status.RESTRICTED if restricted else Status.STOPPED
     return Solution(
-        assemble(pieces, [solution.strategy for solution in found]),
+        Strategy(tuple(factor for solution in found for factor in solution.strategy.factors)),
         objective,
         bound,
         status,

@@ -25,12 +25,10 @@ from adaptive_qs.strategy.bounds import (
 from adaptive_qs.strategy.fixed_basis import solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.hdmm import (
-    MOST_ATTRIBUTES,
     Operators,
     ProductStrategy,
     lower_bound,
     product_workload,
-    residual_bound,
 )
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
@@ -229,14 +227,13 @@ class TableMechanism:
         return self._cache.get(key, lambda: joint_squares(requested, axes, factors))
 
 
-def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) -> float:
+def any_mechanism_bound(decomposition: Decomposition) -> float:
     """Return a lower bound on the total error of any matrix mechanism of privacy cost 1.
 
     The singular value bound of the whole workload where it is known: marginal and circular queries
     ask as much of every value, so their Gram matrix is the orthogonal sum of the subworkloads'
     ones, and the roots of their bounds add up (of other queries the parts in two residual spaces
-    are correlated); on a small domain from the matrix itself. Else the best of several bounds from
-    below.
+    are correlated); on a small domain from the matrix itself. Else the sum of the sets' bounds.
     """
     workload = decomposition.workload
     clique = used_attributes(workload)
@@ -249,7 +246,7 @@ def any_mechanism_bound(decomposition: Decomposition, settings: SolverSettings) 
         return float(spread.sum() ** 2)
     if workload.domain.size(clique) <= DENSE_CELLS:
         return gram_bound(full_gram(workload, clique))
-    return max(_sum_of_sets(workload), _of_products(workload, settings))
+    return _sum_of_sets(workload)
 
 
 def used_attributes(workload: QueryWorkload) -> Clique:
@@ -298,23 +295,6 @@ def _family_bound(queries: Queries) -> float:
     if cells <= SINGLE_CELLS:
         return gram_bound(queries.gram())
     return float(queries.column_norms().sum()) / cells
-
-
-def _of_products(workload: QueryWorkload, settings: SolverSettings) -> float:
-    """Return a bound that joins sets, for products of queries on single attributes; 0 if unknown.
-
-    One set alone has nothing to join; each attribute's factors are eigenproblems of its size.
-    """
-    products = all(part.joint is None for part in workload.parts)
-    clique = used_attributes(workload)
-    largest = max(workload.domain.shape(clique))
-    too_large = largest > SINGLE_CELLS or len(clique) > MOST_ATTRIBUTES
-    if not products or too_large or workload.num_sets == 1:
-        return 0.0
-    try:
-        return residual_bound(product_workload(workload, settings, clique))
-    except ResourceExceeded:
-        return 0.0
 
 
 # The full problem solved on the table over all attributes in use.
@@ -377,7 +357,7 @@ def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
     """
     workload = decomposition.workload
     products = product_workload(workload, settings)
-    bound = max(lower_bound(products, settings), any_mechanism_bound(decomposition, settings))
+    bound = max(lower_bound(products, settings), any_mechanism_bound(decomposition))
     split = replace(smash(decomposition, solve_residual_planner), any_bound=bound)
     if split.total_error <= bound * (1 + settings.gap):
         return split

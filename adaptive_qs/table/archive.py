@@ -36,8 +36,6 @@ LONG_TEXT = 2**20
 MOST_DIRECTORY_BYTES = 2**16
 """Most bytes of the list of members: about 500 of them, while releases have 9."""
 PIECE = 2**16
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-_UNIX = 3
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
@@ -108,8 +106,8 @@ def _pack(file: IO[bytes], members: Members) -> None:
     """Write all members uncompressed: compressed bytes depend on the library."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in members:
-            member = zipfile.ZipInfo(name, _EPOCH)
-            member.create_system = _UNIX
+            member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
             member.external_attr = 0o644 << 16
             if isinstance(content, str):
                 archive.writestr(member, content.encode())
@@ -166,7 +164,7 @@ class ArchiveReader:
         with self._zip.open(member) as file:
             start = file.read(_NPY_BYTES)
             header = file.read(int.from_bytes(start[len(_NPY) :], "little"))
-            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse whatever stands there
+            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse anything
             if not start.startswith(_NPY) or found is None or int(found[1]) != total:
                 raise ValueError(f"{name} has an unexpected header")
             values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)

@@ -1,9 +1,8 @@
 """The density of values inside codes that stand for several, from released numbers only.
 
 A bin of prices from 100 to 500 holds more rows near 100 if the bins below hold more than those
-above,
-and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made of the
-following:
+above, and most of them at 120.00, 149.99 and the like. Values are drawn by a density that is made
+of the following:
 
 - The noisy counts of the column's codes. Inside a code the logarithm of the density is linear, in a
   coordinate that is linear in the middle of the column and logarithmic far out, so that a tail is a
@@ -196,8 +195,7 @@ class _Heaps:
         """Return the rows of every code on heaps that share their ending with no others.
 
         Heaps on an ending are rounded values: if few others of the kind were found as heaps, the
-        density
-        would fall towards them if these were set apart.
+        density would fall towards them if these were set apart.
         """
         endings = column.counted.endings if column.counted else ()
         alone = find_kinds(column.marks(self.points), endings) == len(endings)
@@ -215,8 +213,7 @@ class _Shape:
         column: The column.
         first, last: Points of every code.
         middles, units: Median and half the distance of the quartiles of the column, and for tails
-            the
-            end where they begin and their own scale, shape (codes,).
+            the end where they begin and their own scale, shape (codes,).
         slopes: Slopes of the logarithm of the density in y, shape (codes,).
     """
 
@@ -279,8 +276,7 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
     """Return the slope of the log-density in every code, from the densities of its neighbours.
 
     Codes of a single point that stand out of the density are skipped: the codes on either side of
-    them
-    are neighbours.
+    them are neighbours.
 
     Args:
         ends: Ends of every code, minus the middle, in units, shape (codes, 2).
@@ -325,9 +321,9 @@ def _begin_tail(logs: Array, centres: Array, width: float) -> tuple[float, float
     """Return the log-density where a tail begins, and its slope if it falls outwards; else 0.
 
     If the density rises towards the tail, some rows next to it can lie on a single value inside a
-    bin,
-    such as an account's zero. So it begins no higher than the codes beyond continue. ``logs`` and
-    ``centres`` are of up to three codes, the one next to the tail first; ``width`` is its width.
+    bin, such as an account's zero. So it begins no higher than the codes beyond continue. ``logs``
+    and ``centres`` are of up to three codes, the one next to the tail first; ``width`` is its
+    width.
     """
     if len(logs) < 2:
         return float(logs[0]), 0.0
@@ -344,10 +340,8 @@ def _spikes(logs: Array, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which codes of a single value are skipped where densities are joined.
 
     These are codes between two codes of several values, and others that stand out of the density on
-    both
-    sides. Two of them can be next to each other, so a single value is compared with the lower of
-    two
-    neighbours.
+    both sides. Two of them can be next to each other, so a single value is compared with the lower
+    of two neighbours.
     """
     near = np.pad(logs, 1, constant_values=-np.inf)
     far, alike = np.pad(logs, 2, constant_values=np.inf), np.pad(single, 1)
@@ -410,8 +404,7 @@ def _endings(
     """Return factors of the cells of one point, and endings of others with their probabilities.
 
     ``rows`` are expected on each cell, heaps aside, if endings meant nothing; ``codes`` are the
-    rows of
-    every code, and which of them have several points.
+    rows of every code, and which of them have several points.
     """
     factors = np.ones(rows.size)
     found = column.counted.endings if column.counted else ()

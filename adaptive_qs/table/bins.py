@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_NEARER = 4
-"""An end of the range moves outwards by less than the bin width divided by this number."""
 _FINEST = 1e-15
 """Least unit of rounding relative to a number, which keeps its digits apart."""
 _LEAST, _MOST = 1e-290, sys.float_info.max
@@ -45,15 +43,15 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     """Return the smallest or, upwards, the largest value, moved outwards by at most half its bin.
 
     A power of ten stays (1 can mean "at least one"), a number nearer to 0 than half its bin becomes
-    0,
-    and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
+    0, and others move to a multiple of 1, 2 or 5 times a power of ten. Arguments as for
     :func:`round_cut`.
     """
     if value and f"{abs(value):.15e}".startswith("1.000000000000000"):
         return value
     if (value < 0 if upwards else value > 0) and abs(value) <= spacing / 2:
         return 0.0
-    most = max(min(spacing, _MOST) / _NEARER, abs(value) * _FINEST, _LEAST)
+    # An end moves by less than a quarter of its bin.
+    most = max(min(spacing, _MOST) / 4, abs(value) * _FINEST, _LEAST)
     exponent = math.floor(math.log10(most))
     factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
     if decimals is not None and exponent < -decimals:
@@ -72,12 +70,9 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
 
-_TAILS = (0.99, 0.01, 0.999, 0.001)
-"""Further quantiles at which long end bins are cut, in this order."""
 _FEW = 50
 """Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
-more
-than such a bin improves it.
+more than such a bin improves it.
 """
 
 Floats = NDArray[np.float64]
@@ -104,15 +99,12 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
             return float(values[-1]) - cuts[-1] > 3 * (cuts[-1] - cuts[-2])
         return cuts[0] - float(values[0]) > 3 * (cuts[1] - cuts[0])
 
-    filled = (share for share in _TAILS if min(share, 1 - share) * rows > _FEW)
+    filled = (share for share in (0.99, 0.01, 0.999, 0.001) if min(share, 1 - share) * rows > _FEW)
     tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]
     return at([*(k / (bins - len(tails)) for k in range(1, bins - len(tails))), *tails])
 
 
 # The grid on which the numbers of a column lie: multiples of 0.01, of 0.05, of 0.5.
-
-_USUAL = (1, 2, 5, 25, 125)
-"""Digits of usual steps."""
 
 
 @dataclass(frozen=True)
@@ -163,14 +155,13 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     if len(values) < 2 or common < 2:
         return Grid(decimals)
     digits = len(str(common))
-    usual = (m * 10**k for k in range(digits) for m in _USUAL)
+    usual = (m * 10**k for k in range(digits) for m in (1, 2, 5, 25, 125))
     multiple = max(step for step in usual if common % step == 0)
     while decimals and multiple % 10 == 0:
         multiple, decimals = multiple // 10, decimals - 1
     return Grid(decimals, multiple)
 
 
-NUMERIC_BINS = 32
 LEAST_BINS = 8
 """Number of bins proposed for the smallest tables."""
 LEAST_PERIODS = 24
@@ -181,12 +172,11 @@ def bins_for(rows: int) -> int:
     """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
     A histogram over two columns is nearest to the truth with a number of bins per column that grows
-    as
-    the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
-    factor
-    of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the noise.
+    as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
+    factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
+    noise.
     """
-    return max(LEAST_BINS, min(NUMERIC_BINS, round(2 * rows**0.25)))
+    return max(LEAST_BINS, min(32, round(2 * rows**0.25)))
 
 
 def codes_for(rows: int) -> int:
@@ -207,16 +197,13 @@ PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
 PEAK_SHARE = 0.02
 """Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
-on
-average.
+on average.
 """
 END_SHARE = 0.005
 """Least share of the rows of a peak at the first or last value, where codes that end a scale lie.
 """
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
-ROWS_PER_VALUE = 5
-"""Rows per value from which on a column has few values."""
 
 ABSURD = 100
 """A value is absurdly far if its distance to the median is this many times the range of the others.
@@ -227,18 +214,14 @@ ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
 HEAPED = 0.1
 """Least share of the rows of bins with several values, on peaks or on multiples of a number, for
-which
-frequent values are worth a part of the budget.
+which frequent values are worth a part of the budget.
 """
-HEAP_SHARE = 0.001
-"""Least share of the rows of such a peak."""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
 WIDE_SPAN = 6
 """Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
 """Range of integers that can be years."""
-YEAR_STEPS = (5, 10, 20, 50, 100)
 
 
 @dataclass(frozen=True)
@@ -289,9 +272,8 @@ def propose_edges(
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
     A value gets a bin that decodes to it alone if it fills one on average, is a peak, or lies far
-    beyond
-    all others in several rows; so does every value if they are few. The other bins hold about equal
-    shares, with finer ones in long tails, and end at round numbers.
+    beyond all others in several rows; so does every value if they are few. The other bins hold
+    about equal shares, with finer ones in long tails, and end at round numbers.
 
     Args:
         values: Distinct values of the column.
@@ -303,7 +285,7 @@ def propose_edges(
     atoms = list(range(len(values)))
     parts = _between(values, weights, atoms, grid, bins)
     bins_of_few = len(atoms) + sum(part.needed for part in parts)
-    if bins_of_few > codes or weights.sum() < ROWS_PER_VALUE * len(values):
+    if bins_of_few > codes or weights.sum() < 5 * len(values):  # they are not few
         atoms, parts = _parted(values, weights, grid, bins)
     edges = {float(values[i]) for i in atoms} | {grid.after(float(values[i])) for i in atoms}
     for part, count in zip(parts, _divided(parts, bins - len(atoms))):
@@ -335,8 +317,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
     """Return first values of bins of the same round width, for integers that are spread evenly.
 
     The first and the last bin can have another width. No value deserves a bin of its own, and no
-    bin is
-    crowded.
+    bin is crowded.
 
     Returns:
         The starts, of at most ``bins`` bins, and the end of the last bin; None if other bins are
@@ -364,7 +345,7 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
     several = np.bincount(bins)[bins] > 1
-    least = max(3, HEAP_SHARE * weights.sum())
+    least = max(3, 0.001 * weights.sum())
     peaks = several & (weights >= least) & (weights >= PEAK * _max_neighbours(weights))
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
@@ -392,7 +373,7 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     if high - low < periods_for(int(rows)):
         step = 1
     else:
-        step = next(step for step in YEAR_STEPS if high // step - low // step < most)
+        step = next(step for step in (5, 10, 20, 50, 100) if high // step - low // step < most)
     starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
     own = others.tolist()
     if step > 1:
@@ -440,8 +421,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     """Return the indices of values that deserve a bin each, by how much they deserve it.
 
     These are values far beyond all others, values with as many rows as a bin, and peaks; each kind
-    by
-    its rows.
+    by its rows.
     """
     far = []
     if len(values) > 2:

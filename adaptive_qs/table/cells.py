@@ -1,7 +1,7 @@
 """Reading cells: text, typed values and Python objects as integers, numbers, booleans, moments.
 
-Every reader returns a value array and a mask of the cells it could read; it never raises on what
-a cell holds, so no cell can end up in a message.
+Every reader returns a value array and a mask of the cells it could read; it never raises on what a
+cell holds, so no cell can end up in a message.
 """
 
 from __future__ import annotations
@@ -66,9 +66,8 @@ def as_text(values: pa.Array) -> pa.StringArray:
     """Return normalised cells as text: 39.0 is "39", true is "true", moments are ISO 8601.
 
     Whole numbers have one form whether they come as integers or as numbers, as long as a double
-    holds
-    them exactly. Moments are in UTC, without a time of day at midnight and without zero parts of a
-    second.
+    holds them exactly. Moments are in UTC, without a time of day at midnight and without zero parts
+    of a second.
     """
     if pa.types.is_float64(values.type):
         whole = pc.and_(
@@ -223,9 +222,9 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
     """Return cells of one type as identifiers, null for missing ones, and a problem or "".
 
     The identifier of a text is the text itself, by code points; that of a whole number its digits,
-    that of a date ISO 8601. So equal values have one identifier in every container, and others
-    have another. Each cell is judged alone. It is refused if its type does not distinguish it, or
-    if another container writes it otherwise; the problem names such cells.
+    that of a date ISO 8601. So equal values have one identifier in every container, and others have
+    another. Each cell is judged alone. It is refused if its type does not distinguish it, or if
+    another container writes it otherwise; the problem names such cells.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -311,12 +310,9 @@ def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     """Return Python objects as typed values, each by its own type.
 
     Text is text; booleans, integers, numbers, dates and times keep their kind, whether of Python,
-    numpy
-    or pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large for
-    one.
-    None, NaN, NaT and NA are missing. Anything else becomes an array of type binary, which no
-    column
-    takes.
+    numpy or pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large
+    for one. None, NaN, NaT and NA are missing. Anything else becomes an array of type binary, which
+    no column takes.
     """
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 
@@ -354,7 +350,7 @@ def _unreadable_objects(cells: Objects) -> Parted:
 def _texts(cells: Objects) -> Parted:
     try:
         return _all(pa.array(cells, pa.string()))
-    except UnicodeEncodeError:  # half of a surrogate pair: no text, but somebody's cell
+    except UnicodeEncodeError:  # half of a surrogate pair: no text, but a private cell
         whole = [cell.encode("utf-8", "surrogatepass").decode("utf-8", "replace") for cell in cells]
         return _all(pa.array(whole, pa.string()))
 
@@ -474,9 +470,8 @@ def redacted(action: Callable[[], T], explain: Callable[[Exception], AdaptiveQsE
     """Return the result of `action`, or raise the error that `explain` makes of its exception.
 
     Arrow and pandas quote cells in their messages. The new error is raised after the old one has
-    been
-    dropped, so that not even its `__context__` leads back to a cell. `explain` must not copy the
-    message. Errors of this package pass unchanged.
+    been dropped, so that not even its `__context__` leads back to a cell. `explain` must not copy
+    the message. Errors of this package pass unchanged.
     """
     try:
         return action()

@@ -40,8 +40,7 @@ class CodedTable:
     """Rows as codes: `columns[i][r]` in 0 .. sizes[i]-1 is attribute i of row r.
 
     Every column is a contiguous, read-only array of shape (num_rows,) in the smallest unsigned
-    integer
-    type of its attribute.
+    integer type of its attribute.
     """
 
     domain: Domain
@@ -223,7 +222,7 @@ class BlockEngine:
         listed, found = np.empty(rows, dtype=np.uint32), 0
         for number in every:
             found = _list_occupied(self._cells(clique, number, np.uint32), places, listed, found)
-        listed[:found].sort()  # who goes through them in order finds close what is close
+        listed[:found].sort()  # neighbouring cells are read one after the other
         return Occupied(*_take_occupied(places, listed[:found]))
 
     def _cells(self, clique: Clique, number: int, kind: type) -> NDArray[Any]:

@@ -34,8 +34,7 @@ class Values(NamedTuple):
 
     Attributes:
         low, high: Least and greatest possible value: numbers, moments in seconds since 1970, labels
-            by
-            their positions in the list.
+            by their positions in the list.
         known: Whether it can be compared: it is neither missing nor unknown.
         named: Whether it has a label, as the catch-all has.
         missing: Whether there is none.
@@ -78,8 +77,7 @@ def partition_values(
     """Return the values of every code, bins cut at some limits, and the code of each piece.
 
     Pieces of one code follow each other. A comparison with a limit has one outcome for all values
-    of a
-    piece.
+    of a piece.
     """
     codes = np.arange(column.size)
     values, owner = read_values(column, codes), codes

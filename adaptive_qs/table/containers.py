@@ -127,8 +127,7 @@ class Workbook:
     """Sheets of a workbook, and the cells of each.
 
     All methods raise an exception of ``DAMAGE`` if a part is damaged, declares entities, or has
-    more of
-    something than any workbook.
+    more of something than any workbook.
 
     Attributes:
         sheets: Name of each, whether it is visible, and its part.
@@ -195,8 +194,7 @@ class Workbook:
 
         Raises:
             DataError: If rows or cells are out of order or too many, a row is too long, or a cell
-                of these
-                columns has a formula, whose value can depend on other rows.
+                of these columns has a formula, whose value can depend on other rows.
             ResourceExceeded: As for :meth:`texts`.
         """
         from openpyxl.utils import column_index_from_string
@@ -404,8 +402,8 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a sheet as a source: names in its first row; rows without any value are skipped.
 
     Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
-    read: the value of one can depend on all rows, as a row of a view can. No column takes times
-    of day and durations.
+    read: the value of one can depend on all rows, as a row of a view can. No column takes times of
+    day and durations.
 
     Raises:
         DataError: If it is no workbook, or lacks the sheet or names. Also raised while reading.

@@ -23,7 +23,7 @@ from adaptive_qs.errors import DataError, SchemaError
 from adaptive_qs.machine import CheckRows, StepProgress, ThreadPool, memory_claims
 from adaptive_qs.table import cells
 from adaptive_qs.table.cells import MixedCells, redacted, split_chunks, unreadable_column
-from adaptive_qs.table.coded import CodedTable, code_dtype
+from adaptive_qs.table.coded import CodedTable, Codes, code_dtype
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import check_name, inside
 from adaptive_qs.table.read import (
@@ -41,7 +41,7 @@ from adaptive_qs.table.text import escapes
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
 
-# The private table as evidence, so that a ledger can tell by a keyed hash whether it has changed.
+# The private table as evidence: a ledger finds by a keyed hash whether it has changed.
 
 SLICE_ROWS = 2**18
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -59,8 +59,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     """Return the sum of the hashes of some rows, modulo 2⁶⁴ (private).
 
     It depends neither on the order of the rows nor on that of the columns, so the sums of parts add
-    up
-    to that of the table.
+    up to that of the table.
     """
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
@@ -112,7 +111,7 @@ def unchanged(source: Any) -> Iterator[None]:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-class Stamp(NamedTuple):
+class FileState(NamedTuple):
     """The state of a file."""
 
     device: int
@@ -122,24 +121,24 @@ class Stamp(NamedTuple):
     changed: int
 
 
-def _stamps(source: Any) -> dict[Path, Stamp]:
+def _stamps(source: Any) -> dict[Path, FileState]:
     if not isinstance(source, str | Path):
         return {}
     return {file: _stamp(file) for file in table_files(source)}
 
 
-def _stamp(file: Path) -> Stamp:
+def _stamp(file: Path) -> FileState:
     check_name(file)
     try:
         found = os.stat(inside(file)[0])
     except OSError as error:
         raise unreadable(file, error) from None
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileState(
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    )
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
-
-_NONE = pa.array([], pa.string())
 
 
 def read_table(
@@ -152,13 +151,11 @@ def read_table(
 
     A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped of
     ASCII white space at both ends, and nothing about them is guessed. Columns can come in any
-    order;
-    columns under `ignore` in the schema are skipped.
+    order; columns under `ignore` in the schema are skipped.
 
     Args:
         source: A path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
-            or
-            codes under the schema's domain.
+            or codes under the schema's domain.
         schema: A schema without open bins or values.
         progress: Counts the bytes of a CSV file and the rows of anything else.
         check_rows: Called with the number of rows so far; can end the reading by an exception.
@@ -199,7 +196,6 @@ def _check_coded(
 MOST_ENCODERS = 4
 """Most threads that encode. More would wait for the reading one, each with the memory of a chunk.
 """
-Codes: TypeAlias = NDArray[np.unsignedinteger[Any]]
 
 
 def coded_chunks(
@@ -212,8 +208,7 @@ def coded_chunks(
     """Yield the codes of a table chunk by chunk, an array for each column.
 
     Arguments and errors are as in :func:`read_table`. Of several bad cells, the reported one is in
-    the
-    first chunk that has any, whatever the threads.
+    the first chunk that has any, whatever the threads.
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
@@ -256,8 +251,7 @@ def read_with_amounts(
     """Return the codes of a table, and the amounts of the cells of some measured columns.
 
     Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
-    after
-    ``most_rows``.
+    after ``most_rows``.
     """
     coded = _check_coded(source, schema)
     if coded is not None:
@@ -312,12 +306,15 @@ def read_rows(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def with_plain_names(source: Source, schema: Schema, key: str | None = None) -> Source:
+def with_plain_names(source: Source, schema: Schema, keys: Sequence[str] = ()) -> Source:
     """Return a table in which names that CSV has in their escaped form are those of the schema.
 
-    ``key`` is one more column that it can have.
+    Args:
+        source: a table.
+        schema: of its columns.
+        keys: more columns that it can have.
     """
-    names = (*schema.names, *schema.set_aside, key or "")
+    names = (*schema.names, *schema.set_aside, *keys)
     written = escapes(tuple(dict.fromkeys(names)))
     found = set(source.names)
     there = {n: safe for n, safe in written.items() if n not in found and safe in found}
@@ -369,7 +366,7 @@ def distinct_cells(
         DataError: If cells of this type are not supported.
     """
     mixed = MixedCells.of(values).with_exact_decimals()
-    normalised = [cells.normalise(part) for part in mixed.parts or (_NONE,)]
+    normalised = [cells.normalise(part) for part in mixed.parts or (pa.array([], pa.string()),)]
     parts = [part for part in normalised if part is not None]
     if len(parts) < len(normalised):
         kind = "objects of other types"
@@ -393,11 +390,9 @@ def decode(
     """Return the table with values for its codes, which meet the rules of the schema.
 
     Categorical values have their declared type. Integers, numbers, dates and times are drawn from
-    their
-    bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
-    unknown
-    values are the catch-all label. Encoding the result under the same schema gives the same codes.
-    ``rng`` draws column by column.
+    their bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
+    unknown values are the catch-all label. Encoding the result under the same schema gives the same
+    codes. ``rng`` draws column by column.
 
     Raises:
         SchemaError: If the table has another domain than the schema, or no row meets the rules.

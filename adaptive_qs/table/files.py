@@ -24,7 +24,7 @@ from adaptive_qs.machine import Fault, is_private, reach
 # Temporary files next to their targets: named after them, locked by their writer.
 #
 # A writer that is killed leaves its file behind. The lock is gone with it, so the next writer of
-# the same target can tell such a file from one that is still being written, and removes it.
+# the same target distinguishes such a file from one that is still being written, and removes it.
 
 try:
     import fcntl
@@ -36,7 +36,6 @@ except ImportError:
     msvcrt = None  # type: ignore[assignment]
 
 SUFFIX = ".part"
-_NAME_BYTES = 200
 
 
 _LOCKED_BYTE = 2**30
@@ -146,7 +145,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def _prefix(target: Path) -> str:
-    bytes_of = os.fsencode(target.name)[:_NAME_BYTES]
+    bytes_of = os.fsencode(target.name)[:200]
     name = bytes_of.decode(sys.getfilesystemencoding(), errors="ignore")
     return f".{name}."
 
@@ -154,7 +153,6 @@ def _prefix(target: Path) -> str:
 # Output files that appear whole or not at all.
 
 _PIECE = 2**20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -318,7 +316,8 @@ def is_folder(target: str | Path) -> InputError:
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
-    remedy = "free some space" if error.errno in _FULL else "give a path in a writable folder"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "free some space" if full else "give a path in a writable folder"
     return InputError(f"{target}: cannot be written ({reason(error)}): {remedy}")
 
 
@@ -391,11 +390,8 @@ FORMATS: Registry[Any] = Registry(
 """Output formats of :mod:`adaptive_qs.table.write`, by the endings of file names."""
 TAB_SEPARATED = (".tsv", ".tsv.gz")
 """Endings of CSV whose cells are separated by tabs."""
-_OTHER_TABLES = (".xls", ".xlsx")
 PARQUET_MAGIC = b"PAR1"
 """First bytes of Parquet files."""
-
-_INSIDE = "::"
 
 
 def inside(path: str | Path) -> tuple[Path, str | None]:
@@ -405,7 +401,7 @@ def inside(path: str | Path) -> tuple[Path, str | None]:
         DataError: If it is no path; it is not quoted.
     """
     check_path("the table", path, DataError)
-    file, found, name = str(path).rpartition(_INSIDE)
+    file, found, name = str(path).rpartition("::")
     if not found or not file or os.path.exists(path):
         return Path(path), None
     return Path(file), name
@@ -427,7 +423,7 @@ def is_table_file(path: str | Path) -> bool:
     """Return whether a file is a table by its name, or Parquet by its first bytes."""
     with contextlib.suppress(OSError, ValueError):  # what reads it explains them
         if Path(path).is_file():
-            if str(path).lower().endswith((*FORMATS, *_OTHER_TABLES)):
+            if str(path).lower().endswith((*FORMATS, ".xls", ".xlsx")):
                 return True
             with open(path, "rb") as file:
                 return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC

@@ -80,8 +80,7 @@ def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
     """Return the end of the last whole row in text that begins with a row.
 
     Rows end with LF, CR or both, and never inside a quoted cell. A CR at the very end does not
-    count:
-    LF can follow.
+    count: LF can follow.
     """
     if b'"' in text:
         return int(_end_of_rows(np.frombuffer(text, dtype=np.uint8), ord(delimiter)))
@@ -119,8 +118,8 @@ class CheckedText:
     """The UTF-8 text of a file, which ends at the first fault and remembers it.
 
     Faults are bytes that are not UTF-8, NUL bytes, a truncated gzip stream, and a quotation mark
-    that is
-    never closed (in well-formed CSV their number is even). A last line without an end gets one.
+    that is never closed (in well-formed CSV their number is even). A last line without an end gets
+    one.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -283,8 +282,8 @@ def _parse_blocks(
 def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
     """Yield pieces of the blocks in which the whole file is read, so cells are parsed as there.
 
-    Where a row ends depends on all quotation marks before it. So the file is read, and checked
-    as text, from its beginning.
+    Where a row ends depends on all quotation marks before it. So the file is read, and checked as
+    text, from its beginning.
     """
     with path.open("rb") as file:
         text = CheckedText(path, file)
@@ -308,9 +307,9 @@ def _parse(
 ) -> pa.Table:
     """Return the requested cells of whole rows, without those of a header.
 
-    Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's
-    memory and nothing of Python's: a thread that asks for the interpreter while that shuts down
-    aborts the process.
+    Arrow parses on threads of its own, and some outlive an error. They get a copy in Arrow's memory
+    and nothing of Python's: a thread that asks for the interpreter while that shuts down aborts the
+    process.
     """
     copy = pa.BufferOutputStream()
     if not header and block.startswith(_BYTE_ORDER_MARK):  # which here is part of a cell

@@ -160,7 +160,7 @@ class _Literal:
 
 
 _SWAPPED = {">": "<", ">=": "<="}
-Part = Any
+Term = Any
 """A name, a literal, or an operation of them that has no unit yet."""
 
 
@@ -228,11 +228,11 @@ class _Bound(Transformer[Token, Any]):
         return self.among(parts).negated()
 
     @v_args(inline=True)
-    def operation(self, left: Part, sign: Token, right: Part) -> Part:
+    def operation(self, left: Term, sign: Token, right: Term) -> Term:
         return Operand(sign=str(sign), operands=(left, right))
 
     @v_args(inline=True)
-    def comparison(self, left: Part, sign: Token, right: Part) -> Condition:
+    def comparison(self, left: Term, sign: Token, right: Term) -> Condition:
         written = str(sign).replace("==", "=")
         if written in _SWAPPED:
             return self._compared(right, _SWAPPED[written], left)
@@ -246,7 +246,7 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
         return Missing(column.name)
 
-    def _compared(self, left: Part, sign: str, right: Part) -> Condition:
+    def _compared(self, left: Term, sign: str, right: Term) -> Condition:
         named = [self._learnt(n) for n in (*_names(left), *_names(right)) if self._is_column(n)]
         unknown = [n for n in (*_names(left), *_names(right)) if not self._is_column(n)]
         if not named:
@@ -270,7 +270,7 @@ class _Bound(Transformer[Token, Any]):
         a, b = (self._operand(side, first, unit) for side in (left, right))
         return Comparison(sign, a, b, labels=len(named) == 1 and sign in ("=", "!="))
 
-    def _computed(self, left: Part, sign: str, right: Part, named: list[ColumnBase]) -> Condition:
+    def _computed(self, left: Term, sign: str, right: Term, named: list[ColumnBase]) -> Condition:
         for column in named:
             if column.kind != "numbers" and not column.by_day:
                 raise _Refused(
@@ -283,7 +283,7 @@ class _Bound(Transformer[Token, Any]):
         rounded = sign in ("=", "!=") and len(alone) > 0
         return Comparison(sign, a, b, slack=alone[0].resolution / 2 if rounded else 0.0)
 
-    def _operand(self, part: Part, other: ColumnBase | None, unit: int) -> Operand:
+    def _operand(self, part: Term, other: ColumnBase | None, unit: int) -> Operand:
         """Return the operand with the columns and constants for which a part stands.
 
         Args:
@@ -309,7 +309,7 @@ class _Bound(Transformer[Token, Any]):
             value = (seconds or 0) // DAY
         return Operand(constant=value)
 
-    def _no_value(self, column: ColumnBase, part: Part) -> NoReturn:
+    def _no_value(self, column: ColumnBase, part: Term) -> NoReturn:
         if part.text in column.missing:
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
@@ -349,7 +349,7 @@ def _suggest(text: str, known: Iterable[str]) -> str:
     return "" if near is None else f": did you mean {near!r}?"
 
 
-def _names(part: Part) -> Iterator[_Name]:
+def _names(part: Term) -> Iterator[_Name]:
     for operand in part.operands:
         yield from _names(operand)
     if not part.operands and part.is_name:

@@ -237,12 +237,13 @@ class PersonIndex:
     rows: Places
 
     @classmethod
-    def from_cells(cls, name: str, cells: Cells, label: str, noun: str = "person") -> Self:
-        """From the cells of the column that tells it; ``noun`` is what it names.
+    def from_cells(cls, name: str, cells: Cells, label: str, table: str | None = None) -> Self:
+        """Build the index from the cells of a column that identifies persons, or rows of a table.
 
         Raises:
-            DataError: one is missing or blank, or not exactly one identifier.
+            DataError: A cell is missing or blank, or not exactly one identifier.
         """
+        kind, several = ("person", "persons") if table is None else ("key", f"rows of {table}")
         explain = partial(unreadable_column, label, name)
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
         for part in split_chunks(cells):
@@ -253,15 +254,15 @@ class PersonIndex:
                 found, problem = redacted(partial(as_identifiers, each), explain)
                 if problem:
                     raise DataError(
-                        f"{label}: column {name!r} has {problem}, which can confuse {noun}s. Store "
-                        "it as text or integers."
+                        f"{label}: column {name!r} has {problem}, which can confuse {several}. "
+                        "Store it as text or integers."
                     )
                 texts.append(found)
         persons, whose = pa.concat_arrays(texts), np.concatenate(rows)
         blank = pc.equal(persons, "").fill_null(True).to_numpy(zero_copy_only=False)
         if (whose < 0).any() or blank[whose].any():
             raise DataError(
-                f"{label}: some cells of the {noun} column {name!r} are empty. Fill them in or "
+                f"{label}: some cells of the {kind} column {name!r} are empty. Fill them in or "
                 "remove these rows."
             )
         return cls(persons, whose)

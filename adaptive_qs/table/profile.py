@@ -44,7 +44,6 @@ MAX_WORDS = 3
 _WORD = r"^(#.*|[^0-9]*)$"
 """Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TRUTH = {"true", "false"}
 _FIRST, _LAST = to_seconds(dt.datetime.min), to_seconds(dt.datetime.max)
 """First and last moment that a schema can name, in seconds since 1970."""
 _FIRST_FORMATTED = to_seconds(dt.datetime(1000, 1, 1))
@@ -249,7 +248,7 @@ class Profile:
     def truth(self) -> bool:
         """Whether the cells are true and false."""
         values = self.values
-        return bool(values) and {value.lower() for value in values} <= _TRUTH
+        return bool(values) and {value.lower() for value in values} <= {"true", "false"}
 
     def trimmed(self) -> tuple[Floats, Floats, dict[str, Any], str]:
         """Return points and weights without absurd ones, and keys and a note about that."""
@@ -318,10 +317,9 @@ class Profile:
         """Return why integers are identifiers; empty if they are not.
 
         Measurements coincide by chance in as many pairs of rows as their density predicts;
-        identifiers do
-        not. If they lie too thinly to decide, integers of a small table are measurements unless
-        their name
-        says otherwise: identifiers are all different and evenly spread.
+        identifiers do not. If they lie too thinly to decide, integers of a small table are
+        measurements unless their name says otherwise: identifiers are all different and evenly
+        spread.
         """
         points, rows = self.points, self.filled
         equal = rows - len(points)

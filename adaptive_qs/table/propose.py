@@ -93,8 +93,7 @@ def propose(table: Any) -> Proposal:
 
     Raises:
         DataError: If the table cannot be read, has no header line, no rows, or no column that a
-            schema
-            can describe.
+            schema can describe.
     """
     with open_source(table) as source:
         label, delimiter = source.label, source.other_delimiter

@@ -137,8 +137,8 @@ class Rows:
         raise NotImplementedError
 
 
-# Errors of a library that reads private cells can quote them. Whatever opens a file lets them
-# pass; they are replaced here.
+# Errors of a library that reads private cells can quote them. Readers of files let them pass; they
+# are replaced here.
 
 
 @contextmanager
@@ -370,8 +370,7 @@ def frame_source(table: Any) -> Source:
     """Return a pandas, polars or pyarrow table as a source; raise DataError if it is none.
 
     No type is inferred: a column keeps its type, and in a column of Python objects each cell has
-    its
-    own.
+    its own.
     """
     frame = redacted(
         lambda: nw.from_native(table, eager_only=True),
@@ -428,8 +427,7 @@ def check_names(source: Source, requested: Collection[str], ignored: Collection[
     """Refuse a table whose columns are not those of the schema.
 
     Names of the data are quoted only once all names of the schema have been found among them: the
-    first
-    line of a file without a header is a private row.
+    first line of a file without a header is a private row.
 
     Raises:
         DataError: If a name is in the data or the schema only, or occurs twice, in any of its

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 DRAWS = 30
 """Times that values are drawn anew from their bins."""
-SOLUTIONS = 30
-"""Times that equations are solved for another column."""
 SEARCHED = 32
 """Number of rows among which one that meets all rules is searched."""
 CORNERS = 200
@@ -231,7 +229,7 @@ class _Repair:
         enough = len(rows) - 1 if one else 0
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
             (self._draw, DRAWS, True),
-            (self._solve, SOLUTIONS, True),
+            (self._solve, 30, True),
             (self._corner, CORNERS, True),
             (self._corner, CORNERS, False),
         )
@@ -385,7 +383,7 @@ class Where:
         shape = [len(values.low) for _, values in found]
         if math.prod(shape) > MOST_CASES:
             raise InputError(
-                f"condition {shown(text)} tells apart {math.prod(shape):,} kinds of rows, and "
+                f"condition {shown(text)} distinguishes {math.prod(shape):,} kinds of rows, and "
                 f"{MOST_CASES:,} is the most: ask for less at a time"
             )
         row = {

@@ -41,7 +41,7 @@ MOST_TRIED = 10_000
 """Most partial rows that are tried to find out whether the rules allow any row."""
 
 
-class Cells(NamedTuple):
+class AllowedCells(NamedTuple):
     """The cells of some columns that a rule allows.
 
     Attributes:
@@ -143,8 +143,7 @@ class Ruleset:
         """The groups of codes, by column, that follow from declared tables.
 
         Each table by which one column determines another gives one grouping, by the determined
-        value. Codes
-        that no table lists are one group, missing values another.
+        value. Codes that no table lists are one group, missing values another.
         """
         found: dict[str, tuple[tuple[int, ...], ...]] = {}
         for rule, meaning in self.determinations:
@@ -188,13 +187,13 @@ class Ruleset:
     # The cells that rules leave.
 
     @cached_property
-    def cells(self) -> tuple[Cells, ...]:
+    def cells(self) -> tuple[AllowedCells, ...]:
         """The cells of every rule that forbids any and does not have to be learnt."""
         found = [self.compute_cells(condition, text) for text, condition in self.conditions]
         found += [self._listed(rule, said) for rule, said in self.determinations if rule.table]
         return tuple(cells for cells in found if not cells.allowed.all())
 
-    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> Cells:
+    def compute_cells(self, condition: Condition, text: str, surely: bool = False) -> AllowedCells:
         """Return the cells in which a condition can be unbroken, or ``surely`` can be true."""
         names = tuple(name for name in self.columns if name in condition.columns())
         limits: dict[str, set[float]] = {name: set() for name in names}
@@ -212,9 +211,9 @@ class Ruleset:
         allowed = np.array(np.broadcast_to(allowed, sizes))
         for axis, first in enumerate(starts):
             allowed = np.logical_or.reduceat(allowed, first, axis=axis)
-        return Cells(names, allowed, text)
+        return AllowedCells(names, allowed, text)
 
-    def _listed(self, rule: Rule, meaning: Determination) -> Cells:
+    def _listed(self, rule: Rule, meaning: Determination) -> AllowedCells:
         """Return the cells of a determination with a declared table; the rest is free."""
         places = [self._places(name) for name in meaning.columns()]
         allowed = np.ones([self.columns[name].size for name in meaning.columns()], dtype=np.bool_)
@@ -244,7 +243,9 @@ class Ruleset:
             allowed[tuple(codes[:-1])] = one
         return self._in_order(meaning.columns(), allowed, rule.text)
 
-    def learnt(self, meaning: Determination, values: NDArray[np.integer], text: str) -> Cells:
+    def learnt(
+        self, meaning: Determination, values: NDArray[np.integer], text: str
+    ) -> AllowedCells:
         """Return the cells of a determination whose values were learnt.
 
         ``values`` has the code of its right column for each cell of the others, in its order.
@@ -259,9 +260,9 @@ class Ruleset:
             allowed = allowed | unknown.reshape(shape)
         return self._in_order(meaning.columns(), allowed, text)
 
-    def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> Cells:
+    def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> AllowedCells:
         order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
-        return Cells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
+        return AllowedCells(tuple(names[k] for k in order), np.transpose(allowed, order), text)
 
     def _places(self, name: str) -> dict[float | None, int]:
         """Return the codes of single values by their amounts."""
@@ -310,7 +311,7 @@ class Ruleset:
                 f"rule {text!r}: no values of its columns make it true or false: correct it"
             )
 
-    def _contradicts(self, several: Sequence[Cells], last: Cells) -> None:
+    def _contradicts(self, several: Sequence[AllowedCells], last: AllowedCells) -> None:
         for other in several[:-1]:
             if possible_codes([other, last], self._sizes) is None:
                 raise InputError(
@@ -385,7 +386,9 @@ def _in_turn(found: Mapping[str, Computation]) -> Iterator[tuple[str, Computatio
 # Codes that can be, and a row of them.
 
 
-def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, Mask] | None:
+def possible_codes(
+    several: Sequence[AllowedCells], sizes: Mapping[str, int]
+) -> dict[str, Mask] | None:
     """Return the codes that are consistent with each of several rules; None if a column has none.
 
     A code goes when all cells with it have a code that went (arc consistency, Mackworth 1977).
@@ -411,7 +414,7 @@ def possible_codes(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[s
     return left
 
 
-def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, int] | None:
+def find_row(several: Sequence[AllowedCells], sizes: Mapping[str, int]) -> dict[str, int] | None:
     """Return codes of the columns that meet all rules, or None if there are none.
 
     If ``MOST_TRIED`` partial rows do not decide it, return the first codes that arc consistency
@@ -440,7 +443,7 @@ def find_row(several: Sequence[Cells], sizes: Mapping[str, int]) -> dict[str, in
     return extended({})
 
 
-def _fits(cells: Cells, row: Mapping[str, int]) -> bool:
+def _fits(cells: AllowedCells, row: Mapping[str, int]) -> bool:
     """Return whether a partial row is part of an allowed cell."""
     place = tuple(row.get(name, slice(None)) for name in cells.names)
     return bool(np.any(cells.allowed[place]))

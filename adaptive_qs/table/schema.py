@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +29,7 @@ from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.schema_files import (
     AboutKey,
     claim_bins,
-    describes_two,
+    describes_set,
     is_domain_sizes,
     raise_complaint,
     read_content,
@@ -41,10 +42,7 @@ if TYPE_CHECKING:
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-
-
-MOST_RULES = 500
-"""Most rules of a schema: contradictions are searched for each with all before it."""
+_FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
 
 class DeclaredRule(BaseModel):
@@ -63,8 +61,8 @@ class DeclaredRule(BaseModel):
 class Schema(BaseModel):
     """Every column of the table, in the order of the attributes of its domain.
 
-    Build one from trusted values with the constructor (errors are pydantic's), or from a file or
-    a mapping with `load` and `parse` (errors are `SchemaError`).
+    Build one from trusted values with the constructor (errors are pydantic's), or from a file or a
+    mapping with `load` and `parse` (errors are `SchemaError`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -78,9 +76,9 @@ class Schema(BaseModel):
     ignore: tuple[Text, ...] = ()
     """Columns that the data may have and that are left out."""
     person: Text | None = None
-    """Column that identifies persons, if persons are protected and not rows. It is never
-    measured, and no synthetic table has it."""
-    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=MOST_RULES)] = ()
+    """Column that identifies persons, if persons are protected and not rows. It is never measured,
+    and no synthetic table has it."""
+    rules: Annotated[tuple[RuleText | DeclaredRule, ...], Field(max_length=500)] = ()
     """What holds in every row; synthetic rows meet all of it."""
     delimiter: Delimiter | None = None
     """What separates the cells of CSV, read and written; commas by default. Files that end in .tsv
@@ -88,6 +86,9 @@ class Schema(BaseModel):
     about: dict[AboutKey, AboutText] = {}
     """What the page of a release says of the data, in public: title, publisher, contact, date,
     licence, description; not part of the fingerprint."""
+    file: Text | None = None
+    """Of a table of a set: its name in a folder, such as households.csv, or in a database; by
+    default the name of the table, with any ending. Not part of the fingerprint."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -96,6 +97,8 @@ class Schema(BaseModel):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
+        if self.file is not None and not _FILE.fullmatch(self.file):
+            raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
         if self.person in seen:
             raise ValueError(
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
@@ -227,7 +230,7 @@ class Schema(BaseModel):
     def fingerprint(self) -> str:
         """SHA-256 of the meaning, equal for files that differ in layout or comments."""
         content = self.model_dump(
-            mode="json", exclude_defaults=True, exclude={"description", "about"}
+            mode="json", exclude_defaults=True, exclude={"description", "about", "file"}
         )
         for column in content["columns"]:
             column.pop("description", None)
@@ -261,10 +264,10 @@ class Schema(BaseModel):
                     for name, size in content.items()
                 ],
             }
-        if describes_two(content):
+        if describes_set(content):
             raise SchemaError(
-                f"{source}: describes two related tables: give the children with --related (in "
-                "Python RelatedSynthesizer)"
+                f"{source}: describes a set of tables, and this takes one table: give a schema "
+                'with "columns"'
             )
         try:
             text = json.dumps(content, default=to_json_value)
@@ -334,18 +337,8 @@ AS_PROPOSED = "As proposed: review."
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
-MANY_CELLS = 10**9
 MAX_NAMED = 10
 """Most columns that one line of advice names."""
-
-
-def is_related(path: str | Path) -> bool:
-    """Return whether a schema file describes two related tables.
-
-    Raises:
-        SchemaError: If the file is missing or is not JSON.
-    """
-    return describes_two(read_content(path, None))
 
 
 def is_unreviewed(schema: Schema) -> bool:
@@ -423,7 +416,7 @@ def check_schema(schema: Schema) -> tuple[str, ...]:
         advice.append(f"{kind} {join_first(names, MAX_NAMED)} {line}")
     largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
     cells = math.prod(column.size for column in largest)
-    if len(largest) == 2 and cells > MANY_CELLS:
+    if len(largest) == 2 and cells > 10**9:
         both = " and ".join(repr(column.name) for column in largest)
         advice.append(f"columns {both} have {cells} cells together: use wider bins")
     return tuple(advice)

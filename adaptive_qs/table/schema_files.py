@@ -38,10 +38,9 @@ _EMPHASIS = re.compile(r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])
 def read_about(path: str | Path) -> dict[str, str]:
     """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
 
-    The first line of a Markdown file that begins with "#" is the title, lines such as
-    "publisher: the city" give the other keys, and the rest is the description, as plain text
-    without
-    marks of emphasis and code.
+    The first line of a Markdown file that begins with "#" is the title, lines such as "publisher:
+    the city" give the other keys, and the rest is the description, as plain text without marks of
+    emphasis and code.
 
     Raises:
         InputError: If the file cannot be read, is other JSON, or a table, whose rows would be
@@ -129,6 +128,10 @@ def raise_complaint(error: ValidationError, content: Any, source: str) -> NoRetu
     raise SchemaError(complaint.line(place, where)) from None
 
 
+SET_MEMBER = "tables.json"
+"""Member of the release bundle of a set of tables that has their schema."""
+
+
 def read_content(path: str | Path, max_memory: int | str | None) -> Any:
     """Return the parsed JSON of a schema file, or of the schema in a release bundle."""
     if is_table_file(path):
@@ -147,10 +150,13 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
         contextlib.suppress(InputError),
         open_archive(path, "release", max_memory) as archive,
     ):
+        if SET_MEMBER in archive.names:
+            return as_object(archive.json(SET_MEMBER)).get("schema")
         return archive.json("schema.json")
     raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
 
 
-def describes_two(content: Any) -> bool:
-    """Return whether parsed JSON describes two related tables."""
-    return as_object(content).keys() >= {"parents", "children"}
+def describes_set(content: Any) -> bool:
+    """Return whether parsed JSON describes a set of tables."""
+    content = as_object(content)
+    return "columns" not in content and "tables" in content and not is_domain_sizes(content)

@@ -55,9 +55,6 @@ _DATED = re.compile(
     r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
 )
 
-MOSTLY = 0.9
-"""Part of the values that must be numbers or dates for the others to be mistakes."""
-
 
 def formats_like(text: str) -> list[str]:
     """Return the formats, other than ISO 8601, in which a cell is a date or time."""
@@ -121,7 +118,7 @@ def numbers_spelled(values: Sequence[str]) -> str:
         commas.append(rest)
     if not found and len(number_spellings(values)) > 1:
         return (
-            "numbers of which nobody can tell decimals and thousands: declare the column with "
+            "numbers whose commas can mean decimals or thousands: declare the column with "
             '"decimal" or "thousands" ","'
         )
     english = all(map(_GROUPED.fullmatch, commas))
@@ -180,7 +177,7 @@ def keys_spelled(values: Sequence[str], all_different: bool) -> str:
 
 def mostly_spelled(values: Sequence[str]) -> str:
     """Return that nearly all values are numbers or dates, and what to do; else ""."""
-    most = MOSTLY * len(values)
+    most = 0.9 * len(values)
     if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
         return "numbers, but for a few cells: correct them, or leave them empty"
     ways = {way for value in values[:: len(values) // 20 + 1] for way in formats_like(value)}
@@ -208,21 +205,19 @@ _PARTS = re.compile(r"(?P<currency>[$€£])?(?P<digits>[0-9.,]+) ?(?P<factor>[k
 _SUFFIX = re.compile(r"[0-9] ?([kKmM])\b")
 _LESS = ("<", "under", "below", "up to", "less", "younger")
 _IRREGULAR = {"children": "child", "people": "person", "men": "man", "women": "woman"}
-_OF_A_CLOCK = {"am", "pm"}
 
 
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from the smallest to the largest, or None if that is not clear.
 
     The letter "m" means a million next to a currency sign, and as "M" in a column where other
-    labels have
-    a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
+    labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
     """
     suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
     millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes
     ranges = {label: found for label in labels if (found := _range(label, millions))}
     units = {unit for unit, _ in ranges.values()}
-    if len(ranges) < len(labels) or len(units) > 1 or units & _OF_A_CLOCK:
+    if len(ranges) < len(labels) or len(units) > 1 or units & {"am", "pm"}:
         return None
     ends = {label: found for label, (_, found) in ranges.items()}
     ordered = sorted(labels, key=lambda label: (ends[label], label))
@@ -288,7 +283,6 @@ SCALES = (
     "beginner; intermediate; advanced; expert",
 )
 """Labels from the lowest to the highest; labels of one step are separated by "|"."""
-LETTER_SIZES = ("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl")
 
 Key = tuple[float, ...]
 Order = Callable[[str], Key | None]
@@ -346,4 +340,4 @@ _STEPS: tuple[Sequence[Sequence[str]], ...] = (
     *([step.strip().split("|") for step in scale.split(";")] for scale in SCALES),
 )
 _WORDS = tuple(map(_of_steps, _STEPS))
-_LETTERS = _of_steps([(size,) for size in LETTER_SIZES])
+_LETTERS = _of_steps([(size,) for size in ("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl")])

@@ -165,8 +165,8 @@ def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
 
 _CAUSES = {
     "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names a column or a function that there is not, or mixes types: correct it",
-    "CatalogException": "names a table or a function that there is not: correct it",
+    "BinderException": "names an unknown column or function, or mixes types: correct it",
+    "CatalogException": "names an unknown table or function: correct it",
     "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
     "as it is",
     "OutOfRangeException": "computes a value that is out of range: use wider types",
@@ -177,16 +177,15 @@ _CAUSES = {
 
 
 def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
-    library = duckdb()
-    if isinstance(error, library.OutOfMemoryException) or "Out of Memory" in str(error):
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if "OutOfMemoryException" in kinds or "Out of Memory" in str(error):
         return ResourceExceeded(
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    for kind, cause in _CAUSES.items():
-        if isinstance(error, getattr(library, kind, ())):
-            return InputError(f"{what} {cause}")
-    return InputError(f"{what} failed: try it in DuckDB, whose message may quote values")
+    found = [cause for kind, cause in _CAUSES.items() if kind in kinds]
+    cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
+    return InputError(f"{what} {cause}")
 
 
 @contextmanager
@@ -213,13 +212,13 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
             yield ask(lambda: connection.sql(query.sql)), connection
 
 
-def _explain_opening(place: str, error: Exception) -> InputError:
+def _explain_opening(place: str, error: Exception) -> DataError:
     """Return why a database cannot be opened. The message is only searched: it may quote it."""
     if re.search(r"\block\b", str(error)):
-        return InputError(
+        return DataError(
             f"{place}: is in use by another program that may write to it: close that first"
         )
-    return InputError(
+    return DataError(
         f"{place}: is not a DuckDB database that can be read: check the file and its version"
     )
 
@@ -227,8 +226,8 @@ def _explain_opening(place: str, error: Exception) -> InputError:
 def list_tables(database: Path) -> dict[str, bool]:
     """Return the names of the tables and views of a database, and whether each is a table.
 
-    The database is attached to an empty one. There, no macro of the file can replace a function
-    of DuckDB and call a view a table.
+    The database is attached to an empty one. There, no macro of the file can replace a function of
+    DuckDB and call a view a table.
 
     Raises:
         InputError: If it cannot be read.
@@ -257,9 +256,12 @@ def digest_query(table: Any) -> str | None:
             inferred,
         values that it holds), so its digest would be a private value. None for other tables.
     """
-    if isinstance(table, Query):
-        return sha256(table.sql.encode()).hexdigest()
-    return RELATION if isinstance(as_source(table, EngineOptions()), Relation) else None
+    match as_source(table, EngineOptions()):
+        case Query(sql=text):
+            return sha256(text.encode()).hexdigest()
+        case Relation():
+            return RELATION
+    return None
 
 
 def _relation_source(relation: Any, label: str, connection: Any = None) -> Source:
@@ -333,9 +335,9 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
 
 def _explain_sqlite(path: Path, error: Exception) -> DataError:
     """Return why a database cannot be read. The message is only searched: it quotes the cell."""
-    if isinstance(error, sqlite3.OperationalError) and "decode to UTF-8" in str(error):
+    if "decode to UTF-8" in str(error):
         return DataError(f"{path}: has text that is not UTF-8: write it again as UTF-8")
-    if isinstance(error, sqlite3.DataError) and "too big" in str(error):
+    if "too big" in str(error):
         return DataError(f"{path}: has a row or cell of more than 4 MiB: write it shorter")
     return DataError(f"{path}: is no SQLite database that can be read: check the file")
 
@@ -371,7 +373,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
 
 
 SQLITE_READER = Reader(open_sqlite, _explain_sqlite)
-DUCKDB_READER = Reader(open_duckdb, lambda path, _: DataError(f"{path}: cannot be read"))
+DUCKDB_READER = Reader(open_duckdb, lambda path, error: _explain_opening(str(path), error))
 
 
 def _identifier(name: str) -> str:
@@ -381,25 +383,34 @@ def _identifier(name: str) -> str:
 
 # Writing: into a temporary file of the library's own, which is then copied.
 
-Written = Iterator[Callable[[Sequence[pa.Array]], None]]
-"""Yields a function that writes columns of some rows."""
+Written = Callable[[Sequence[pa.Array]], None]
+"""Writes columns of some rows."""
 
 
 class Database(OutputFormat):
-    """A database with one table, which is written by its own library."""
+    """A database with one table, or several, which is written by its own library."""
 
     is_text = False
     readable = True
+    holds_sets = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
         """Write values of the declared types, missing ones as null."""
-        pages = iter(tables)
-        first = next(pages)
-        with self._opened(first.schema, "synthetic", file) as write:
-            for page in chain([first], pages):
-                for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
-                    columns = zip(batch.columns, texts)
-                    write([self._cells(values, as_text) for values, as_text in columns])
+        self.write_set([("synthetic", tables, texts)], file)
+
+    def write_set(
+        self, tables: Iterable[tuple[str, Iterable[pa.Table], Sequence[AsText]]], file: BinaryIO
+    ) -> None:
+        """Write tables by name, one after the other; see :meth:`write`."""
+        with self._connected(file) as database:
+            for name, parts, texts in tables:
+                pages = iter(parts)
+                first = next(pages)
+                write = self._create_table(database, first.schema, name)
+                for page in chain([first], pages):
+                    for batch in page.to_batches(max_chunksize=OBJECT_ROWS):
+                        columns = zip(batch.columns, texts)
+                        write([self._cells(values, as_text) for values, as_text in columns])
 
     @contextmanager
     def batch_writer(
@@ -407,14 +418,17 @@ class Database(OutputFormat):
     ) -> Iterator[Callable[[pa.RecordBatch], None]]:
         """Yield a function that writes every text unchanged."""
         plain = without_dictionaries(schema)
-        with self._opened(plain, "answers", file) as write:
+        with self._connected(file) as database:
+            write = self._create_table(database, plain, "answers")
             yield lambda batch: write(batch.cast(plain).columns)
 
     @abstractmethod
-    def _opened(
-        self, schema: pa.Schema, name: str, file: BinaryIO
-    ) -> AbstractContextManager[Callable[[Sequence[pa.Array]], None]]:
-        """Yield a function that writes columns of rows in the types of the schema."""
+    def _connected(self, file: BinaryIO) -> AbstractContextManager[Any]:
+        """Yield a connection to a new database, which is copied to the file at the end."""
+
+    @abstractmethod
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        """Create a table and return a function that writes columns of rows in its types."""
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         """Return values as the file has them, by default unchanged."""
@@ -447,20 +461,23 @@ class Sqlite(Database):
         return pc.if_else(values.is_valid(), as_text(values), None)
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode=OFF")
+            yield database
+            database.commit()
+
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
         table, names = _identifier(name), [*map(_identifier, schema.names)]
         kinds = [_sqlite_type(kind) for kind in schema.types]
         columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
         insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
-        with _copied(file, "table.db") as path, closing(sqlite3.connect(path)) as database:
-            database.execute("PRAGMA journal_mode=OFF")
-            database.execute(f"CREATE TABLE {table} ({columns})")
+        database.execute(f"CREATE TABLE {table} ({columns})")
 
-            def write(columns: Sequence[pa.Array]) -> None:
-                database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
+        def write(columns: Sequence[pa.Array]) -> None:
+            database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
 
-            yield write
-            database.commit()
+        return write
 
 
 def _sqlite_type(kind: pa.DataType) -> str:
@@ -483,19 +500,23 @@ class DuckDb(Database):
         return duckdb()
 
     @contextmanager
-    def _opened(self, schema: pa.Schema, name: str, file: BinaryIO) -> Written:
-        table, library = _identifier(name), duckdb()
+    def _connected(self, file: BinaryIO) -> Iterator[Any]:
+        library = duckdb()
         with _copied(file, "table.duckdb") as path, closing(library.connect(str(path))) as database:
+            yield database
 
-            def run(query: str, page: pa.Table) -> None:
-                database.register("page", page)
-                database.execute(f"{query} SELECT * FROM page")
-                database.unregister("page")
+    def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
+        table = _identifier(name)
 
-            run(f"CREATE TABLE {table} AS", schema.empty_table())
-            yield lambda columns: run(
-                f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
-            )
+        def run(query: str, page: pa.Table) -> None:
+            database.register("page", page)
+            database.execute(f"{query} SELECT * FROM page")
+            database.unregister("page")
+
+        run(f"CREATE TABLE {table} AS", schema.empty_table())
+        return lambda columns: run(
+            f"INSERT INTO {table}", pa.Table.from_arrays([*columns], schema=schema)
+        )
 
 
 SQLITE, DUCKDB = Sqlite(), DuckDb()

@@ -76,8 +76,7 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
     """Return the escaped form of each text that a program would run.
 
     No escaped form is itself one of the texts, and no two are equal. So a reader that knows the
-    texts
-    can read them back.
+    texts can read them back.
     """
     taken, written = set(texts), {}
     for text in texts:

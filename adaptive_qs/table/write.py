@@ -48,6 +48,8 @@ class OutputFormat(ABC):
     readable: ClassVar[bool] = False
     """Whether such files can be read as well."""
 
+    holds_sets: ClassVar[bool] = False
+    """Whether a file holds several tables, by name (``write_set``)."""
     most_columns: ClassVar[int] = 2**31
     """Most columns of such a file."""
 
@@ -200,11 +202,9 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's
-    format, and texts that a spreadsheet program would run are escaped as requested: reading the
-    file
-    under the schema gives the texts back. In Parquet a missing value is null and every text is
-    unchanged. The same table gives the same bytes. ``replace_file`` is as for
+    column's format, and texts that a spreadsheet program would run are escaped as requested:
+    reading the file under the schema gives the texts back. In Parquet a missing value is null and
+    every text is unchanged. The same table gives the same bytes. ``replace_file`` is as for
     :func:`atomic_writer`.
 
     Raises:
@@ -228,13 +228,37 @@ def write_pages(
     """Write the pages of a decoded table to an open file or stream, as :func:`write_table` does."""
     pages = iter(tables)
     first = next(pages)
-    columns = [schema.column(name) for name in first.column_names]
-    texts = [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
+    texts = _columns_as_text(schema, first.column_names, formulas)
     rest: Iterable[pa.Table] = chain([first], pages)
     if kind.is_text:  # other formats keep the metadata of tables, which renaming would lose
         names = escaped_names(first.column_names, formulas)
         rest = (page.rename_columns(names) for page in rest)
     kind.declared(schema).write(rest, texts, file)
+
+
+def write_set(
+    tables: Iterable[tuple[str, Iterable[pa.Table], Schema]],
+    path: str | Path,
+    sealed: Sealed = None,
+    replace_file: bool = True,
+) -> None:
+    """Write the pages of several tables, by name, to one file that holds them.
+
+    Arguments and errors are those of :func:`write_table`. The pages of a table have the columns of
+    its schema, in that order.
+    """
+    kind = table_format(path)
+    named = (
+        (name, pages, _columns_as_text(schema, schema.names, "keep"))
+        for name, pages, schema in tables
+    )
+    with _sealing(path, sealed, replace_file) as file:
+        kind.write_set(named, file)  # type: ignore[attr-defined]
+
+
+def _columns_as_text(schema: Schema, names: Sequence[str], formulas: Formulas) -> list[AsText]:
+    columns = [schema.column(name) for name in names]
+    return [partial(_texts, c, find_escapes(c, schema, formulas)) for c in columns]
 
 
 def escaped_names(names: Sequence[str], formulas: Formulas) -> list[str]:
@@ -274,8 +298,7 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     """Return cells with the quotation marks that CSV needs.
 
     An empty line would be no row, and a byte order mark at the start of the first name would be
-    read as
-    that of the file.
+    read as that of the file.
     """
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
@@ -295,9 +318,8 @@ def write_batches(
     """Write batches as they come, and return the number of rows.
 
     The file appears after the last one; an error of the batches leaves none. Columns in
-    ``dictionaries``
-    repeat few values, for Parquet to encode; CSV keeps no metadata. ``replace_file`` is as for
-    :func:`atomic_writer`.
+    ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
+    ``replace_file`` is as for :func:`atomic_writer`.
 
     Raises:
         InputError: If the suffix is unknown or the file cannot be written.

@@ -205,7 +205,7 @@ class CustomQueries(QueryFamily):
     family: Literal["custom"]
     """Given by a file."""
     matrix: Annotated[str, Field(min_length=1)]
-    """A file of numbers, .npy or .csv, next to the workload file or relative to it. Its columns
+    """A file of numbers, .npy or .csv, with its path from the folder of the workload file. Columns
     run over the cells of the set, whose last attribute, as listed, changes fastest. A row of zeros
     is a query like others: its answer is 0, without error."""
 
@@ -363,7 +363,7 @@ class QueryMaker:
 
 # Queries on several attributes: products of families of one attribute, or one joint family.
 #
-# The queries of a product are ordered row-major: those of the last attribute vary fastest.
+# The queries of a product are ordered row-major: the last attribute varies fastest.
 
 Array = NDArray[np.float64]
 

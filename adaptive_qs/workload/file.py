@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -30,6 +31,7 @@ from adaptive_qs.workload.matrices import Custom, Queries
 from adaptive_qs.workload.workload import (
     LEAST_WEIGHT,
     MAX_CLIQUES,
+    MOST_LISTED,
     MOST_WEIGHT,
     CliqueArray,
     QueryPart,
@@ -88,7 +90,9 @@ def make_part(maker: QueryMaker, sets: CliqueArray, spec: QuerySpec, weight: flo
     for attribute in np.unique(distinct).tolist():
         name = maker.domain.names[attribute]
         if name not in by_name:
-            raise WorkloadError(f"queries do not name attribute {name!r}: name it with its family")
+            raise WorkloadError(
+                f"queries give no family for attribute {name!r}: name it with its family"
+            )
         axis[attribute] = maker.axis(attribute, by_name[name])
     return QueryPart(distinct, axis, None, weight * counts[by_occurrence].astype(np.float64))
 
@@ -141,6 +145,14 @@ class Part(BaseModel):
             return [[(clique, self.weight * w) for clique, w in every.weights.items()]]
         return [[(domain.clique(names), self.weight) for names in self.attributes]]
 
+    def within(self, domain: Domain) -> Part | None:
+        """Return the part with the sets that a domain can have; None if there are none."""
+        ways = tuple(k for k in self.ways or () if k <= len(domain))
+        names = set(domain.names)
+        sets = tuple(each for each in self.attributes or () if names.issuperset(each))
+        changes = {"ways": ways or None, "attributes": sets or None}
+        return self.model_copy(update=changes) if ways or sets else None
+
     def query_parts(self, maker: QueryMaker) -> list[QueryPart]:
         """Return one query part for the sets of each number of attributes."""
         domain = maker.domain
@@ -164,10 +176,10 @@ class WorkloadFile(BaseModel):
     version: Literal[1]
     """Version of the file format."""
     parts: Annotated[tuple[Part, ...], Field(min_length=1)]
-    """The requested queries; parts that overlap add their weights."""
+    """Requested queries; parts that overlap add their weights."""
     target: Annotated[str, Field(min_length=1)] | None = None
     """Column that models trained on a synthetic table are to predict, for synthesize and the
-    forecasts of plan: every set is also requested with it, with the same weight."""
+    forecasts of plan: every set is also requested together with it, with the same weight."""
 
     @classmethod
     def parse(cls, content: Any, source: str = "workload") -> Self:
@@ -305,6 +317,51 @@ def resolve_queries(spec: QuerySource, domain: Domain) -> QueryWorkload:
         ResourceExceeded: too many sets of attributes, or too many coefficients.
     """
     return _resolve(spec, domain, QueryWorkload, WorkloadFile.query_workload, all_ways_queries)
+
+
+def split_workload(
+    spec: WorkloadSpec, domains: Mapping[str, Domain], given: Mapping[str, int]
+) -> dict[str, Workload]:
+    """Return the marginals of each table of a set: those with at least one of its own attributes.
+
+    Args:
+        spec: The workload. Numbers of ways stand for marginals of every table.
+        domains: The attributes of each table, by name, behind those of its ancestors.
+        given: The number of attributes of the ancestors.
+
+    Raises:
+        WorkloadError: The workload requests more than marginals, has a target, names columns that
+            are not together in one domain, or requests nothing of a table.
+        ResourceExceeded: There are too many marginals.
+    """
+    source = str(spec) if isinstance(spec, str | Path) else "workload"
+    if isinstance(spec, str | Path | Mapping):
+        content = spec if isinstance(spec, Mapping) else read_json(spec, WorkloadError)
+        file = WorkloadFile.parse(content, source)
+    elif isinstance(spec, Workload):
+        file = WorkloadFile.of(spec)
+    else:
+        ways = (2,) if spec is None else tuple(parse_ways(spec))
+        file = WorkloadFile(version=1, parts=(Part(ways=ways),))
+    if not file.asks_for_cells or file.target is not None:
+        raise WorkloadError(f'{source}: leave out "queries" and "target", as there are many tables')
+    for number, part in enumerate(file.parts, 1):
+        for names in part.attributes or ():
+            if not any(set(names) <= set(domain.names) for domain in domains.values()):
+                raise WorkloadError(
+                    f"{source}: part {number}: no table has all of {', '.join(map(repr, names))} "
+                    "among its columns and those of its ancestors: ask for others"
+                )
+    found = {}
+    for name, domain in domains.items():
+        parts = [each for each in (part.within(domain) for part in file.parts) if each is not None]
+        if parts:
+            asked = file.model_copy(update={"parts": parts}).workload(domain, source, MOST_LISTED)
+            weights = {c: weight for c, weight in asked.weights.items() if c[-1] >= given[name]}
+        if not parts or not weights:
+            raise WorkloadError(f"{source}: asks for no marginal of {name}: add one")
+        found[name] = replace(asked, weights=weights)
+    return found
 
 
 def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:

@@ -234,7 +234,7 @@ class Workload:
     def serving(self, target: str) -> Workload:
         """Return the workload for models that predict one attribute from the others.
 
-        Every set is also requested with the target, with the same weight.
+        Every set is also requested together with the target, with the same weight.
 
         A set of attributes shows how these depend on each other, and with the target how it depends
         on them. So the combinations with the target weigh at least as much as all others together:

@@ -20,17 +20,15 @@ from scipy.optimize import minimize
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.fixed_point import exchangeable
-from adaptive_qs.strategy.hdmm import (
+from adaptive_qs.strategy.hdmm import Operators, ProductStrategy, ProductWorkload
+from adaptive_qs.strategy.solution import Factor, SolverSettings
+from scripts.published.subset_bounds import (
     MOST_ATTRIBUTES,
-    Operators,
-    ProductStrategy,
-    ProductWorkload,
     lower_bound,
     residual_sums,
     subset_products,
     subset_values,
 )
-from adaptive_qs.strategy.solution import Factor, SolverSettings
 
 Array = NDArray[np.float64]
 

@@ -28,7 +28,7 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import EntropySource, SystemEntropy
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.hdmm import MOST_ATTRIBUTES, product_workload
+from adaptive_qs.strategy.hdmm import product_workload
 from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Factor, SolverSettings
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
@@ -39,6 +39,7 @@ from adaptive_qs.workload.workload import QueryWorkload
 from scripts.published.laplace import select_gaussian
 from scripts.published.planner_plus import Bases, planner_plus
 from scripts.published.querysmasher_rows import Row
+from scripts.published.subset_bounds import MOST_ATTRIBUTES
 from scripts.results import peak_memory_mb
 
 COST = PrivacyTarget.of_answers(cost=1.0)

@@ -17,7 +17,7 @@ from adaptive_qs.answering.answers import AnswersManifest, group_charges, state_
 from adaptive_qs.answering.api import plan
 from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch, answers_limits
-from adaptive_qs.audit.audit import AuditReport, Check, compare, record
+from adaptive_qs.audit.replay import AuditReport, Check, compare, record
 from adaptive_qs.errors import InputError
 from adaptive_qs.privacy.budget import Budget, Place
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose

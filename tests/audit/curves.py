@@ -6,10 +6,10 @@ What is claimed bounds β from below for every α (Dong, Roth, Su 2022). Upper c
 both rates (Clopper and Pearson), corrected for the number of thresholds and games, that lie below
 the claimed curve show that less noise reached the release than was charged.
 
-Draws are made in two ways. Whole runs go through `Synthesizer.fit`, `RelatedSynthesizer.fit` and
-`answer`: each is recorded in one world and replayed in the other for its exact inputs there. They
-are too slow for small error rates. So the steps of recorded runs are drawn again, many times each,
-by the same mechanisms and from the same entropy, as sequences of steps that are fixed in advance.
+Draws are made in two ways. Whole runs go through `Synthesizer.fit` and `answer`: each is recorded
+in one world and replayed in the other for its exact inputs there. They are too slow for small error
+rates. So the steps of recorded runs are drawn again, many times each, by the same mechanisms and
+from the same entropy, as sequences of steps that are fixed in advance.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from adaptive_qs.audit.audit import Batch, Synthesis, record
-from adaptive_qs.audit.related import RelatedSynthesis
+from adaptive_qs.audit.audit import Batch, Synthesis
+from adaptive_qs.audit.replay import record
 from adaptive_qs.audit.tables import write_rows
 from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.privacy.budget import Budget
@@ -37,8 +37,8 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import SystemEntropy
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.table.related import RelatedSchema
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 
 from ..doors import discover_values, release_counts, select
 from .game import log_chance
@@ -179,52 +179,59 @@ def _game(
         own = [[[*row, "the one who differs"] for row in some] for some in own]
     file = bool(rng.integers(2))
     worlds = [_source([*common, *some], names, file) for some in own]
-    rho = mu**2 / 2
+    rho, options = mu**2 / 2, {"rows_per_person": unit.asked, "neighbours": unit.neighbours}
     if mechanism is None:
-        publisher: Any = Synthesis.of(schema, queries, rho, unit=unit)
+        publisher: Any = Synthesis.of(schema, queries, rho, **options)
     else:
-        publisher = Batch.of(schema, queries, rho, mechanism, unit=unit)
+        publisher = Batch.of(schema, queries, rho, mechanism, **options)
     return Game(publisher, (worlds[0], worlds[1]))
 
 
-def _related(rng: np.random.Generator, mu: float, most: int = 2) -> Game:
-    """Two related tables; one world has a parent more, with as many children as count."""
-    columns = {
-        "parents": [_category(rng, 2, 4), _category(rng, 2, 4)],
-        "children": [_category(rng, 2, 4), _category(rng, 2, 4)],
-    }
-    names = {"parents": ("a", "b"), "children": ("c", "d")}
-    tables = {
-        table: {
+def _set(rng: np.random.Generator, mu: float, most: int = 2) -> Game:
+    """Three tables; one world has a row of the root more, with as many rows below it as count."""
+    keys = {"homes": ["home"], "persons": ["person", "home"], "trips": ["person"]}
+    columns = {name: [_category(rng, 2, 4), _category(rng, 2, 4)] for name in keys}
+    schema = TableSet.parse(
+        {
             "version": 1,
-            "columns": [{"name": n, **c} for n, (c, _) in zip(names[table], columns[table])],
+            "tables": {
+                name: {
+                    "version": 1,
+                    "columns": [{"name": f"{name}{k}", **c} for k, (c, _) in enumerate(own)],
+                }
+                for name, own in columns.items()
+            },
+            "keys": [
+                {"child": "persons", "column": "home", "parent": "homes", "most": most},
+                {"child": "trips", "column": "person", "parent": "persons", "most": most},
+            ],
         }
-        for table in columns
+    )
+    owned = {
+        "homes": ([[f"{k}"] for k in range(40)], [["new"]]),
+        "persons": (
+            [[f"{k}", f"{rng.integers(40)}"] for k in range(40)],
+            [[f"new{k}", "new"] for k in range(most)],
+        ),
+        "trips": (
+            [[f"{rng.integers(40)}"] for _ in range(60)],
+            [[f"new{k % most}"] for k in range(most**2)],
+        ),
     }
-    content = {"version": 1, "key": "home", "most_children": most, **tables}
-    schema = RelatedSchema.parse(content)
-    parents = _rows(columns["parents"], 40, rng)
-    children = _rows(columns["children"], 60, rng)
-    homes = rng.integers(len(parents), size=len(children)).tolist()
-    here = (
-        [[*row, f"h{k}"] for k, row in enumerate(parents)],
-        [[*row, f"h{k}"] for row, k in zip(children, homes)],
-    )
-    parent, child = (_rows(some, 1, rng) for some in columns.values())
-    there = tuple(
-        [*common, *([*row, "new"] for row in own)]
-        for common, own in zip(here, (parent, child * most))
-    )
+    common, more = {}, {}
+    for name, (own, born) in owned.items():
+        drawn, (odd,) = _rows(columns[name], len(own), rng), _rows(columns[name], 1, rng)
+        common[name] = [[*row, *key] for row, key in zip(drawn, own)]
+        more[name] = [*common[name], *([*odd, *key] for key in born)]
 
-    def both(sides: Sequence[Any]) -> Callable[[Path], Any]:
-        frames = tuple(
-            pd.DataFrame(rows, columns=[*own, "home"]) for rows, own in zip(sides, names.values())
-        )
+    def world(tables: Mapping[str, Any]) -> Callable[[Path], Any]:
+        frames = {
+            name: pd.DataFrame(rows, columns=[*schema.tables[name].names, *keys[name]])
+            for name, rows in tables.items()
+        }
         return lambda _: frames
 
-    unit = Unit("home", 1, related="parents")
-    target = PrivacyTarget.of(rho=mu**2 / 2).protecting(unit)
-    return Game(RelatedSynthesis(schema, 2, target), (both(here), both(there)))
+    return Game(Synthesis.of(schema, 2, mu**2 / 2), (world(common), world(more)))
 
 
 RANGES = {"version": 1, "parts": [{"ways": [2]}, {"ways": [2], "queries": "range"}]}
@@ -257,7 +264,7 @@ KINDS: Mapping[str, Callable[[np.random.Generator, float], Game]] = {
     "persons of K = 2 rows, replaced": lambda rng, mu: _game(
         rng, mu, _categories(rng, 2, 9, 12), 2, unit=Unit("who", 2, "replace")
     ),
-    "related tables": _related,
+    "a set of tables": _set,
     "answers, residuals": lambda rng, mu: _game(
         rng, mu, [_integers(rng, 4, 7), _integers(rng, 4, 7)], PREFIXES, mechanism="querysmasher"
     ),

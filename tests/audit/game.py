@@ -15,7 +15,8 @@ import numpy as np
 from scipy import special, stats
 
 from adaptive_qs.answering.measure import answer_sets
-from adaptive_qs.audit.audit import Batch, Recorder, Replayer
+from adaptive_qs.audit.audit import Batch
+from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.privacy.budget import Budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import count, islice
@@ -14,19 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.audit.audit import (
+from adaptive_qs.audit.audit import Synthesis, audit
+from adaptive_qs.audit.replay import (
     AuditReport,
     Check,
     Recorder,
     Replayer,
     Run,
-    Synthesis,
-    audit,
     compare,
     record,
     squared_distance,
 )
-from adaptive_qs.audit.tables import FORMS, KINDS, Types, neighbour_pairs, stand_in, write_rows
+from adaptive_qs.audit.tables import (
+    FORMS,
+    KINDS,
+    Types,
+    neighbour_pairs,
+    set_pairs,
+    stand_in,
+    write_rows,
+)
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
@@ -43,13 +51,15 @@ from adaptive_qs.privacy.events import (
 )
 from adaptive_qs.privacy.mechanisms import PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import ENGINES
+from adaptive_qs.table.joined import join_tables
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 
 from ..doors import release_counts, select
+from ..family import DEEP
 from .pairs import replay_pairs
 from .schemas import schemas
 
@@ -311,12 +321,12 @@ def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupie
 
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():
     tight = Synthesis.of(EVERYTHING, 2, 1.0).at_ceiling()
-    domain = EVERYTHING.widest_domain()
-    assert tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes, 1) == tight.plan
+    least, marginals = tight.limits.max_memory_bytes, tight.job.root.work.workload
+    assert Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least).limits == tight.limits
     with pytest.raises(ResourceExceeded):
-        tables_limits(domain, tight.marginals, tight.plan.max_memory_bytes - 1, 1)
-    largest = max(map(domain.size, tight.marginals.cliques))
-    assert tight.plan.measured_cells == largest
+        Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least - 1)
+    largest = max(map(marginals.domain.size, marginals.cliques))
+    assert tight.limits.measured_cells == largest
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -420,3 +430,65 @@ def test_neighbours_write_the_same_bytes(publish, neighbour, ledger, tmp_path, m
     assert published(NEIGHBOURS[neighbour], replayer) == first
     recorded, replayed = made
     assert len(replayed.calls) == len(recorded.calls) > 5  # total, one-way, one round
+
+
+# Sets of tables: neighbours differ by a root row with everything below it.
+
+TOWN = TableSet.parse(DEEP)
+
+
+def families(pairs, side):
+    """The rows of one side of a pair, by the key of their root row and by table."""
+    found, roots = {}, {}
+    for name in TOWN.names:
+        key, width = TOWN.by_child.get(name), len(TOWN.tables[name].columns)
+        for row in getattr(pairs[name], side):
+            *own, owner = row[width:] if key else [row[width], None]
+            root = own[0] if key is None else roots[key.parent, owner]
+            roots |= {(name, each): root for each in own}
+            found.setdefault(root, {}).setdefault(name, []).append(tuple(row))
+    return {root: {n: sorted(rows) for n, rows in f.items()} for root, f in found.items()}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_sets_differ_by_a_root_row_with_everything_below_it(tmp_path, replace):
+    rng, exceeding = np.random.default_rng(1), Counter()
+    for _, pairs in islice(set_pairs(TOWN, replace, tmp_path, rng), 25):
+        here, there = (families(pairs, side) for side in ("here", "there"))
+        differing = {root for root in {**here, **there} if here.get(root) != there.get(root)}
+        assert len(differing) == 1 or (replace and not differing)
+        assert all((root in here) + (root in there) == 1 + replace for root in differing)
+        for key in TOWN.keys:
+            for root in differing & set(here):
+                owners = Counter(row[-1] for row in here[root].get(key.child, ()))
+                exceeding[key.child] += max(owners.values(), default=0) > key.most
+    assert all(exceeding[key.child] for key in TOWN.keys)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_neighbouring_sets_change_each_table_by_at_most_the_claimed_rows(tmp_path, replace):
+    rng, largest = np.random.default_rng(2), Counter()
+    for _, pairs in islice(set_pairs(TOWN, replace, tmp_path, rng), 40):
+        here, there = (measured_rows(pairs, side) for side in ("here", "there"))
+        for name in TOWN.names:
+            one, other = here[name], there[name]
+            largest[name] = max(largest[name], ((one - other) + (other - one)).total())
+    most = {each.name: each.rows_per_unit * (1 + replace) for each in TOWN.measured()}
+    assert (
+        largest
+        == most
+        == {"homes": 1 + replace, "persons": 2 + 2 * replace, "trips": 4 + 4 * replace}
+    )
+
+
+def measured_rows(pairs, side):
+    """How often each combination of codes occurs in each table as it is measured."""
+    tables = {
+        name: pd.DataFrame(
+            getattr(pair, side), columns=[*TOWN.tables[name].names, *TOWN.key_columns(name)]
+        )
+        for name, pair in pairs.items()
+    }
+    joined = join_tables(tables, TOWN, 2**30)
+    coded = {each.name: read_table(joined[each.name], each.schema) for each in TOWN.measured()}
+    return {name: Counter(zip(*(c.tolist() for c in t.columns))) for name, t in coded.items()}

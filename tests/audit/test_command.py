@@ -7,7 +7,7 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 
-from ..family import SCHEMA as RELATED
+from ..family import DEEP
 from ..mutants.registry import MUTANTS
 
 SCHEMA = {
@@ -32,7 +32,7 @@ def run(tmp_path, monkeypatch, capsys):
     ordered["columns"][0]["ordered"] = ordered["columns"][2]["ordered"] = True
     Path("ordered.json").write_text(json.dumps(ordered))
     Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
-    Path("both.json").write_text(json.dumps(RELATED))
+    Path("town.json").write_text(json.dumps(DEEP))
 
     def call(*arguments):
         code = main([str(argument) for argument in arguments])
@@ -57,9 +57,9 @@ def test_a_clean_audit(run):
     assert out.startswith("No differences found.")
     assert "outputs equal to the last byte" in out
     assert sorted(path.name for path in Path.cwd().iterdir()) == [
-        "both.json",
         "ordered.json",
         "s.json",
+        "town.json",
         "w.json",
     ]
 
@@ -103,22 +103,22 @@ def test_findings_are_an_own_fault(run):
     assert {finding["label"] for finding in told["findings"]} == {"select"}
 
 
-FAMILIES = ["audit", "--schema", "both.json", "--pairs", "2", "--json"]
+SETS = ["audit", "--schema", "town.json", "--pairs", "4", "--json"]
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_related_tables_that_differ_by_a_family(run, neighbours):
-    code, out, err = run(*FAMILIES, "--neighbours", neighbours)
-    told = json.loads(out)
+def test_sets_of_three_levels_that_differ_by_a_row_of_the_root_with_all_rows_below(run, neighbours):
+    code, out, err = run(*SETS, "--neighbours", neighbours)
+    found = json.loads(out)
     assert (code, err) == (0, "")
-    assert told["clean"]
-    assert told["runs"] == 4
-    assert 0 < told["moved"] <= told["draws"]
+    assert found["clean"]
+    assert found["runs"] == 8
+    assert 0 < found["moved"] <= found["draws"]
 
 
-def test_a_bug_is_found_in_related_tables(run):
+def test_a_bug_is_found_in_sets(run):
     with MUTANTS["a sensitivity of scores that is too small"].apply():
-        code, out, _ = run(*FAMILIES[:-1])
+        code, out, _ = run(*SETS[:-1])
     assert code == 1
     assert "of synthesize, each replayed" in out
     assert "scores differ by at most the sensitivity declared" in out
@@ -131,8 +131,9 @@ BAD = {
     "both": ([*AUDIT, "--ways", "1", "--workload", "w.json"], "--workload and --ways"),
     "two budgets": ([*AUDIT, "--rho", "1", "--epsilon", "1"], "epsilon and rho"),
     "only delta": ([*AUDIT, "--delta", "1e-6"], "neither epsilon nor rho"),
-    "scheduler": ([*FAMILIES, "--scheduler", "tcp://a:1"], "--scheduler is not for related"),
-    "persons": ([*FAMILIES, "--rows-per-person", "2"], "--rows-per-person is not for related"),
+    "persons of a set": ([*SETS, "--rows-per-person", "2"], "rows-per-person"),
+    "weights of a set": ([*SETS, "--weigh", "persons"], "weigh"),
+    "engine": ([*AUDIT, "--engine", "none"], "engine is 'none'"),
     "no pairs": ([*AUDIT[:3], "--pairs", "0"], "pairs is 0: give"),
     "huge budget": ([*AUDIT, "--rho", "1e9"], "rho is 1e+09"),
 }

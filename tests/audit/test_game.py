@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.audit import Recorder, squared_distance
+from adaptive_qs.audit.replay import Recorder, squared_distance
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
 from adaptive_qs.privacy.noise import InsecureSeed

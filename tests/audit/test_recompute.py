@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_qs.audit.audit import Batch, Recorder, Synthesis, squared_distance
+from adaptive_qs.audit.audit import Batch, Synthesis
+from adaptive_qs.audit.replay import Recorder, squared_distance
 from adaptive_qs.audit.tables import neighbour_pairs, stand_in, write_rows
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Transcript
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
-from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.schema import Schema
 
@@ -47,7 +47,7 @@ def test_releases_are_paid_for(tmp_path_factory, schema, rho, seed):
 def test_releases_with_strategies_are_paid_for(tmp_path):
     schema = Schema.parse({"a": 9, "b": 4, "c": 3})
     parts = [{"ways": [2]}, {"attributes": [["a", "b"]], "queries": "prefix"}]
-    path = synthesized(schema, 0.1, tmp_path, ways={"version": 1, "parts": parts})
+    path = synthesized(schema, 0.02, tmp_path, ways={"version": 1, "parts": parts})
     assert recompute.problems(path) == []
     release = recompute.Released(path)
     assert set(release.strategies) == {"a", "b"}
@@ -90,7 +90,7 @@ def test_releases_of_persons_are_paid_for(tmp_path, neighbours):
         {"name": "b", "type": "categorical", "private_values": 3, "catch_all": "(other)"},
     ]
     schema = Schema.parse({"version": 1, "person": "who", "columns": columns})
-    job = Synthesis.of(schema, 2, 3.0, unit=Unit("who", 3, neighbours))
+    job = Synthesis.of(schema, 2, 3.0, rows_per_person=3, neighbours=neighbours)
     cost = job.target.budget
     ledger = Budget(cost.rho, cost.delta, job.target.filtered, job.target.unit)
     rows = [[f"{k % 4}", "xyz"[k % 3], f"p{k % 50}"] for k in range(400)]

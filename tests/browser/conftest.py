@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from adaptive_qs.evaluation.evaluation import evaluation_page
 from adaptive_qs.evaluation.promise import Promised
 from adaptive_qs.release.page import release_page
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import Schema
 
-from ..evaluation.made import COLUMNS, HOSTILE, made_evaluation, made_schema, page_of, queries
+from ..evaluation.made import COLUMNS, HOSTILE, made_evaluation, made_schema, queries
 from .seen import Seen
 
 REQUIRED = "ADAPTIVE_QS_BROWSER"
@@ -57,11 +58,13 @@ def files(tmp_path_factory):
     )
     release = Synthesizer(rho=1.0, workload=2).fit(table, schema=schema).release_
     (folder / "release.html").write_text(release_page(release))
-    report = page_of(made_evaluation(schema, promised=Promised(release)), ("true.csv", HOSTILE))
+    report = evaluation_page(
+        made_evaluation(schema, promised=Promised(release)), ("true.csv", HOSTILE)
+    )
     (folder / "report.html").write_text(report)
     wide = [{"name": f"column {k}", "type": "integer", "min": 0, "max": 9} for k in range(24)]
     schema = Schema.parse({"version": 1, "columns": [*COLUMNS[1:2], *wide]})
-    many = page_of(
+    many = evaluation_page(
         made_evaluation(schema, utility=None, queries=queries()), ("true.csv", "made.csv")
     )
     (folder / "wide.html").write_text(many)

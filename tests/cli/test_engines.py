@@ -317,8 +317,8 @@ def test_a_query_that_gives_other_rows_each_time_cannot_be_resumed(run, parts, b
 
 FAILING = {
     "SELEC": "is not valid SQL",
-    "SELECT nothing FROM people": "names a column",
-    "SELECT * FROM nobody": "names a table",
+    "SELECT nothing FROM people": "names an unknown column",
+    "SELECT * FROM nobody": "names an unknown table",
     "SELECT job, job, age, day FROM people": "occurs twice",
     "SELECT job, age FROM people": "'day' of the schema is missing",
     CASTS: "casts a value",

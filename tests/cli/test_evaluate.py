@@ -1,7 +1,6 @@
 """`evaluate` as its owner calls it: what it measures, prints, writes and refuses."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from adaptive_qs.evaluation.tables import OWNER_ONLY
 
-from .conftest import HEADER, SCHEMA
+from .conftest import HEADER
 
 CANARY = "c4n4ry"
 BASE = ["evaluate", "t.csv", "o.csv", "--schema", "s.json"]
@@ -82,6 +81,9 @@ def test_every_part_is_printed_and_marked_as_the_owners(run):
     outcome = run(*BASE, "--rule", "job determines age")
     assert outcome.code == 0, outcome
     assert outcome.out.startswith(OWNER_ONLY + "\nVerdict: ")
+    assert [line[5:] for line in outcome.out.splitlines()[2:5]] == (
+        content(run, "--rule", "job determines age")["verdict"][:3]
+    )
     for text in (
         "Marginals of the workload", "job × age", "Single columns", "Cramér's V",
         "exact matches", "unseen pairs", "job determines age", "declared", "Limitations",
@@ -110,70 +112,6 @@ def test_the_fields_of_the_json_object_are_fixed(run):
     assert found["rows_compared"] == {"true": 400, "synthetic": 300}
     assert (found["utility"], found["membership"], found["report"]) == (None, None, None)
     assert {"read", "evaluate", "pairs", "verdict", "total"} == set(found["seconds"])
-
-
-@pytest.mark.usefixtures("tables")
-def test_groups_rules_and_uses_are_told(run):
-    """A quarter of the ages fall below those of the same job, which the true rows never show."""
-    rng = np.random.default_rng(2)
-    jobs = rng.integers(0, 2, 4_000)
-    ages = 5 * jobs + rng.integers(0, 5, 4_000)
-    broken = np.where(rng.random(4_000) < 0.5, ages, rng.integers(0, 10, 4_000))
-    for name, found in (("t.csv", ages), ("o.csv", broken)):
-        write(name, [f"{'ab'[job]},{age},2020-01-01" for job, age in zip(jobs, found)])
-    found = content(run, "--rule", "age determines job")
-    assert found["impossible"]["true"] == 0
-    share = np.mean(broken // 5 != jobs)
-    assert found["impossible"]["synthetic"] == pytest.approx(share)
-    assert share >= 0.2
-    assert found["uses"]["single rows"] in ("with care", "no")
-    assert found["uses"]["models"] == "not known"
-    printed = run(*BASE).out
-    assert "mean age by job" in printed
-
-
-@pytest.mark.usefixtures("tables")
-def test_the_verdict_is_that_of_the_report_in_plain_words(run):
-    """Independent columns instead of a job that the age tells: far, and the same everywhere."""
-    rng = np.random.default_rng(5)
-    ages = rng.integers(0, 10, 4_000)
-    jobs = ["ab?"[age % 3] for age in ages]
-    for name, found in (("t.csv", jobs), ("o.csv", rng.permutation(jobs))):
-        write(name, [f"{job},{age},2020-01-01" for job, age in zip(found, ages)])
-    told = content(run, "--ways", "2")["verdict"]
-    assert len(told) == 6
-    assert told[0].startswith("At least one check failed")
-    assert "Not suitable for" in told[1]
-    assert "break the rule that holds in the true table" in told[2]
-    assert "“age” by “job”" in told[3]
-    assert "The workload's 3 marginals differ by" in told[4]
-    assert "job × age" in told[5]
-    printed = run(*BASE, "--ways", "2", "--report", "r.html").out
-    assert printed.splitlines()[1] == "Verdict: far"
-    assert [line[5:] for line in printed.splitlines()[2:8]] == told
-    page = re.sub(r"<[^>]*>", "", Path("r.html").read_text()).replace("\u00a0", " ")
-    assert told[0] in page
-    assert told[5].split(":")[0] in page
-    assert not any("<" in text or "\u00a0" in text or "#" in text for text in told)
-
-
-@pytest.mark.usefixtures("tables")
-def test_the_list_of_changes_does_not_lead_with_what_a_single_row_makes(run):
-    """One true row with two rare values makes V 1; the synthetic table has it nowhere."""
-    rng = np.random.default_rng(6)
-    ages = rng.integers(0, 3, 400)
-    days = np.where(rng.random(400) < 0.5, ages, rng.integers(0, 3, 400))
-    lines = [f"a,{age},2020-01-0{day + 1}" for age, day in zip(ages, days)]
-    write("t.csv", [*lines, "b,9,2020-01-09"])
-    write("o.csv", [*lines[:-1], "a,0,2020-01-01", "b,1,2020-01-01"])
-    v = content(run)["association"]
-    names, true = v["names"], np.array(v["cramers_v"]["true"])
-    assert true[names.index("job"), names.index("age")] > 0.9
-    printed = run(*BASE, "--report", "r.html").out
-    listed = printed.split("change")[1].split("Done.")[0]
-    assert "job" not in listed
-    page = Path("r.html").read_text().split("Largest changes of")[-1]
-    assert "job" not in page.split("</table>")[0]
 
 
 @pytest.mark.usefixtures("tables")
@@ -279,14 +217,6 @@ def test_a_target_adds_models(run):
 
 
 @pytest.mark.usefixtures("tables")
-def test_a_target_of_one_value_is_refused_by_name(run):
-    for name in ("t.csv", "c.csv"):
-        write(name, drawn(300, 1, jobs=("a",)))
-    message = refused(run, [*BASE, "--target", "job"], "job")
-    assert "true table" in message or "one" in message
-
-
-@pytest.mark.usefixtures("tables")
 def test_a_control_table_adds_the_attack_and_the_promise_its_bound(run):
     synthesized(run, "o.csv", "--release", "r.zip")
     beside = content(run, "--control", "c.csv")["membership"]
@@ -317,25 +247,6 @@ def test_a_control_table_adds_the_attack_and_the_promise_its_bound(run):
     assert said("NOT PRIVATE", found)
 
 
-@pytest.mark.usefixtures("tables")
-def test_a_control_table_that_is_the_training_table_is_no_control(run):
-    refused(run, [*BASE, "--control", "t.csv"], "held out")
-    write("c.csv", drawn(400, 1)[::-1])
-    refused(run, [*BASE, "--control", "c.csv"], "has the very rows of the true table")
-
-
-@pytest.mark.usefixtures("tables")
-def test_a_release_of_another_schema_is_refused(run):
-    synthesized(run, "n.csv", "--release", "r.zip")
-    columns = [{**SCHEMA["columns"][0], "values": ["a", "b", "c"]}, *SCHEMA["columns"][1:]]
-    Path("other.json").write_text(json.dumps({"version": 1, "columns": columns}))
-    base = ["evaluate", "t.csv", "n.csv", "--schema", "other.json"]
-    refused(run, [*base, "--release", "r.zip"], "r.zip: was made with another schema")
-    found = content(run, "--control", "c.csv", base=base)
-    assert found["membership"]["bound"] is None
-    assert said("of a release with another schema", found)
-
-
 def test_hundreds_of_columns_are_attacked(run):
     Path("m.json").write_text(json.dumps({f"a{i}": 3 for i in range(230)}))
     rng = np.random.default_rng(1)
@@ -345,18 +256,6 @@ def test_hundreds_of_columns_are_attacked(run):
     base = [*BASE[:3], "--schema", "m.json"]
     found = content(run, "--ways", "1", "--control", "c.csv", base=base)
     assert len(found["membership"]["scores"]) == 2
-
-
-def test_a_control_table_that_overlaps_is_a_limitation(run):
-    Path("m.json").write_text('{"a": 90, "b": 90, "c": 90}')
-    rng = np.random.default_rng(1)
-    true, made, held_out = (
-        [",".join(map(str, row)) for row in rng.integers(0, 90, (200, 3))] for _ in range(3)
-    )
-    for name, lines in (("t", true), ("o", made), ("c", held_out + true[:100])):
-        write(f"{name}.csv", lines, "a,b,c")
-    found = content(run, "--control", "c.csv", base=[*BASE[:3], "--schema", "m.json"])
-    assert said("control table overlaps", found["membership"])
 
 
 @pytest.mark.usefixtures("tables")
@@ -383,16 +282,6 @@ def test_the_quick_measures_need_no_learning_library():
         f"assert main({BASE!r}) == 0; assert 'sklearn' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-def test_declared_rules_use_the_kinds_of_the_schema(run):
-    columns = [*SCHEMA["columns"], {**SCHEMA["columns"][2], "name": "end"}]
-    Path("s.json").write_text(json.dumps({"version": 1, "columns": columns}))
-    write("t.csv", ["a,1,2020-01-02,2020-01-03", "b,1,2020-01-02,2020-01-02"], f"{HEADER},end")
-    write("o.csv", ["a,1,2020-01-02,2020-01-03", "b,1,2020-01-04,2020-01-02"], f"{HEADER},end")
-    (check,) = content(run, "--rule", "day <= end")["rules"]
-    assert (check["rule"], check["source"]) == ("day <= end", "declared")
-    assert (check["broken_true"], check["broken_synthetic"]) == (0, 0.5)
 
 
 @pytest.mark.usefixtures("tables")
@@ -434,20 +323,3 @@ def test_the_warning_is_printed_once(run, monkeypatch):
         outcome = run(*BASE)
         assert outcome.out.startswith(f"{OWNER_ONLY}\n")
         assert (outcome.out + outcome.err).count(OWNER_ONLY) == 1
-
-
-def test_lost_seasons_are_not_close(run):
-    """Jobs and ages belong together in both, the days say something of them in the true one."""
-    rng = np.random.default_rng(7)
-    for name, part in (("t.csv", 0.15), ("o.csv", 0.0)):
-        days = rng.integers(0, 9, 20_000)
-        ages = np.where(rng.random(20_000) < part, days, rng.integers(0, 10, 20_000))
-        lines = [f"{'ab'[a % 2]},{a},2020-01-0{d + 1}" for a, d in zip(ages, days)]
-        write(name, lines)
-    told = content(run)["verdict"]
-    assert told[0].startswith("Usable with care")
-    assert "2 marginals are as far off as independent columns: age × day and job × day." in told[2]
-    assert "Strong associations between two columns: 1 of 1 kept" in told[-1]
-    assert "“day” is independent of all other columns in the synthetic table." in told[-1]
-    assert "Weak associations: 2 of 2 lost: " in told[-1]
-    assert run(*BASE).out.splitlines()[1] == "Verdict: usable"

@@ -232,7 +232,7 @@ def test_edited_answers_are_found(forger):
     cells = line.split(",")
     cells[2] = "123.5"
     Path("a.csv").write_text(text.replace(line, ",".join(cells)))
-    assert "the answers beside it are others" in found(forger, "a.csv")
+    assert "the answers next to it are others" in found(forger, "a.csv")
     assert "answers" in found(forger, "a.csv.manifest.json")
 
     digest = hashlib.sha256(Path("a.csv").read_bytes()).hexdigest()
@@ -242,7 +242,7 @@ def test_edited_answers_are_found(forger):
 
 def test_answers_that_are_not_there_are_not_vouched_for(forger):
     Path("a.csv").unlink()
-    assert "not checked: the answers beside it" in verified(forger, "a.csv.manifest.json")
+    assert "not checked: the answers next to it" in verified(forger, "a.csv.manifest.json")
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_an_edited_table_is_not_the_one_of_its_statement(forger):
     for name in ("o.csv", "a.csv", "later.parquet"):
         verified(forger, name)
         Path(name).write_bytes(Path(name).read_bytes() + b"\n")
-        differ = "the answers beside it are others" if name == "a.csv" else "its table differs"
+        differ = "the answers next to it are others" if name == "a.csv" else "its table differs"
         assert differ in found(forger, name)
 
 

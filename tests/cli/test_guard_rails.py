@@ -26,20 +26,20 @@ FAR_OUT = {
     "delta": (["--epsilon", "1", "--delta", "0.5"], "delta 0.5"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.009", "--public-rows", "2000"],
-        "With 2,000 rows, even publishing a random row",
+        "above 1 / number of rows (2,000)",
     ),
-    "noise": (["--epsilon", "1e-5"], "the standard error of"),
-    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "for about 300 rows"),
+    "noise": (["--epsilon", "1e-5"], "standard error of"),
+    "noise of the rows": (["--epsilon", "0.01", "--public-rows", "300"], "the table has about 300"),
 }
 DOUBTFUL = {
     "epsilon": (["--epsilon", "30"], "epsilon 30"),
     "delta": (["--epsilon", "1", "--delta", "0.001"], "delta 0.001"),
     "delta of the rows": (
         ["--epsilon", "1", "--delta", "0.004", "--public-rows", "300"],
-        "With 300 rows, even publishing a random row",
+        "above 1 / number of rows (300)",
     ),
-    "noise": (["--epsilon", "0.001"], "the standard error of"),
-    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "for about 300 rows"),
+    "noise": (["--epsilon", "0.001"], "standard error of"),
+    "noise of the rows": (["--epsilon", "0.05", "--public-rows", "300"], "the table has about 300"),
 }
 
 
@@ -99,8 +99,8 @@ def test_plan_says_the_same_and_what_would_be_refused(run):
     assert told.err.startswith("warning: epsilon 30")
     assert "refused" not in told.err
     told = run(*plan, "--epsilon", "150", "--rows", "300")
-    assert "are refused without --beyond-limits" in told.err
-    assert "With 300 rows, even publishing a random row" in run(
+    assert "is refused without --beyond-limits" in told.err
+    assert "above 1 / number of rows (300)" in run(
         *plan, "--epsilon", "1", "--delta", "0.01", "--rows", "300"
     ).err  # fmt: skip
 
@@ -114,11 +114,11 @@ def test_a_count_that_is_noise_is_told_and_makes_no_large_table(run):
         )
         for seed in range(4)
     ]  # fmt: skip
-    assert all("is mostly noise" in done(one).err for one in said)
+    assert all("is nothing but noise" in done(one).err for one in said)
     assert 1 <= len(pd.read_csv("o.csv")) <= UNCOUNTED_ROWS
     assert not Release.load("r.zip").counted
     told = run("sample", "r.zip", "--out", "s.csv")
-    assert "is mostly noise" in told.err
+    assert "is nothing but noise" in told.err
     assert "noise" not in run("sample", "r.zip", "--out", "u.csv", "--rows", "50").err.replace(
         "NOT PRIVATE: the noise came", ""
     )
@@ -126,8 +126,8 @@ def test_a_count_that_is_noise_is_told_and_makes_no_large_table(run):
 
 def test_the_noisy_number_of_rows_shows_a_delta_that_is_too_large(run):
     said = done(run(*SYNTHESIZE, "--epsilon", "5", "--delta", "0.008"))
-    assert "rows (noisy), even publishing a random row" in said.err
-    assert "(noisy)" not in run(*SYNTHESIZE, "--epsilon", "5", "--delta", "0.0005").err
+    assert "above one in the noisy number of rows" in said.err
+    assert "noisy number" not in run(*SYNTHESIZE, "--epsilon", "5", "--delta", "0.0005").err
 
 
 def test_resuming_asks_for_no_consent(run, monkeypatch):
@@ -201,5 +201,5 @@ def test_statements_say_how_little_is_promised(run):
     ],
 )  # fmt: skip
 def test_the_limits_are_those_of_the_table(epsilon, delta, std, rows, warned, refused):
-    rails = list_budget_warnings(epsilon, delta, std, rows)
-    assert (len(rails), sum(bool(rail.beyond) for rail in rails)) == (warned, refused)
+    found = list_budget_warnings(epsilon, delta, std, rows)
+    assert (len(found), sum(bool(each.beyond) for each in found)) == (warned, refused)

@@ -84,7 +84,7 @@ def test_discovery_takes_its_share_of_delta_first(run):
     ("options", "hint"),
     [
         ([], "The total is not set"),
-        (["--epsilon", 1, "--rho", 1], "The total is set twice"),
+        (["--epsilon", 1, "--rho", 1], "Both --epsilon and --rho are set"),
         (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
         (["--rho", "1e-30"], "below 2**-60 rho"),
     ],
@@ -226,7 +226,7 @@ def test_an_interrupted_run_is_shown_closed_and_gives_back_what_it_did_not_spend
     (after,) = shown(run)["runs"]
     assert after["state"] == "closed"
     assert shown(run)["counted"] == after["spent"]
-    assert "There is no reserved budget to return" in refused(ledger_of(run, "close", "--run", 1))
+    assert "no reserved budget to return" in refused(ledger_of(run, "close", "--run", 1))
     assert "no interrupted run" in refused(run(*SMALL, "--resume"))
 
 
@@ -274,7 +274,7 @@ def test_answers_and_tables_stand_in_their_ledger_by_the_manifest_beside_them(ru
 
 def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger, monkeypatch):
     interrupted(run, monkeypatch)
-    assert "continue it with --resume" in refused(run(*SMALL))
+    assert "Continue it with --resume" in refused(run(*SMALL))
     done(run(*TABLE, "--rho", "0.02", "--release", "other.zip"))
     assert len(shown(run)["runs"]) == 2
 
@@ -353,7 +353,7 @@ def test_what_is_left_may_be_spent_as_it_is_shown(run, rho):
     left = re.search(r"left +rho (\S+)", done(ledger_of(run, "show")))[1]
     assert 0 <= 1 - float(left) / float(rho) < 1e-5
     refused = run(*ANSWERS, "--rho", float(left) * (1 + 2e-5))
-    assert f"has rho {left} left of" in refused.err
+    assert f"has rho {left} left" in refused.err
     assert f"--rho {left} or less" in refused.err
     done(run(*ANSWERS, "--rho", left))
 
@@ -760,7 +760,7 @@ def test_a_run_at_work_is_not_closed_under_it(run, restore_ledger):
     book = LedgerBook("l", restoring=True)
     (row,) = [r for r in book.runs() if r.state == "open"]
     lost = Recovered(run=row.number, releases=99, hash="0" * 64, price=row.spent, digests={})
-    with pytest.raises(LedgerError, match="being worked on"):
+    with pytest.raises(LedgerError, match="a process works on"):
         book.restore([lost], row.spent - row.spent, confirmed=True)
     book.close()
     model.save("s.zip")

@@ -65,7 +65,7 @@ def test_a_ledger_of_persons(persons):
     done(persons("ledger", "verify", "--ledger", "l.db", "--release", "r.zip"))
     Path("s.json").write_text(json.dumps({**SCHEMA, "ignore": ["id"]}))
     line = refused(persons(*BASE, "--release", "q.zip", "--ledger", "l.db"), 2)
-    assert "Their costs cannot be added" in line
+    assert "Their costs do not add up" in line
 
 
 def test_the_audit_of_persons(persons):

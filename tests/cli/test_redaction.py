@@ -223,7 +223,7 @@ def failures(tables):
             yield hints[0], lambda s=source: Synthesizer(**resumed).fit(s, schema=schema)
             yield hints[1], lambda s=source: answer(s, schema, 1, **resumed).to_pandas()
     private = tables["private"]
-    yield "has rho", lambda: answer(private, schema, 1, **{**COMMON, "rho": 1.0})
+    yield "left of", lambda: answer(private, schema, 1, **{**COMMON, "rho": 1.0})
 
 
 def everything(error):

@@ -97,7 +97,7 @@ def test_the_page_opens_with_what_the_data_are(run, form):
         page = bundle.read("page.html").decode()
         facts = json.loads(bundle.read("manifest.json"))["facts"]
     assert "<title>Jobs and ages</title>" in page
-    (fact,) = (f for f in facts if f["fact"].startswith("what the page says of the data"))
+    (fact,) = (f for f in facts if f["fact"].startswith("the description of the data"))
     assert (fact["basis"], fact["rho"]) == ("declared public", 0)
 
 
@@ -315,7 +315,7 @@ def test_the_page_counts_what_was_measured_as_the_terminal_does(run):
     assert re.search(r"measured\s+6 of 6 marginals", out)
     with zipfile.ZipFile("r.zip") as archive:
         page = archive.read("page.html").decode()
-    assert "6 of the workload's 6 combinations were measured as a whole" in page
+    assert "6 of the workload's 6 combinations were measured at full resolution" in page
 
 
 def test_a_full_stdout_is_said_in_one_line(run, monkeypatch):

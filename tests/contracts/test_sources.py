@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import adaptive_qs
-from adaptive_qs import RelatedSynthesizer, Synthesizer
+from adaptive_qs import Synthesizer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.learn import schema as learning
 from adaptive_qs.ledger.book import LedgerBook
@@ -29,8 +29,7 @@ from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.run import job
-from adaptive_qs.table import encode
-from adaptive_qs.table.related import Family
+from adaptive_qs.table import encode, joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
 MOST = 2
@@ -302,15 +301,14 @@ def test_a_query_with_a_coin_in_it_is_run_once(ledger, tmp_path, counted):
 
 HOMES = [(home, "n") for home in range(40)]
 CHILDREN = [(home, "a") for home in range(1, 40)]
+HOME = {"name": "region", "type": "categorical", "values": ["n", "s"]}
 RELATED = {
     "version": 1,
-    "key": "home",
-    "most_children": 3,
-    "parents": {
-        "version": 1,
-        "columns": [{"name": "region", "type": "categorical", "values": ["n", "s"]}],
+    "tables": {
+        "homes": {"version": 1, "columns": [HOME]},
+        "persons": {"version": 1, "columns": DECLARED["columns"]},
     },
-    "children": {"version": 1, "columns": DECLARED["columns"]},
+    "keys": [{"child": "persons", "column": "home", "parent": "homes", "most": 3}],
 }
 
 
@@ -322,26 +320,25 @@ def test_no_parent_has_more_children_than_were_promised(
     children = pd.DataFrame([*CHILDREN, (VICTIM, "b")], columns=["home", "x"])
     more = pd.DataFrame([*CHILDREN, *[(VICTIM, "b")] * 30], columns=["home", "x"])
     if form == "files":
-        paths = tmp_path / "parents.csv", tmp_path / "children.parquet"
-        parents.to_csv(paths[0], index=False)
-        children.to_parquet(paths[1], index=False)
-        pair = paths
-        lie = lambda: more.to_parquet(paths[1], index=False)  # noqa: E731
+        parents.to_csv(tmp_path / "homes.csv", index=False)
+        children.to_parquet(tmp_path / "persons.parquet", index=False)
+        tables = tmp_path
+        lie = lambda: more.to_parquet(tmp_path / "persons.parquet", index=False)  # noqa: E731
     else:
-        pair = parents, children
+        tables = {"homes": parents, "persons": children}
 
         def lie():
             for place in range(len(children), len(more)):
                 children.loc[place] = more.loc[place].tolist()
 
     lying(Twin(None, lie))
-    family = Family.of.__func__
+    join = joined.join_tables
 
-    def read(cls, *arguments):
-        found = family(cls, *arguments)
+    def read(*arguments):
+        found = join(*arguments)
         lie()
         return found
 
-    monkeypatch.setattr(Family, "of", classmethod(read))
-    RelatedSynthesizer(rho=1.0, beyond_limits=True).fit(*pair, schema=RELATED)
+    monkeypatch.setattr(joined, "join_tables", read)
+    Synthesizer(rho=1.0, beyond_limits=True).fit(tables, schema=RELATED)
     assert counted == [1]

@@ -49,8 +49,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.privacy.noise import SystemEntropy, Words
 from adaptive_qs.strategy.integer import round_matrix
-from adaptive_qs.table.related import RelatedSchema
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.file import WorkloadFile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,11 +263,9 @@ def quick_tables() -> Iterator[None]:
 
 
 def read_json(text: str) -> None:
-    """Read a schema, of one table or two, or a workload as the program would; anything else is no
-    example."""
+    """Read a schema or a workload as the program would; anything else is no example."""
     content = json.loads(text)
-    kinds = {"parts": WorkloadFile, "key": RelatedSchema}
-    next((kind for key, kind in kinds.items() if key in content), Schema).parse(content)
+    (WorkloadFile if "parts" in content else TableSet).parse(content)
 
 
 def read_page(page: Path, folder: Path, echo: bool = False) -> None:

@@ -10,7 +10,7 @@ from adaptive_qs.evaluation.associations import Association
 from adaptive_qs.evaluation.attack import AttackScore, Membership
 from adaptive_qs.evaluation.checks import CHECKS, Comparison, Finding
 from adaptive_qs.evaluation.columns import column_pairs
-from adaptive_qs.evaluation.evaluation import Evaluation, evaluation_page
+from adaptive_qs.evaluation.evaluation import Evaluation
 from adaptive_qs.evaluation.marginals import (
     MarginalsCheck,
     WorkloadDistance,
@@ -113,8 +113,3 @@ def marginals_finding(evaluation, scale):
     """What the check of marginals says on another scale than that of the tables."""
     text = marginals_sentence(evaluation.workload, scale, evaluation)
     return Finding(*MarginalsCheck().word_for(scale.place), *text)
-
-
-def page_of(evaluation, names):
-    """The report on an evaluation."""
-    return evaluation_page(evaluation, names)

@@ -16,7 +16,6 @@ import pytest
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.evaluation.promise import Promise, find_promise
 from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
@@ -145,8 +144,10 @@ def test_a_release_gives_the_promise(tmp_path):
 
 
 def test_models_and_rules_are_asked_for_by_name_and_threads_change_nothing():
-    found = evaluated(rules="job determines flag", target="flag", repeats=np.int64(1))
-    assert found.utility.target == "flag"
+    options = {"rules": "job determines flag", "target": "flag", "repeats": np.int64(1)}
+    found = evaluated(**options, control=HELD[:90])
+    assert isinstance(found, adaptive_qs.Evaluation)
+    assert (found.utility.target, found.utility.test_rows) == ("flag", 90)
     assert found.rules.checks[0].rule == "job determines flag"
     assert evaluated().utility is None
     for workers in (None, np.int64(2)):
@@ -200,44 +201,24 @@ def compared(workload=1, pair=PAIR, schema=SIZED, **options):
     return adaptive_qs.evaluate(pair.true, pair.synthetic, schema, workload, **options)
 
 
-def test_data_frames_are_compared_in_one_line():
-    frames = (
-        pd.DataFrame({name: codes.astype(int) for name, codes in zip(SIZES, coded.columns)})
-        for coded in (PAIR.true, PAIR.synthetic)
-    )
-    workload = Workload.all_ways(SIZED.domain(), 2)
-    found = adaptive_qs.evaluate(*frames, SIZED, workload, rules=["a <= c"])
-    assert isinstance(found, adaptive_qs.Evaluation)
-    assert found.workload == workload_error(PAIR.true, PAIR.synthetic, workload)
-    assert [check.rule for check in found.rules.checks] == ["a <= c"]
-
-
 def test_every_marginal_is_counted_once():
     steps = []
     compared([2, 4], progress=lambda *step: steps.append(step))
     assert steps == [("pairs", 6, 6), ("evaluate", 7, 7)]
 
 
-def test_equal_tables_differ_in_nothing():
-    found = compared(3, TablePair(PAIR.true, PAIR.true))
-    assert (found.workload.max_l1, found.workload.rmse) == (0, 0)
-    np.testing.assert_array_equal(*found.association.cramers_v)
-    assert (found.rows.exact_matches, found.rules.unseen.share) == (1, 0)
-
-
 def test_other_columns_are_refused():
     other = Schema.parse({"a": 4, "b": 3})
+    equal = compared(3, TablePair(PAIR.true, PAIR.true))
+    assert (equal.workload.max_l1, equal.workload.rmse, equal.rows.exact_matches) == (0, 0, 1)
     with pytest.raises(DataError, match="other attributes"):
         compared(schema=other)
     with pytest.raises(InputError, match="other attributes"):
         compared(Workload.all_ways(other.domain(), 1))
     with pytest.raises(DataError, match="different attributes"):
         TablePair(PAIR.true, table(Domain.from_sizes({"a": 4}), 5, 1))
-
-
-def test_models_are_tested_on_the_control_table():
-    found = compared(target="d", repeats=1, control=table(SIZED.domain(), 90, 3))
-    assert (found.utility.test_rows, found.membership.promise) == (90, None)
+    with pytest.raises(DataError, match="no rows"):
+        TablePair(PAIR.true, table(SIZED.domain(), 0, 1))
 
 
 def test_the_json_form_has_plain_finite_values():
@@ -261,17 +242,6 @@ def test_work_ends_as_soon_as_its_progress_is_interrupted():
     with pytest.raises(Stop):
         list(in_batches(lambda batch: [*map(done.append, batch)], range(BATCH * 400), 1, stop))
     assert len(done) < BATCH * 400
-
-
-# Limitations are named where they hold, and not elsewhere.
-
-
-@pytest.mark.parametrize(("other", "named"), [(1, True), (2, False)])
-def test_the_same_rows_are_named(other, named):
-    domain = Domain.from_sizes({"a": 9, "b": 9, "c": 2})
-    found = adaptive_qs.evaluate(*(table(domain, 2_000, seed) for seed in (1, other)))
-    assert ("the synthetic rows are the true rows" in " ".join(found.limitations)) == named
-    assert (found.verdict.overall.word == "the same rows") == named
 
 
 # Where the promise of a synthetic table is found, and what of it holds.

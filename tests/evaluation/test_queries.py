@@ -13,7 +13,6 @@ from scipy import stats
 from adaptive_qs.domain import Attribute, Domain
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.evaluation import queries as module
-from adaptive_qs.evaluation import queries as squares
 from adaptive_qs.evaluation.marginals import workload_error
 from adaptive_qs.evaluation.queries import (
     deviation_of_squares,
@@ -185,7 +184,7 @@ def test_the_deviation_of_squares_is_that_of_a_normal_error(queries, monkeypatch
     expected = math.sqrt(2 * (error**2).sum())
     shares = p.reshape(queries.shape)
     assert deviation_of_squares((queries,), shares) == pytest.approx(expected, rel=1e-9)
-    monkeypatch.setattr(squares, "MOST_GRAM", 0)
+    monkeypatch.setattr(module, "MOST_GRAM", 0)
     bound = deviation_of_squares((queries,), shares)
     assert bound == pytest.approx(math.sqrt(2) * np.trace(error), rel=1e-9)
     assert bound >= expected * (1 - 1e-9)

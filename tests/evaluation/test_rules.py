@@ -13,7 +13,7 @@ import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, SchemaError
+from adaptive_qs.errors import SchemaError
 from adaptive_qs.evaluation.finding import found_rules, proposed_rules
 from adaptive_qs.evaluation.rows import row_checks
 from adaptive_qs.evaluation.rules import (
@@ -68,18 +68,15 @@ def test_the_redrawn_share_is_the_mean_over_all_halves(rows):
     assert found.expected_if_redrawn == pytest.approx(np.mean(matches))
 
 
-def test_one_row_repeated_and_one_row_alone():
-    same = row_checks(joint([(1, 1, 1)] * 9, [(1, 1, 1)], SIZES))
-    assert (same.exact_matches, same.expected_if_independent, same.expected_if_redrawn) == (1, 1, 1)
-    alone = row_checks(joint([(1, 1, 1)], [(0, 1, 1)], SIZES))
-    assert (alone.exact_matches, alone.expected_if_redrawn, alone.true_repeated) == (0, 0, 0)
-
-
 def test_the_same_rows_are_seen_in_any_order():
     rows = [(0, 1, 2), (1, 1, 1), (1, 1, 1), (2, 0, 0)]
     assert row_checks(joint(rows, rows[::-1], SIZES)).same
     assert not row_checks(joint(rows, [*rows[:2], *rows[3:], rows[0]], SIZES)).same
     assert not row_checks(joint(rows, rows * 2, SIZES)).same
+    same = row_checks(joint([(1, 1, 1)] * 9, [(1, 1, 1)], SIZES))
+    assert (same.exact_matches, same.expected_if_independent, same.expected_if_redrawn) == (1, 1, 1)
+    alone = row_checks(joint([(1, 1, 1)], [(0, 1, 1)], SIZES))
+    assert (alone.exact_matches, alone.expected_if_redrawn, alone.true_repeated) == (0, 0, 0)
 
 
 def test_rows_of_many_columns_with_more_combinations_than_integers():
@@ -247,29 +244,6 @@ def test_names_with_commas_and_spaces_are_names():
     assert rule.text == "`a, b` determines `one of`"
     assert parse_rule("  low  <= high ", SCHEMA).text == "low <= high"
     assert parse_rule("low, high determine flag", SCHEMA).text == "low, high determine flag"
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("", "Cannot parse the rule"),
-        ("low", "Cannot parse the rule"),
-        ("low <= hihg", "'hihg' is neither a column nor a value of 'low': did you mean 'high'?"),
-        ("low, lwo determine flag", "column 'lwo' is not in the schema: did you mean 'low'?"),
-        ("low <=", "Cannot parse the rule"),
-        ("low <= low", "compared with itself"),
-        ("low, flag determine flag", "names one column twice"),
-        ("low <= from", "compares different kinds of values"),
-        ("flag == mark", "compares different kinds of values"),
-        ("grade <= mark", "'mark' has no order"),
-        ("flag < `a, b`", "'flag' has no order"),
-    ],
-)
-def test_what_is_no_rule_is_refused_in_one_line(text, hint):
-    with pytest.raises(InputError, match="rule") as caught:
-        parse_rule(text, SCHEMA)
-    assert hint in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def made_to_be_found(rows, seed):

@@ -140,7 +140,7 @@ def test_group_means_are_those_of_pandas_and_the_strongest_pairs_come_first():
     (found,) = evaluation.group_means  # nothing else depends on the district
     assert (found.column.name, found.by, found.number) == ("price", "district", 3)
     true, made = (t.groupby("district").price.agg(["mean", "count"]) for t in (TRUE, SPREAD))
-    assert [g.label for g in found.groups] == list(DISTRICTS)
+    assert [g.label for g in found.groups] == ["isle", "north", "south"]  # which differs, first
     for group in found.groups:
         assert group.rows == (true["count"][group.label], made["count"][group.label])
         assert group.means == pytest.approx((true["mean"][group.label], made["mean"][group.label]))
@@ -150,6 +150,13 @@ def test_group_means_are_those_of_pandas_and_the_strongest_pairs_come_first():
     assert found.error == pytest.approx(error)
     assert found.spread == pytest.approx(math.sqrt((weight * (true["mean"] - overall) ** 2).sum()))
     assert "for “isle” is" in evaluation.findings["group_means"].text
+    content = evaluation.as_json()
+    values = {entry["attribute"]: entry for entry in content["values"]}
+    assert values["day"]["unit"] == "seconds since 1970"
+    assert values["price"]["true"]["quantiles"].keys() == {"p5", "p25", "p50", "p75", "p95"}
+    assert values["price"]["off"] > 1 > values["age"]["off"]
+    (means,) = content["group_means"]
+    assert means["groups"][1]["mean"]["true"] == pytest.approx(true["mean"]["north"])
 
 
 def test_the_error_of_fresh_samples_is_the_one_expected():
@@ -178,17 +185,25 @@ def test_lost_group_means_are_far():
     assert gone.findings["group_means"].text.endswith("there is no such row.")
 
 
-def test_they_are_in_the_json_object():
-    evaluation = evaluate(TRUE, SPREAD, SCHEMA)
-    content = evaluation.as_json()
-    found = {entry["attribute"]: entry for entry in content["values"]}
-    assert found["day"]["unit"] == "seconds since 1970"
-    assert found["price"]["true"]["quantiles"].keys() == {"p5", "p25", "p50", "p75", "p95"}
-    assert found["price"]["off"] > 1 > found["age"]["off"]
-    (means,) = content["group_means"]
-    assert means["groups"][0]["mean"]["true"] == pytest.approx(
-        TRUE.price[TRUE.district == "north"].mean()
-    )
+def test_groups_that_differ_are_shown_before_larger_ones():
+    """The smallest of 30 groups has another mean; 20 are shown."""
+    rng = np.random.default_rng(6)
+    group = rng.choice(30, 6_000, p=np.arange(30, 0, -1) / 465)
+    group[:20] = 29
+    names = [f"g{k}" for k in range(30)]
+    schema = Schema.parse({"version": 1, "columns": [
+        {"name": "group", "type": "categorical", "values": names},
+        {"name": "pay", "type": "integer", "min": 0, "max": 999},
+    ]})  # fmt: skip
+    pay = 100 + 10 * group + rng.integers(0, 20, 6_000)
+    true = pd.DataFrame({"group": np.array(names)[group], "pay": pay})
+    made = true.assign(pay=np.where(group == 29, 100, pay))
+    evaluation = evaluate(true, made, schema)
+    (found,) = evaluation.group_means
+    assert (found.groups[0].label, found.far, found.number, len(found.groups)) == ("g29", 1, 30, 20)
+    finding = evaluation.findings["group_means"]
+    assert "The mean of “pay” for “g29” is " in finding.text
+    assert "Showing 20 of 30 groups: those that differ" in finding.figures[0].caption
 
 
 def test_values_that_are_frequent_by_chance_are_not_lost():

@@ -42,7 +42,7 @@ def test_two_runs_at_once(stage, runs, codes):
     assert sorted(end.code for end in ended) == codes, ended
     for scene, end in zip(scenes, ended):
         assert scene.names() == (set() if end.code else set(stage.undisturbed(scene.job).contents))
-        assert ("exceeds" in end.err) == (end.code == 3)
+        assert ("left of" in end.err) == (end.code == 3)
     with closing(LedgerBook(shared)) as book:
         book.verify()
         assert [run.state for run in book.runs()] == ["finished"] * runs

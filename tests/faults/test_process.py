@@ -41,7 +41,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path):
     before = _rows(tmp_path)
     assert len(before) > 5
     refused = start(tmp_path, *command)
-    assert "exceeds" in refused.communicate(timeout=120)[1]
+    assert "left of" in refused.communicate(timeout=120)[1]
     assert refused.returncode == 3
     resumed = start(tmp_path, *command, "--resume")
     out, err = resumed.communicate(timeout=120)

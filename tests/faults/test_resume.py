@@ -60,7 +60,7 @@ def test_another_table_parameter_verb_version_or_key_is_refused_by_its_name(stag
         first + b"\n" + rest,
     ):
         table.write_bytes(changed)
-        words = "error: ledger: the private table is not the one that run 1 read: "
+        words = "error: ledger: the private table is not the one that run 1 read. "
         assert refused(scene, *resumed).startswith(words)
     table.write_bytes(content)
     os.utime(table, (1, 1))  # the same content at another time, under another file
@@ -87,20 +87,20 @@ def test_another_table_parameter_verb_version_or_key_is_refused_by_its_name(stag
         worded = json.loads(schema.read_text())
         edit(worded)
         other.write_text(json.dumps(worded))
-        assert refused(scene, *resumed, "--schema", "other.json").startswith(f"{another}schema: ")
+        assert refused(scene, *resumed, "--schema", "other.json").startswith(f"{another}schema. ")
     other.write_text(json.dumps(described))
     for name, arguments in changes.items():
         ended = attempt(scene, *resumed, *arguments)
         assert ended.code == 2, ended
         said = ended.err.splitlines()[-1].partition(another)[2]
-        assert name in said.partition(":")[0].split(", ")
+        assert name in said.partition(". ")[0].split(", ")
     other.unlink()
 
     (verb,) = [one for one in PRIVATE if one is not job]
-    assert f"{another}command: " in refused(scene, *verb.arguments, *resumed[-2:])
+    assert f"{another}command. " in refused(scene, *verb.arguments, *resumed[-2:])
     ended = attempt(scene, *resumed, preparations=[newer])
     assert ended.code == 2
-    assert ended.err.startswith(f"{another}version: ")
+    assert ended.err.startswith(f"{another}version. ")
     secret = key.read_bytes()
     key.unlink()
     ended = attempt(scene, *resumed)
@@ -128,7 +128,7 @@ def test_nothing_is_left_to_resume_and_another_run_exceeds_the_total_before_any_
     rows, contents = scene.rows(), scene.contents()
     ended = scene.run()  # the total is enough for one
     assert ended.code == 3
-    assert "has rho" in ended.err
+    assert "left of" in ended.err
     assert (scene.rows(), scene.contents(), scene.noted("drawn")) == (rows, contents, [])
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 
 import numpy as np
 from scipy.stats import chi2
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.loglinear import LogLinearModel
-from adaptive_qs.generate.targets import make_target
-from adaptive_qs.generate.tree import fill_from_tree
+from adaptive_qs.generate.chains import Chains
+from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
+from adaptive_qs.generate.structure import CoarseDomain, carried_zeros
+from adaptive_qs.generate.targets import Target, make_target
+from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree
+from adaptive_qs.generate.zeros import build_masks
 from adaptive_qs.residual import ReferenceModel, decompose
 
 FALSE_ALARM = 1e-6
@@ -23,20 +25,25 @@ def domain_of(*sizes):
     return Domain.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
 
 
-def random_loglinear(domain, cliques, seed, spread=1.0, workers=1):
+def random_loglinear(domain, cliques, seed, spread=1.0, workers=1, zeros=(), carried=None):
     """A model with random weights, and its exact joint distribution by enumeration."""
     rng = np.random.default_rng(seed)
     singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in domain.sizes]
-    model = LogLinearModel(domain, cliques, singles, workers)
-    tables = {}
-    for clique in cliques:
-        tables[clique] = np.exp(rng.normal(scale=spread, size=domain.shape(clique)))
-        model.scale(clique, tables[clique])
-    joint = np.zeros(domain.sizes)
-    for row in product(*(range(n) for n in domain.sizes)):
-        joint[row] = math.prod(s[v] for s, v in zip(singles, row)) * math.prod(
-            tables[c][tuple(row[i] for i in c)] for c in cliques
-        )
+    carried = carried or CarriedAttributes(domain, {})
+    left = carried_zeros(zeros, carried)
+    carriers = [carried.clique(c) for c in cliques]
+    masks = build_masks(left, domain, [*carriers, *(zero.clique for zero in left)])
+    several = [clique for clique in cliques if len(clique) > 1]
+    model = LogLinearModel(domain, several, singles, workers, masks, (), carried)
+    tables = {c: np.exp(rng.normal(scale=spread, size=domain.shape(c))) for c in cliques}
+    for clique, table in tables.items():
+        model.scale(clique, table)
+    tables |= {zero.clique: tables.get(zero.clique, 1.0) * zero.allowed for zero in zeros}
+    tables |= {(i,): tables.get((i,), 1.0) * single
+               for i, single in enumerate(singles) if i not in carried.values}  # fmt: skip
+    joint = np.ones(domain.sizes)
+    for clique, table in tables.items():
+        joint *= table.reshape([n if i in clique else 1 for i, n in enumerate(domain.sizes)])
     return model, joint / joint.sum()
 
 
@@ -44,6 +51,16 @@ def drawn_rows(joint, count, seed=0):
     """Rows drawn from a distribution over all cells."""
     cells = np.random.default_rng(seed).choice(joint.size, size=count, p=joint.ravel())
     return np.stack(np.unravel_index(cells, joint.shape), axis=1).astype(np.int32)
+
+
+def chains_from(model, joint, cliques, rows, rng, **moves):
+    """Chains of a model from these rows, with branches of the tree of its own marginals."""
+    domain, count = model.domain, len(rows)
+    singles = [count * margin(joint, (i,)) for i in range(len(domain))]
+    targets = [Target(c, count * margin(joint, c), 1.0) for c in cliques]
+    tree = dependence_tree(domain, targets, singles, (), model.carried)
+    coarse = CoarseDomain(domain, cliques, singles, range(len(domain)))
+    return Chains(model, TreeMoves(model, tree, singles, 1), rows, rng, coarse, **moves)
 
 
 def draw_from_tree(nodes, singles, num_rows, rng):

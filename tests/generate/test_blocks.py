@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.generate.blocks import BlockMoves
-from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.conditional import select_boxes
 from adaptive_qs.generate.linked import linked_rows
-from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import Fitted
-from adaptive_qs.generate.structure import CoarseDomain, SharedSteps, find_components
+from adaptive_qs.generate.structure import SharedSteps, find_components
 from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree, pair_marginals
-from adaptive_qs.generate.zeros import Zero, build_masks
+from adaptive_qs.generate.tree import pair_marginals
+from adaptive_qs.generate.zeros import Zero
 
 from .helpers import (
     assert_drawn_from,
+    chains_from,
     drawn_rows,
     histogram,
     margin,
@@ -50,24 +47,10 @@ def blocks_of(zeros):
 
 
 def model_of(zeros, workers=1, seed=3):
-    rng = np.random.default_rng(seed)
-    cliques = [*CLIQUES]
-    singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in SIZES]
-    masks = build_masks(zeros, DOMAIN, cliques)
-    model = LogLinearModel(DOMAIN, cliques, singles, workers, masks)
-    tables = {c: np.exp(rng.normal(size=DOMAIN.shape(c))) for c in cliques}
-    joint = np.zeros(SIZES)
-    for cell in product(*map(range, SIZES)):
-        joint[cell] = np.prod([s[v] for s, v in zip(singles, cell)])
-        joint[cell] *= np.prod([t[tuple(cell[i] for i in c)] for c, t in tables.items()])
-        joint[cell] *= all(z.allowed[tuple(cell[i] for i in z.clique)] for z in zeros)
-    for clique, table in tables.items():
-        model.scale(clique, table)
-    joint /= joint.sum()
-    targets = [Target(c, 1000 * margin(joint, c), 1.0) for c in cliques]
+    model, joint = random_loglinear(DOMAIN, CLIQUES, seed, workers=workers, zeros=zeros)
+    targets = [Target(c, 1000 * margin(joint, c), 1.0) for c in CLIQUES]
     pairs = pair_marginals(DOMAIN, targets, [1000 * margin(joint, (i,)) for i in range(6)])
-    moves = BlockMoves(model, blocks_of(zeros), pairs, zeros, workers)
-    return moves, joint
+    return BlockMoves(model, blocks_of(zeros), pairs, zeros, workers), joint
 
 
 @pytest.mark.slow
@@ -98,17 +81,6 @@ def test_moves_reach_the_distribution_of_a_block_given_the_rest():
     whole = np.zeros(SIZES)
     whole[..., value] = given
     assert_drawn_from(histogram(rows, DOMAIN), whole)
-
-
-def test_moves_do_not_depend_on_threads():
-    found = []
-    for workers in (1, 3):
-        moves, joint = model_of((*SWITCH, SUM), workers)
-        rows = drawn_rows(joint, 1_001)
-        for key in range(3):
-            moves(rows, key, True)
-        found.append(rows)
-    assert (found[0] == found[1]).all()
 
 
 def test_blocks_are_those_that_single_values_and_pairs_do_not_connect():
@@ -174,13 +146,9 @@ def test_a_condition_has_the_conditional_distribution(box):
     """Of rows on the rare side as well, which moves of one or two attributes do not reach."""
     zeros, rows = (*SWITCH, LESS), 20_000
     moves, joint = model_of(zeros)
-    singles = [margin(joint, (i,)) * rows for i in range(6)]
-    targets = [Target(c, margin(joint, c) * rows, 1.0) for c in CLIQUES]
-    proposals = TreeMoves(moves._model, dependence_tree(DOMAIN, targets, singles), singles, 1)
-    coarse = CoarseDomain(DOMAIN, CLIQUES, singles)
-    rng, start = np.random.default_rng(1), drawn_rows(joint, rows)
-    chains = Chains(moves._model, proposals, start, rng, coarse, None, moves)
-    means = {c: targets[k].counts.astype(np.float32) for k, c in enumerate(CLIQUES)}
+    start, rng = drawn_rows(joint, rows), np.random.default_rng(1)
+    chains = chains_from(moves._model, joint, CLIQUES, start, rng, blocks=moves)
+    means = {c: (margin(joint, c) * rows).astype(np.float32) for c in CLIQUES}
     chances = {i: np.array(chance) for i, chance in box.items()}
     wanted = select_boxes(DOMAIN, Fitted(chains, means, CLIQUES), [[chances]], rows, zeros)
     taken = joint.copy()
@@ -199,11 +167,7 @@ def test_linked_rows_have_the_conditional_distribution_under_zeros():
     off = [Zero((2, k), (np.arange(3) == 0)[:, None] == (np.arange(n) == 0))
            for k, n in ((3, 3), (4, 4))]  # fmt: skip
     cliques = [(0, 2), (1, 3), (0, 4), (2, 3), (3, 4), (2, 4), (4, 5), (1, 5)]
-    _, joint = random_loglinear(domain, [(0, 1), *cliques], seed=4)
-    for zero in off:
-        joint *= zero.allowed.reshape([n if i in zero.clique else 1
-                                       for i, n in enumerate(domain.sizes)])  # fmt: skip
-    joint /= joint.sum()
+    _, joint = random_loglinear(domain, [(0, 1), *cliques], seed=4, zeros=off)
     count = 20_000
     rows = drawn_rows(joint, count)
     model = residuals_of(rows, domain, cliques)

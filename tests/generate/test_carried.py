@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains, write_tree
+from adaptive_qs.generate.chains import write_tree
 from adaptive_qs.generate.loglinear import LogLinearModel
-from adaptive_qs.generate.structure import CoarseDomain, carried_zeros, find_carried
+from adaptive_qs.generate.structure import carried_zeros, find_carried
 from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree, fill_from_tree, pair_marginals
-from adaptive_qs.generate.zeros import Zero, build_masks
+from adaptive_qs.generate.tree import dependence_tree, fill_from_tree, pair_marginals
+from adaptive_qs.generate.zeros import Zero
 
-from .helpers import assert_drawn_from, drawn_rows, histogram, margin
+from .helpers import assert_drawn_from, chains_from, drawn_rows, histogram, margin, random_loglinear
 
 SIZES = (6, 3, 2, 3, 3)
 DOMAIN = Domain.from_sizes({f"a{i}": n for i, n in enumerate(SIZES)})
@@ -29,35 +29,16 @@ ZEROS = (
 CLIQUES = ((0, 1), (0, 3), (1, 3), (1, 4), (2, 3), (2, 4))
 
 
-def model_and_joint(workers=1):
-    """A model with random weights, moved to them step by step, and its distribution."""
-    rng = np.random.default_rng(5)
-    singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in SIZES]
+def model_and_joint():
+    """A model with random weights, of carried attributes as well, and its distribution."""
+    cliques = (*CLIQUES, (1,), (3,), (4,))
     carried = find_carried(DOMAIN, CLIQUES, ZEROS)
-    left = carried_zeros(ZEROS, carried)
-    carriers = [carried.clique(c) for c in CLIQUES]
-    masks = build_masks(left, DOMAIN, [*carriers, *(zero.clique for zero in left)])
-    model = LogLinearModel(DOMAIN, CLIQUES, singles, workers, masks, (), carried)
-    tables = {c: np.exp(rng.normal(size=DOMAIN.shape(c))) for c in CLIQUES}
-    tables |= {(i,): np.exp(rng.normal(size=SIZES[i])) for i in (1, 3, 4)}
-    for clique, table in tables.items():
-        model.scale(clique, table)
-    joint = np.zeros(SIZES)
-    for cell in product(*map(range, SIZES)):
-        joint[cell] = np.prod([singles[i][cell[i]] for i in (0, 3)])
-        joint[cell] *= np.prod([t[tuple(cell[i] for i in c)] for c, t in tables.items()])
-        joint[cell] *= all(z.allowed[tuple(cell[i] for i in z.clique)] for z in ZEROS)
-    return model, joint / joint.sum()
+    return random_loglinear(DOMAIN, cliques, 5, zeros=ZEROS, carried=carried)
 
 
 def chains_of(model, joint, num_rows):
-    singles = [1000 * margin(joint, (i,)) for i in range(len(SIZES))]
-    targets = [Target(c, 1000 * margin(joint, c), 1.0) for c in CLIQUES]
-    tree = dependence_tree(DOMAIN, targets, singles, (), model.carried)
-    start = np.argwhere(joint > 0)[0].astype(np.int32)
-    rows = np.tile(start, (num_rows, 1))
-    coarse = CoarseDomain(DOMAIN, CLIQUES, singles, range(len(SIZES)))
-    return Chains(model, TreeMoves(model, tree, singles, 1), rows, np.random.default_rng(1), coarse)
+    rows = np.tile(np.argwhere(joint > 0)[0].astype(np.int32), (num_rows, 1))
+    return chains_from(model, joint, CLIQUES, rows, np.random.default_rng(1))
 
 
 def test_determined_attributes_are_carried_by_one_that_nothing_determines():
@@ -101,17 +82,6 @@ def test_a_sweep_changes_groups_as_often_as_rows_drawn_anew():
     anew = 1 - (pair**2 / pair.sum(axis=0)).sum()
     spread = (anew * (1 - anew) / len(rows)) ** 0.5
     assert abs((before != rows[:, 1]).mean() - anew) < 5 * spread
-
-
-def test_moves_do_not_depend_on_threads():
-    found = []
-    for workers in (1, 3):
-        model, joint = model_and_joint(workers)
-        chains = chains_of(model, joint, 1_001)
-        for _ in range(3):
-            chains.move()
-        found.append(chains.rows)
-    np.testing.assert_array_equal(*found)
 
 
 def test_a_condition_on_a_carried_attribute():

@@ -7,15 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adaptive_qs.generate.chains import Chains
 from adaptive_qs.generate.conditional import NoRowsError, select_boxes
 from adaptive_qs.generate.exact import ExactChains, ExactFit, Joint
 from adaptive_qs.generate.rows import Fitted
-from adaptive_qs.generate.structure import CoarseDomain
-from adaptive_qs.generate.targets import Target
-from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 
-from .helpers import assert_drawn_from, domain_of, drawn_rows, histogram, margin, random_loglinear
+from .helpers import (
+    assert_drawn_from,
+    chains_from,
+    domain_of,
+    drawn_rows,
+    histogram,
+    margin,
+    random_loglinear,
+)
 
 DOMAIN = domain_of(3, 4, 2, 5)
 CLIQUES = [(0, 1), (1, 2, 3), (0, 3)]
@@ -32,12 +36,7 @@ def chains_of(kind, seed=0, workers=1, rows=ROWS):
     if kind == "exact":
         fit = ExactFit(Joint(DOMAIN), joint.ravel(), 1.0, 0.0, 1, 0.0)
         return ExactChains(fit, rows, rng, workers), joint
-    singles = [margin(joint, (i,)) * rows for i in range(len(DOMAIN))]
-    targets = [Target(c, margin(joint, c) * rows, 1.0) for c in CLIQUES]
-    tree = dependence_tree(DOMAIN, targets, singles)
-    moves = TreeMoves(model, tree, singles, workers)
-    coarse = CoarseDomain(DOMAIN, CLIQUES, singles)
-    return Chains(model, moves, drawn_rows(joint, rows, seed), rng, coarse), joint
+    return chains_from(model, joint, CLIQUES, drawn_rows(joint, rows, seed), rng), joint
 
 
 def fitted(kind, **more):
@@ -119,15 +118,6 @@ def test_kinds_come_in_equal_numbers_on_every_page(monkeypatch):
     for page in pages:
         done += np.bincount(page[:, 0], minlength=3)
         assert np.ptp(done) <= 1
-
-
-def test_rows_do_not_depend_on_the_number_of_workers():
-    def made(workers, seed):
-        model, _ = fitted("chains", seed=seed, workers=workers, rows=2_000)
-        return np.concatenate(list(select_boxes(DOMAIN, model, [APART], 500).draw(500, 2, workers)))
-
-    np.testing.assert_array_equal(made(1, 5), made(2, 5))
-    assert (made(1, 5) != made(1, 6)).any()
 
 
 def test_a_kind_without_rows_is_named():

@@ -18,7 +18,6 @@ from adaptive_qs.generate.exact import (
     Residuals,
     can_fit,
     fit_exactly,
-    gather_blocks,
 )
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference
@@ -82,16 +81,6 @@ def test_residuals_are_those_of_the_algebra_and_the_transpose_is_theirs():
     spread = np.zeros(array.size)
     residuals.add_transposed(spread, theta)
     assert spread @ array.ravel() == pytest.approx(theta @ residuals.apply(array.ravel()))
-
-
-@pytest.mark.parametrize("most", [1, 8, 24, 10**6])
-def test_every_clique_lies_in_a_block(most):
-    domain = domain_of(2, 3, 4, 2, 5)
-    cliques = [*combinations(range(5), 2), (0, 1, 4)]
-    blocks = gather_blocks(domain, cliques, most)
-    assert all(any(set(c) <= set(b) for b in blocks) for c in cliques)
-    assert all(domain.size(b) <= most or b in cliques for b in blocks)
-    assert (len(blocks) == 1) == (most == 10**6)
 
 
 def test_the_fit_meets_the_conditions_of_its_optimum(monkeypatch):
@@ -216,15 +205,6 @@ def test_a_state_redraws_values_given_the_others():
     assert (first[:, 2] != second[:, 2]).any()
     counts = marginal_of(second, domain_of(2, 2, 3), (0, 1, 2))
     assert counts[joint == 0].sum() == 0
-
-
-def test_rows_depend_on_the_seed_and_not_on_the_workers():
-    joint = np.random.default_rng(3).dirichlet(np.full(24, 0.5)).reshape(2, 3, 4)
-    states = [chains_of(joint, 500, workers, seed)[1].advance(3) for workers, seed in
-              ((1, 5), (2, 5), (3, 5), (1, 6))]  # fmt: skip
-    np.testing.assert_array_equal(states[0], states[1])
-    np.testing.assert_array_equal(states[0], states[2])
-    assert (states[0] != states[3]).any()
 
 
 def test_a_fit_that_stays_far_from_its_optimum_gives_way_to_chains(monkeypatch, tmp_path):

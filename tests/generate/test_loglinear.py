@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from scipy.optimize import brentq
 
 from adaptive_qs.cliques import count_rows, maximal_cliques
-from adaptive_qs.generate.loglinear import LogLinearModel, build_adjacency
-from adaptive_qs.generate.targets import make_target, project_to_simplex
-from adaptive_qs.residual import ReferenceModel, decompose, uniform_reference, variance_weight
+from adaptive_qs.generate.loglinear import LogLinearModel
 
 from .helpers import (
-    assert_depends_on_the_key_only,
     assert_drawn_from,
     domain_of,
     drawn_rows,
@@ -29,49 +23,6 @@ from .helpers import (
 
 DOMAIN = domain_of(2, 3, 1, 4, 5)
 CLIQUES = [(0, 1), (1, 3, 4), (2, 3), (0, 1, 2, 4), (4,)]
-
-
-def cell(adjacency, entry, row, value):
-    """The cell a kernel reads for an entry when the attribute has this value."""
-    base = adjacency.offset[entry] + row[adjacency.other[entry]] @ adjacency.stride[entry]
-    return base + value * adjacency.own_stride[entry]
-
-
-@pytest.mark.parametrize("copy_per_axis", [False, True])
-def test_every_entry_points_at_the_cell_of_its_clique(copy_per_axis):
-    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        row = np.array([rng.integers(n) for n in DOMAIN.sizes])
-        for i in range(len(DOMAIN)):
-            entries = range(adjacency.start[i], adjacency.start[i + 1])
-            around = [k for k, clique in enumerate(CLIQUES) if i in clique]
-            assert len(entries) == len(around)
-            for entry, k in zip(entries, around):
-                clique = CLIQUES[k]
-                begin = adjacency.position[k]
-                order = clique
-                if copy_per_axis:
-                    begin += clique.index(i) * DOMAIN.size(clique)
-                    order = (*(j for j in clique if j != i), i)
-                for value in range(DOMAIN.sizes[i]):
-                    moved = row.copy()
-                    moved[i] = value
-                    index = np.ravel_multi_index(moved[list(order)], DOMAIN.shape(order))
-                    assert cell(adjacency, entry, row, value) == begin + index
-
-
-@pytest.mark.parametrize("copy_per_axis", [False, True])
-def test_tables_lie_one_after_the_other(copy_per_axis):
-    adjacency = build_adjacency(DOMAIN, CLIQUES, copy_per_axis)
-    lengths = [DOMAIN.size(c) * (len(c) if copy_per_axis else 1) for c in CLIQUES]
-    assert adjacency.position.tolist() == np.cumsum([0, *lengths[:-1]]).tolist()
-    assert adjacency.cells == sum(lengths)
-    if copy_per_axis:  # the values of an attribute are consecutive
-        assert set(adjacency.own_stride) == {1}
-    empty = build_adjacency(DOMAIN, [], copy_per_axis)
-    assert empty.cells == empty.position.size == 0
-    assert empty.start.tolist() == [0] * (len(DOMAIN) + 1)
 
 
 ROWS = 40_000
@@ -171,16 +122,6 @@ def test_draws_of_rows_attributes_and_sweeps_are_independent():
         assert_drawn_from(np.bincount(6 * a + b, minlength=36), uniform)
 
 
-def test_a_sweep_depends_on_the_key_and_not_on_the_workers():
-    def swept(workers, key):
-        model, _ = random_loglinear(domain_of(3, 4, 2), [(0, 1), (1, 2)], 6, workers=workers)
-        rows = rows_at((0, 0, 0), 1001)
-        model.sweep(rows, key)
-        return rows
-
-    assert_depends_on_the_key_only(swept)
-
-
 def test_an_impossible_value_is_hardly_ever_drawn():
     model = LogLinearModel(domain_of(3), [], [np.array([0.0, 5.0, 5.0])], workers=1)
     rows = rows_at((0,))
@@ -213,41 +154,7 @@ def test_counts_do_not_saturate_beyond_the_precision_of_single_floats():
     assert count_rows(rows, domain_of(3), (0,)).tolist() == [2**24 + 6, 0, 0]
 
 
-arrays = hnp.arrays(float, hnp.array_shapes(max_dims=3, max_side=5), elements=st.floats(-1e4, 1e4))
 cliques = st.sets(st.integers(0, 5), max_size=4).map(lambda s: tuple(sorted(s)))
-
-
-def slow_projection(array, total):
-    """max(x − t, 0) with t found by bisection; the optimality condition of the projection."""
-    low, high = array.min() - total - 1, array.max()
-    t = brentq(lambda t: np.maximum(array - t, 0).sum() - total, low, high, xtol=1e-12)
-    return np.maximum(array - t, 0)
-
-
-@given(arrays, st.floats(0.01, 1e5), st.integers(0, 2**32 - 1))
-def test_the_projection_equals_bisection_and_no_random_table_is_nearer(array, total, seed):
-    found = project_to_simplex(array, total)
-    assert found.shape == array.shape
-    assert (found >= 0).all()
-    assert found.sum() == pytest.approx(total)
-    np.testing.assert_allclose(found, slow_projection(array, total), atol=1e-6 * (1 + total))
-    nearest, rng = np.linalg.norm(found - array), np.random.default_rng(seed)
-    for concentration in (0.1, 1.0, 10.0):
-        other = total * rng.dirichlet(np.full(array.size, concentration)).reshape(array.shape)
-        assert nearest <= np.linalg.norm(other - array) + 1e-6
-
-
-@given(arrays.filter(lambda a: np.abs(a).sum() > 0.1))
-def test_a_table_of_the_right_total_is_its_own_projection(array):
-    table = np.abs(array)
-    np.testing.assert_allclose(project_to_simplex(table, table.sum()), table, atol=1e-6)
-
-
-@pytest.mark.parametrize("scale", [1e10, 1e16, 1e30])
-def test_the_projection_holds_its_total_however_large_the_entries(scale):
-    projected = project_to_simplex(scale * np.array([1.0, -1.0, 0.5, 1.0]), 5.0)
-    assert projected.min() >= 0
-    assert projected.sum() == pytest.approx(5.0)
 
 
 @given(st.lists(cliques, max_size=8))
@@ -257,42 +164,3 @@ def test_maximal_cliques_are_those_inside_no_other(some):
     assert set(found) == slow
     assert len(found) == len(slow)
     assert maximal_cliques(reversed(some)) == found
-
-
-def test_the_noise_of_a_target_is_that_of_its_measured_residuals():
-    """Fuentes et al., Proposition 4.4; an unmeasured residual adds none."""
-    domain = domain_of(2, 3, 4)
-    model = ReferenceModel(domain, uniform_reference(domain))
-    model.update((), np.array(100.0), 0.5)
-    for tau, precision in {(0,): 2.0, (1,): 1.0, (0, 1): 0.25, (1, 2): 8.0}.items():
-        model.update(tau, np.zeros(domain.shape(tau)), precision)
-    for clique in [(0,), (0, 1), (1, 2), (0, 1, 2)]:
-        inside = [t for t in model.estimates if set(t) <= set(clique)]
-        variance = sum(variance_weight(domain, t, clique) / model.precision(t) for t in inside)
-        assert make_target(model, clique).noise_std == pytest.approx(math.sqrt(variance))
-
-
-@pytest.mark.parametrize("total", [-50.0, 0.0, 0.3, 100.0])
-def test_a_target_is_a_table_of_the_models_total_but_at_least_one_row(total):
-    domain = domain_of(3, 4)
-    model = ReferenceModel(domain, uniform_reference(domain))
-    model.update((), np.array(total), 1.0)
-    rng = np.random.default_rng(0)
-    for tau in [(0,), (1,), (0, 1)]:
-        model.update(tau, decompose(rng.normal(scale=30, size=domain.shape(tau)), tau, tau), 1.0)
-    for clique in [c for k in (1, 2) for c in combinations(range(2), k)]:
-        target = make_target(model, clique)
-        assert target.counts.shape == domain.shape(clique)
-        assert (target.counts >= 0).all()
-        assert target.counts.sum() == pytest.approx(max(total, 1.0))
-
-
-def test_scaling_a_target_scales_counts_and_noise():
-    domain = domain_of(2, 2)
-    model = ReferenceModel(domain, uniform_reference(domain))
-    model.update((), np.array(10.0), 4.0)
-    target = make_target(model, (0, 1))
-    scaled = target.scaled(3.0)
-    np.testing.assert_allclose(scaled.counts, 3 * target.counts)
-    assert scaled.noise_std == 3 * target.noise_std
-    assert scaled.clique == target.clique

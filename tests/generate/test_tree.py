@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from scipy.stats import entropy
 
 from adaptive_qs.generate.chains import write_tree
 from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import (
     TreeMoves,
-    conditionals,
     dependence_tree,
-    mutual_information,
     pair_marginals,
 )
 
 from .helpers import (
-    assert_depends_on_the_key_only,
     assert_drawn_from,
     domain_of,
     draw_from_tree,
@@ -101,23 +95,6 @@ def test_a_value_that_the_pair_never_saw_is_still_drawn_from_somewhere():
     assert_drawn_from(histogram(rows, domain), np.tile(joint[0] / 2, (2, 1)))
 
 
-@pytest.mark.parametrize("mix", [0.0, 0.3, 1.0])
-def test_conditionals_are_distributions_that_reach_from_the_pair_to_the_attribute(mix):
-    joint = tree_joint()
-    singles = singles_of(joint)
-    tree = dependence_tree(DOMAIN, targets_of(joint, TREE), singles)
-    for node in tree:
-        own = margin(joint, (node.attribute,))
-        found = conditionals(node, singles[node.attribute], mix)
-        if node.parent is None:
-            given = own[None, :]
-        else:
-            pair = margin(joint, tuple(sorted((node.parent, node.attribute))))
-            pair = pair if node.parent < node.attribute else pair.T
-            given = pair / pair.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(found, (1 - mix) * given + mix * own, atol=1e-9)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_every_branch_is_contiguous(seed):
     """nodes[k : end] are node k and exactly its descendants; parents come before children."""
@@ -137,18 +114,6 @@ def test_every_branch_is_contiguous(seed):
     for k, node in enumerate(tree):
         branch = {n.attribute for n in tree[k : node.end]}
         assert branch == {a for a in range(9) if descends(a, node.attribute)}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_mutual_information_is_the_divergence_from_independence(seed):
-    joint = np.random.default_rng(seed).dirichlet(np.ones(12)).reshape(3, 4)
-    joint[0, 0] = 0.0
-    joint /= joint.sum()
-    product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-    expected = entropy(joint.ravel(), product.ravel())
-    assert mutual_information(1000 * joint) == pytest.approx(expected)
-    assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0, abs=1e-12)
-    assert mutual_information(np.eye(4)) == pytest.approx(math.log(4))
 
 
 @pytest.mark.parametrize(
@@ -248,16 +213,6 @@ def test_wide_attributes_are_left_to_their_own_moves(monkeypatch):
     model.sweep(rows, 3)
     assert (rows[:, 1] == 2).all()
     assert all(len(set(rows[:, i])) == 2 for i in (0, 2, 3))
-
-
-def test_moves_depend_on_the_key_and_not_on_the_workers(moved_by):
-    def moved(workers, key):
-        _, moves = moves_of(CLIQUES["cycle"], workers=workers)
-        rows = np.zeros((1001, 4), dtype=np.int32)
-        moved_by(moves, rows, key)
-        return rows
-
-    assert_depends_on_the_key_only(moved)
 
 
 @pytest.mark.slow

@@ -10,14 +10,12 @@ import pytest
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import InputError
 from adaptive_qs.generate.chains import FitSettings
-from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
 from adaptive_qs.generate.targets import Target, make_target
 from adaptive_qs.generate.zeros import (
     PairMoves,
     Zero,
     allowed_cells,
-    build_masks,
     clear_forbidden,
     independent_target,
     learnt_values,
@@ -30,7 +28,12 @@ from adaptive_qs.residual import (
     measured_variance,
 )
 
-from .helpers import assert_drawn_from, histogram
+from .helpers import (
+    assert_depends_on_the_key_only,
+    assert_drawn_from,
+    histogram,
+    random_loglinear,
+)
 
 SIZES = {"x": 4, "y": 3, "total": 6, "city": 5, "county": 3}
 DOMAIN = Domain.from_sizes(SIZES)
@@ -101,39 +104,33 @@ def test_no_row_lies_in_a_forbidden_cell_and_marginals_are_those_measured(settin
 
 def test_moves_keep_the_distribution_where_nothing_can_change_alone():
     """x, y and their sum, a city and its county: from anywhere to the exact distribution."""
-    rng = np.random.default_rng(7)
     cliques = [*MEASURED, *(zero.clique for zero in ZEROS if len(zero.clique) > 1)]
-    singles = [rng.dirichlet(np.ones(n)) * 0.8 + 0.2 / n for n in DOMAIN.sizes]
-    masks = build_masks(ZEROS, DOMAIN, [*cliques, (3,)])
-    model = LogLinearModel(DOMAIN, cliques, singles, 1, masks)
-    joint = ALLOWED * np.einsum("a,b,c,d,e->abcde", *singles)
-    for clique in MEASURED:
-        table = np.exp(rng.normal(size=DOMAIN.shape(clique)))
-        model.scale(clique, table)
-        joint = joint * table.reshape([n if i in clique else 1 for i, n in enumerate(DOMAIN.sizes)])
+    model, joint = random_loglinear(DOMAIN, cliques, seed=7, spread=0.5, zeros=ZEROS)
     rows = np.zeros((20_000, 5), dtype=np.int32)
     assert ALLOWED[tuple(rows[0])]
     pairs = PairMoves(model, ZEROS, 1)
     for key in range(40):
         pairs(rows, key)
         model.sweep(rows, 1_000 + key)
-    assert_drawn_from(histogram(rows, DOMAIN), joint / joint.sum())
+    assert_drawn_from(histogram(rows, DOMAIN), joint)
 
 
-def test_moves_of_pairs_do_not_depend_on_threads():
-    rng = np.random.default_rng(8)
-    cliques = [*MEASURED, *(zero.clique for zero in ZEROS if len(zero.clique) > 1)]
-    singles = [rng.dirichlet(np.ones(n)) for n in DOMAIN.sizes]
-    model = LogLinearModel(DOMAIN, cliques, singles, 1, build_masks(ZEROS, DOMAIN, cliques))
-    start = np.zeros((700, 5), dtype=np.int32)
-    moved = []
-    for workers in (1, 3):
-        rows = start.copy()
-        for key in range(3):
-            PairMoves(model, ZEROS, workers)(rows, key)
-        moved.append(rows)
-    assert (moved[0] != start).any()
-    assert np.array_equal(*moved)
+def test_rows_under_zeros_depend_on_the_seed_and_not_on_the_workers():
+    """Moves of values, branches, pairs, blocks and carried attributes have a part in them."""
+    switch = [Zero((0, k), (np.arange(4) == 0)[:, None] == (np.arange(n) == 0))
+              for k, n in ((1, 3), (2, 6))]  # fmt: skip
+    less = Zero((2, 3), np.arange(6)[:, None] >= np.arange(5))
+    zeros, counts = (*switch, less, COUNTY), np.ones(DOMAIN.sizes)
+
+    def made(workers, seed):
+        model = model_of(counts, [(0, 3), (1, 4), (2, 3)], noise_std=0.1)
+        cliques = [(0, 3), (1, 4), (2, 3)]
+        quick = SynthesisSettings(fit=FitSettings(8, 4), fit_rows=1_001, exact_cells=0)
+        return np.concatenate(
+            [*synthesize_rows(model, cliques, cliques, 1_001, seed, quick, workers, zeros=zeros)]
+        )
+
+    assert_depends_on_the_key_only(made)
 
 
 def test_allowed_cells_of_a_marginal_are_those_that_each_zero_leaves():

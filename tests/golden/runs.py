@@ -2,7 +2,7 @@
 
 Every run enters by the functions that users call. Together they cover levels of groups, marginals
 that are measured before the first choice, strategies of single columns, neighbours by replacement,
-persons, learnt columns, related tables, interrupted runs, conditional samples and answers.
+persons, learnt columns, sets of tables, interrupted runs, conditional samples and answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from adaptive_qs import RelatedSynthesizer, Synthesizer, answer
+from adaptive_qs import Synthesizer, answer
 from adaptive_qs.domain import Domain
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.forecast import LoopForecast
@@ -171,15 +171,15 @@ def _interrupted(table: str, schema: Any, **options: Any) -> Members:
     return members
 
 
-def _related(**options: Any) -> Members:
+def _set(make: Callable[[], Any], schema: Any, **options: Any) -> Members:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = RelatedSynthesizer(insecure_seed=5, workers=1, beyond_limits=True, **options)
-        model.fit(*family.made(), schema=family.SCHEMA)
-        pair = model.sample(60, seed=1)
-    both = {f"{table}/{name}": member for table, release in model.release_.by_table.items()
-            for name, member in _release(release).items()}  # fmt: skip
-    return both | {"parents": _rows(pair[0]), "children": _rows(pair[1])}
+        model = Synthesizer(insecure_seed=5, workers=1, beyond_limits=True, **options)
+        model.fit(make(), schema=schema)
+        sample = model.sample(60, seed=1)
+    tables = {f"{table}/{name}": member for table, release in model.release_.tables.items()
+              for name, member in _release(release).items()}  # fmt: skip
+    return tables | {name: _rows(frame) for name, frame in sample.items()}
 
 
 def _answered(table: str, schema: Any, workload: Any, **options: Any) -> Members:
@@ -245,8 +245,11 @@ RUNS: Mapping[str, Run] = {
     ),
     "learnt": _run(_synthesized, "open", LEARNING, epsilon=2.0),
     "learnt with much": _run(_synthesized, "open", LEARNING, epsilon=8.0, delta=1e-5, slow=True),
-    "related": _run(_related, rho=2.0),
-    "related, replaced": _run(_related, rho=1.0, neighbours="replace", slow=True),
+    "two tables": _run(_set, family.made, family.SCHEMA, rho=2.0),
+    "two tables, replaced": _run(
+        _set, family.made, family.SCHEMA, rho=1.0, neighbours="replace", slow=True
+    ),
+    "three tables": _run(_set, family.made_deep, family.DEEP, rho=8.0),
     "resumed": _run(_interrupted, "small", SMALL, rho=0.05),
     "resumed after learning": _run(_interrupted, "open", LEARNING, epsilon=2.0, slow=True),
     "conditional samples": _run(_sampled),

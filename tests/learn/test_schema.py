@@ -268,15 +268,6 @@ def test_the_domain_is_known_by_its_upper_bound_only():
     assert declared.widest_domain() == declared.domain()
 
 
-def test_files_keep_what_is_open_and_the_published_schema_knows_it():
-    schema = schema_of(*OPEN)
-    content = json.loads(schema.to_json())
-    validate_schema(content)
-    again = Schema.parse(content)
-    assert again == schema
-    assert again.fingerprint == schema.fingerprint
-
-
 @pytest.mark.parametrize("change", [{"private_bins": 19}, {"min": 0}, {"outside": "missing"}])
 def test_the_fingerprint_covers_what_is_open(change):
     column = {"type": "integer", "private_bins": 20, "missing": ["?"]}

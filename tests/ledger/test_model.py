@@ -71,7 +71,7 @@ class Ledgers(RuleBasedStateMachine):
     def reserve(self, units, kind):
         book = LedgerBook(self.path)
         if any(run.open and run.live is None and run.kind == kind for run in self.runs):
-            with pytest.raises(LedgerError, match="continue it with --resume"):
+            with pytest.raises(LedgerError, match="Continue it with --resume"):
                 book.reserve(request(kind), INPUTS, Cost(units))
             book.close()
             return

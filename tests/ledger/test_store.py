@@ -182,7 +182,7 @@ def test_a_run_at_work_can_neither_be_resumed_nor_closed(tmp_path):
     live = reserve(new_book(path), 50)
     released(live, 5)
     for attempt in (lambda b: b.resume(REQUEST, INPUTS), lambda b: b.close_run(1)):
-        with pytest.raises(LedgerError, match="being worked on"):
+        with pytest.raises(LedgerError, match="a process works on"):
             attempt(LedgerBook(path))
     crash(live)
 

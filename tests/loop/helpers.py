@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from adaptive_qs.audit import audit as audit
+from adaptive_qs.audit import replay as audit
 from adaptive_qs.domain import Domain
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.noise import InsecureSeed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,12 +19,10 @@ from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.loop.planner import ConditionalPlanner
 from adaptive_qs.privacy.counts import LevelCounter
-from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.residual import centered, variance_weight
+from adaptive_qs.residual import variance_weight
 from adaptive_qs.workload.workload import Workload
 
-from ..doors import measure_residual
-from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
+from .helpers import Recorder, counter_of, domain_of, skewed_rows
 from .test_loop import assert_replays
 
 FINE, COARSE = (0, 0, 1, 2, 1, 3, 3), (0, 0, 1, 1, 1, 0, 0)
@@ -69,57 +66,6 @@ def test_marginals_at_levels_are_those_of_the_rows(kept):
         dense[cells] = counts
         np.testing.assert_array_equal(dense.reshape(DOMAIN.shape(clique)), summed(ROWS, clique))
         assert (counts > 0).all()
-
-
-@pytest.fixture(params=["scaled", "plain"])
-def form(request, monkeypatch):
-    """Both ways to release a residual; the plain one is forced by a scale limit of zero."""
-    if request.param == "plain":
-        monkeypatch.setattr(measure, "MAX_SCALE", 0)
-    return request.param
-
-
-@pytest.mark.parametrize("residual", PAIRS)
-def test_no_row_moves_a_residual_at_levels_by_more_than_is_charged(form, residual):
-    """Every row is added in turn; the worst moves it by exactly the declared sensitivity."""
-    few, moves = ROWS[:5], []
-
-    def call(rows):
-        mechanisms = Recorder(rho=1.0)
-        measure_residual(counted(rows), mechanisms, residual, 1e6)
-        return mechanisms.calls[0]
-
-    before = call(few)
-    for row in every_row(PLAIN):
-        after = call([*few, row])
-        moved = (after.inputs - before.inputs).ravel().tolist()
-        moves.append(sum(x * x for x in moved))
-        assert after.event == before.event
-    assert max(moves) == before.event.squared_sensitivity
-    most = [groups.largest for groups in DOMAIN.parents(residual)]
-    cost = math.prod(Fraction(m - 1, m) for m in most) if form == "scaled" else 1
-    assert before.event.rho == cost / (2 * Fraction(1e6))
-    assert measurement_cost(DOMAIN, residual) == pytest.approx(float(cost))
-    assert before.event.columns == ("a", "b")
-
-
-@pytest.mark.parametrize("residual", [(0, 1), (2, 4)])
-def test_the_noise_of_a_residual_at_levels_is_that_of_centered_cells(form, residual):
-    """As for residuals without levels: at most 28·29/2 + 28 comparisons in each of 4 cases, each
-    at 5.5 standard errors: false alarm below 4 · 434 · 4e-8 = 1e-4."""
-    n, variance = 1000, 20.25
-    mechanisms, counter = Recorder(rho=10 * n / variance, seed=3), counted(ROWS)
-    draws = np.array(
-        [measure_residual(counter, mechanisms, residual, variance).ravel() for _ in range(n)]
-    )
-    cells, shape = DOMAIN.size(residual), DOMAIN.shape(residual)
-    matrix = np.array([centered(e.reshape(shape), DOMAIN, residual).ravel() for e in np.eye(cells)])
-    expected = variance * matrix
-    noise = draws - matrix @ summed(ROWS, residual).ravel()
-    spread = np.sqrt(np.maximum(np.diag(expected), 1e-12))
-    assert (np.abs(noise.mean(axis=0)) <= 5.5 * spread / math.sqrt(n)).all()
-    error = np.abs(noise.T @ noise / n - expected)
-    assert (error <= 5.5 * np.sqrt((np.outer(spread, spread) ** 2 + expected**2) / n)).all()
 
 
 def test_every_candidate_is_planned_over_all_levels_below_it():
@@ -234,25 +180,6 @@ def test_levels_are_offered_where_they_may_pay_and_only_there(monkeypatch):
 def test_large_marginals_are_offered_over_codes_alone(monkeypatch):
     monkeypatch.setattr(levels, "MOST_SPREAD", 20)
     assert at_levels(DOMAIN, [(0, 1), (0,)]) == ((0, 1), (0,))
-
-
-@pytest.mark.parametrize("residual", PAIRS)
-def test_no_row_in_anothers_place_moves_a_residual_at_levels_by_more_than_is_charged(
-    form, residual
-):
-    """All pairs of rows, each alone in a table."""
-
-    def call(row):
-        mechanisms = Recorder(rho=1.0, unit=Unit(None, 1, "replace"))
-        measure_residual(counted([row]), mechanisms, residual, 1e6)
-        return mechanisms.calls[0]
-
-    every = [call(row) for row in every_row(PLAIN)]
-    inputs = np.array([each.inputs.ravel() for each in every])
-    moved = ((inputs[:, None] - inputs) ** 2).sum(axis=-1)
-    assert moved.max() == every[0].event.squared_sensitivity
-    cost = measurement_cost(DOMAIN, residual, replaced=True)
-    assert cost * 4 / 2e6 == pytest.approx(float(every[0].event.rho))
 
 
 def test_noise_that_was_drawn_for_other_groups_is_not_taken_for_these():

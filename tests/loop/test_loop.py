@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from adaptive_qs.audit.audit import AuditReport, Diverged, Run, compare
+from adaptive_qs.audit.replay import AuditReport, Diverged, Run, compare
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.loop.budget import LoopBudget, LoopSettings, initial_share, one_way_precisions
 from adaptive_qs.loop.candidates import FALL, measurable_cliques

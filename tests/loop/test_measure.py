@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
-from functools import reduce
 from itertools import combinations
+from typing import NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -15,20 +17,76 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.domain import Domain, subsets
+from adaptive_qs.domain import Attribute, Clique, Domain, subsets
+from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.estimates import is_scaled, measurement_cost
 from adaptive_qs.loop.planner import ConditionalPlanner, allocate_precision
-from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.residual import privacy_cost, variance_weight
+from adaptive_qs.privacy.counts import LevelCounter
+from adaptive_qs.privacy.unit import ROWS, Unit
+from adaptive_qs.residual import centered, privacy_cost, variance_weight
+from adaptive_qs.strategy.columns import ColumnStrategy, column_strategies
 from adaptive_qs.table.coded import MAX_ROWS
+from adaptive_qs.workload.file import WorkloadFile
 
-from ..doors import measure_residual
+from ..doors import measure_residual, measure_residuals
 from .helpers import Recorder, counter_of, domain_of, every_row, skewed_rows
 
+
+class World(NamedTuple):
+    """Rows over plain columns, the domain that residuals are of, and strategies for columns."""
+
+    columns: Domain
+    domain: Domain
+    strategies: Mapping[int, ColumnStrategy]
+    residuals: tuple[Clique, ...]
+
+    def counter(self, rows):
+        counter = counter_of(self.columns, rows)
+        return LevelCounter(counter, self.domain) if self.domain.groupings else counter
+
+    def call(self, rows, residual, unit=ROWS):
+        """What reaches the noise."""
+        mechanisms = Recorder(rho=1.0, unit=unit)
+        variances = {residual: 1e6}
+        measure_residuals(self.counter(rows), mechanisms, variances, self.strategies)
+        return mechanisms.calls[0]
+
+    def exact_cost(self, residual, form):
+        if len(residual) == 1 and residual[0] in self.strategies:
+            return Fraction(self.strategies[residual[0]].cost)
+        most = [groups.largest for groups in self.domain.parents(residual)]
+        return math.prod((Fraction(m - 1, m) for m in most), start=Fraction(1)) ** (
+            form == "scaled"
+        )
+
+    def covariance(self, residual):
+        """Of the noise at variance 1; that of cells is also what makes a residual of counts."""
+        if len(residual) == 1 and residual[0] in self.strategies:
+            return self.strategies[residual[0]].noise
+        shape = self.domain.shape(residual)
+        units = np.eye(self.domain.size(residual))
+        return np.array([centered(e.reshape(shape), self.domain, residual).ravel() for e in units])
+
+
 DOMAIN = domain_of(2, 3, 4, 1)
-RESIDUALS = [(), (0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
-COUNTER = counter_of(DOMAIN, skewed_rows(DOMAIN, 40, 2))
+PLAIN = Domain((Attribute("a", 7), Attribute("b", 4)))
+SERVED = domain_of(9, 4, 3)
+QUERIES = {"version": 1, "parts": [{"ways": [2], "queries": "range"}]}
+GROUPS = ((0, (0, 0, 1, 2, 1, 3, 3)), (0, (0, 0, 1, 1, 1, 0, 0)), (1, (0, 0, 0, 1)))
+AT_LEVELS = replace(PLAIN, groupings=tuple(Grouping(*groups) for groups in GROUPS))
+WORLDS = {
+    "cells": World(DOMAIN, DOMAIN, {}, ((), (0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2))),
+    "levels": World(PLAIN, AT_LEVELS, {}, tuple(AT_LEVELS.at_levels((0, 1)))),
+    "strategies": World(
+        SERVED,
+        SERVED,
+        column_strategies(WorkloadFile.parse(QUERIES).query_workload(SERVED)),
+        ((0,), (1,)),
+    ),
+}
+CASES = [(world, residual) for world, each in WORLDS.items() for residual in each.residuals]
+every_case = pytest.mark.parametrize(("world", "residual"), CASES)
 
 
 @pytest.fixture(params=["scaled", "plain"])
@@ -39,90 +97,86 @@ def form(request, monkeypatch):
     return request.param
 
 
-def exact_cost(domain, residual, form):
-    if form == "plain":
-        return Fraction(1)
-    return math.prod((Fraction(n - 1, n) for n in domain.shape(residual)), start=Fraction(1))
-
-
-def projection(shape):
-    """⊗Π_i as one matrix."""
-    return reduce(np.kron, [np.eye(n) - 1 / n for n in shape], np.ones((1, 1)))
-
-
-@pytest.mark.parametrize("residual", RESIDUALS)
-def test_the_charge_is_exactly_the_cost_over_twice_the_variance(form, residual):
-    mechanisms, variance = Recorder(rho=1.0), 12.34
-    values = measure_residual(COUNTER, mechanisms, residual, variance)
+@every_case
+@pytest.mark.parametrize("variance", [1e-9, 12.34, 1e6])
+def test_the_charge_is_exactly_the_cost_over_twice_the_variance(form, world, residual, variance):
+    world = WORLDS[world]
+    mechanisms, counter = Recorder(rho=1e12), world.counter(skewed_rows(world.columns, 40, 2))
+    found = measure_residuals(counter, mechanisms, {residual: variance}, world.strategies)
     (event,) = mechanisms.budget.events
-    cost = exact_cost(DOMAIN, residual, form)
+    cost = world.exact_cost(residual, form)
     assert event.rho == cost / (2 * Fraction(variance))
-    assert measurement_cost(DOMAIN, residual) == pytest.approx(float(cost), rel=1e-14)
+    assert measurement_cost(world.domain, residual, world.strategies) == pytest.approx(float(cost))
     # The label names the attributes and nothing else.
-    names = " x ".join(DOMAIN.clique_names(residual))
+    names = " x ".join(world.domain.clique_names(world.domain.columns(residual)))
     assert event.label == (f"residual {names}" if names else "total")
-    assert values.shape == DOMAIN.shape(residual)
-    for axis in range(values.ndim):
-        np.testing.assert_allclose(values.sum(axis=axis), 0, atol=1e-9)
+    values = found[residual]
+    assert values.shape == world.domain.shape(residual)
+    if world is WORLDS["cells"]:
+        for axis in range(values.ndim):
+            np.testing.assert_allclose(values.sum(axis=axis), 0, atol=1e-9 * math.sqrt(variance))
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
-def test_no_row_moves_the_input_by_more_than_the_declared_sensitivity(form, residual):
-    """Every possible row is added in turn; scaled inputs move by exactly the sensitivity."""
-    rows = skewed_rows(DOMAIN, 5, 1)
-
-    def call(rows):
-        mechanisms = Recorder(rho=1.0)
-        measure_residual(counter_of(DOMAIN, rows), mechanisms, residual, 1e6)
-        return mechanisms.calls[0]
-
-    before = call(rows)
-    for row in every_row(DOMAIN):
-        after = call([*rows, row])
-        moved = (after.inputs - before.inputs).ravel().tolist()
-        assert sum(x * x for x in moved) == before.event.squared_sensitivity
+@every_case
+def test_no_row_moves_the_input_by_more_than_the_declared_sensitivity(form, world, residual):
+    """Every possible row is added in turn; the worst moves it by exactly the sensitivity."""
+    world = WORLDS[world]
+    rows, moves = skewed_rows(world.columns, 5, 1), set()
+    before = world.call(rows, residual)
+    for row in every_row(world.columns):
+        after = world.call([*rows, row], residual)
+        moves.add(sum(x * x for x in (after.inputs - before.inputs).ravel().tolist()))
         assert after.event == before.event
+    assert max(moves) == before.event.squared_sensitivity
+    assert world is not WORLDS["cells"] or len(moves) == 1
 
 
 @pytest.mark.parametrize("rows_per_person", [None, 2])
-@pytest.mark.parametrize("residual", RESIDUALS)
+@every_case
 def test_no_row_in_anothers_place_moves_the_input_by_more_than_is_charged(
-    form, residual, rows_per_person
+    form, world, residual, rows_per_person
 ):
     """All pairs of rows: the worst moves it by exactly what is charged, but for the total, which
     no replacement moves and which is charged as a row removed and another one added."""
-    unit = Unit("who" if rows_per_person else None, rows_per_person or 1, "replace")
-
-    def call(row):
-        mechanisms = Recorder(rho=1.0, unit=unit)
-        measure_residual(counter_of(DOMAIN, [row] * unit.rows), mechanisms, residual, 1e6)
-        return mechanisms.calls[0]
-
-    every = [call(row) for row in every_row(DOMAIN)]
+    world, unit = (
+        WORLDS[world],
+        Unit("who" if rows_per_person else None, rows_per_person or 1, "replace"),
+    )
+    every = [world.call([row] * unit.rows, residual, unit) for row in every_row(world.columns)]
     inputs = np.array([each.inputs.ravel() for each in every])
     moved = ((inputs[:, None] - inputs) ** 2).sum(axis=-1)
     charged = every[0].event.squared_sensitivity
     assert moved.max() == (charged if residual else 0)
-    cost = measurement_cost(DOMAIN, residual, replaced=True)
-    assert cost * unit.group**2 / 2e6 == pytest.approx(float(every[0].event.rho))
-    assert cost <= measurement_cost(DOMAIN, residual)
+    costs = [measurement_cost(world.domain, residual, world.strategies, r) for r in (True, False)]
+    assert costs[0] * unit.group**2 / 2e6 == pytest.approx(float(every[0].event.rho))
+    assert costs[0] <= costs[1]
 
 
-@pytest.mark.parametrize("residual", [(), (0,), (1, 2), (0, 1, 2)])
-def test_noise_has_covariance_variance_times_projection(form, residual):
+@pytest.mark.parametrize(
+    ("world", "residual"),
+    [
+        *(("cells", residual) for residual in [(), (0,), (1, 2), (0, 1, 2)]),
+        *(("levels", residual) for residual in [(0, 1), (2, 4)]),
+        ("strategies", (0,)),
+    ],
+)
+def test_noise_has_the_covariance_that_is_stated(form, world, residual):
     """Sample covariances of n draws err by sqrt((S_ii S_jj + S_ij²)/n) and means by sqrt(S_ii/n).
 
-    At most 24·25/2 + 24 = 324 comparisons in each of 8 cases, each at 5.5 standard errors:
-    false alarm below 8 · 324 · 4e-8 = 1e-4, once, since the seed is fixed.
+    At most 28·29/2 + 28 = 434 comparisons in each of 14 cases, each at 5.5 standard errors:
+    false alarm below 14 · 434 · 4e-8 = 3e-4, once, since the seed is fixed.
     """
+    world = WORLDS[world]
     n, variance = 3000, 20.25
-    mechanisms = Recorder(rho=10 * n / variance, seed=3)
-    draws = np.array(
-        [measure_residual(COUNTER, mechanisms, residual, variance).ravel() for _ in range(n)]
-    )
-    expected = variance * projection(DOMAIN.shape(residual))
-    truth = projection(DOMAIN.shape(residual)) @ COUNTER.count(residual).ravel()
-    noise = draws - truth
+    mechanisms = Recorder(rho=100 * n / variance, seed=3)
+    counter = world.counter(skewed_rows(world.columns, 40, 2))
+    draws = [
+        measure_residuals(counter, mechanisms, {residual: variance}, world.strategies)[residual]
+        for _ in range(n)
+    ]
+    expected = variance * world.covariance(residual)
+    counts = counter.count(residual)
+    noise = np.array(draws).reshape(n, -1) - centered(counts, world.domain, residual).ravel()
     spread = np.sqrt(np.maximum(np.diag(expected), 1e-12))
     assert (np.abs(noise.mean(axis=0)) <= 5.5 * spread / math.sqrt(n)).all()
     error = np.abs(noise.T @ noise / n - expected)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.audit import AuditReport, Run, compare
+from adaptive_qs.audit.replay import AuditReport, Run, compare
 from adaptive_qs.loop import estimates as measure
 from adaptive_qs.loop.budget import LoopSettings, one_way_plan
 from adaptive_qs.loop.estimates import measurement_cost
@@ -17,8 +14,7 @@ from adaptive_qs.residual import measured_variance
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.workload.file import WorkloadFile
 
-from ..doors import measure_residuals
-from .helpers import Recorder, Replay, counter_of, domain_of, every_row, skewed_rows
+from .helpers import Recorder, Replay, counter_of, domain_of, skewed_rows
 from .test_loop import assert_same_release
 
 DOMAIN = domain_of(9, 4, 3)
@@ -27,54 +23,6 @@ FILE = WorkloadFile.parse(
 )
 STRATEGIES = column_strategies(FILE.query_workload(DOMAIN))
 ROWS = skewed_rows(DOMAIN, 60, 2)
-
-
-def measured(rows, variance=1e4, residuals=((0,),), rho=1.0, seed=0):
-    mechanisms = Recorder(rho, seed)
-    counter = counter_of(DOMAIN, rows)
-    variances = dict.fromkeys(residuals, variance)
-    return mechanisms, measure_residuals(counter, mechanisms, variances, STRATEGIES)
-
-
-@pytest.mark.parametrize("variance", [1e-9, 0.3, 1e6])
-def test_the_charge_is_the_cost_over_twice_the_equivalent_variance(variance):
-    mechanisms, _ = measured(ROWS, variance, rho=1e12)
-    (event,) = mechanisms.budget.events
-    assert event.rho == Fraction(STRATEGIES[0].cost) / (2 * Fraction(variance))
-    assert event.label == "residual a0"
-    assert measurement_cost(DOMAIN, (0,), STRATEGIES) == STRATEGIES[0].cost
-    assert measurement_cost(DOMAIN, (0, 1), STRATEGIES) == measurement_cost(DOMAIN, (0, 1))
-
-
-@pytest.mark.parametrize("residual", [(0,), (1,)])
-def test_no_row_moves_the_answers_by_more_than_the_declared_sensitivity(residual):
-    (before,) = measured(ROWS, residuals=[residual])[0].calls
-    moves = []
-    for row in every_row(DOMAIN):
-        (after,) = measured([*ROWS, row], residuals=[residual])[0].calls
-        assert after.event == before.event
-        moves.append(sum(x * x for x in (after.inputs - before.inputs).tolist()))
-    assert max(moves) == before.event.squared_sensitivity
-
-
-def test_noise_has_the_covariance_of_the_strategy():
-    """Sample covariances of n draws err by sqrt((S_ii S_jj + S_ij²)/n), means by sqrt(S_ii/n).
-
-    45 + 9 comparisons at 5.5 standard errors each: false alarm below 3e-6, once.
-    """
-    n, variance = 4_000, 20.25
-    mechanisms, counter = Recorder(1e4, 3), counter_of(DOMAIN, ROWS)
-    draws = [
-        measure_residuals(counter, mechanisms, {(0,): variance}, STRATEGIES)[0,] for _ in range(n)
-    ]
-    counts = counter.count((0,))
-    noise = np.array(draws) - (counts - counts.mean())
-    np.testing.assert_allclose(noise.sum(axis=1), 0, atol=1e-6)
-    expected = variance * STRATEGIES[0].noise
-    spread = np.sqrt(np.diag(expected))
-    assert (abs(noise.mean(axis=0)) <= 5.5 * spread / math.sqrt(n)).all()
-    error = abs(noise.T @ noise / n - expected)
-    assert (error <= 5.5 * np.sqrt((np.outer(spread, spread) ** 2 + expected**2) / n)).all()
 
 
 def test_columns_with_strategies_get_the_budget_that_they_would_get_for_their_cells():

@@ -13,7 +13,7 @@ from adaptive_qs.loop import budget, loop
 from adaptive_qs.privacy import accounting
 from adaptive_qs.privacy import scores as scoring
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import Measurement, PrivateScores, opened
+from adaptive_qs.privacy.counts import Measurement, PrivateScores, open_private
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, Purpose, SelectionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
@@ -75,7 +75,7 @@ def free_offset():
 
 @replaced(Mechanisms, "select", "a sensitivity of scores that is too small", checks.replay)
 def score_sensitivity(original, self, scores, epsilon):
-    exact, halved = opened(scores, self.ledger), max(1, scores.sensitivity // 2)
+    exact, halved = open_private(scores, self.ledger), max(1, scores.sensitivity // 2)
     return original(self, PrivateScores(exact, self.ledger, halved), epsilon)
 
 
@@ -89,7 +89,7 @@ def two_terms(original, counter, *public):
 
 @replaced(Mechanisms, "select", "selections not charged", checks.replay, checks.recomputed)
 def free_selection(_, self, scores, epsilon):
-    exact, event = opened(scores, self.ledger), SelectionEvent(Purpose.SELECTION, (), epsilon)
+    exact, event = open_private(scores, self.ledger), SelectionEvent(Purpose.SELECTION, (), epsilon)
     self.entropy.begin(self._releases)
     self._releases += 1
     chosen = self._draw_selection(event, exact, scores.sensitivity)
@@ -103,15 +103,15 @@ def open_to_all():
         return private._Closed__exact
 
     with (
-        mock.patch("adaptive_qs.privacy.counts.opened", force),
-        mock.patch("adaptive_qs.privacy.mechanisms.opened", force),
+        mock.patch("adaptive_qs.privacy.counts.open_private", force),
+        mock.patch("adaptive_qs.privacy.mechanisms.open_private", force),
     ):
         yield
 
 
 def unpaid(table, model, clique):
     """Measure a clique on the side, at the program's own expense; the table has to be forced."""
-    free, counter = Mechanisms(Budget(10**6), InsecureSeed(1)), opened(table, table.owner)
+    free, counter = Mechanisms(Budget(10**6), InsecureSeed(1)), open_private(table, table.owner)
     model.update(clique, measure_residual(counter, free, clique, 9.0), 1 / 9.0)
 
 

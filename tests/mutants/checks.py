@@ -22,7 +22,8 @@ import numpy as np
 import openpyxl
 
 from adaptive_qs.answering.plan import resolve_queries
-from adaptive_qs.audit.audit import AuditReport, Check, Diverged, Recorder, Synthesis, audit
+from adaptive_qs.audit.audit import Synthesis, audit
+from adaptive_qs.audit.replay import AuditReport, Check, Diverged, Recorder
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from adaptive_qs.errors import DataError
 from adaptive_qs.loop import budget, candidates, estimates, loop
-from adaptive_qs.privacy.counts import opened
+from adaptive_qs.privacy.counts import open_private
 from adaptive_qs.privacy.scores import PrivateErrors
 from adaptive_qs.release.release import Release
 from adaptive_qs.table import cells, containers, encode, sql
@@ -63,7 +63,7 @@ def domain_of_data():
 
 @replaced(PrivateErrors, "scores", "candidates by their true error", checks.replay)
 def true_candidates(original, self, expected, offered):
-    _, errors = opened(self, self.owner)
+    _, errors = open_private(self, self.owner)
     return original(self, expected, offered & (errors >= np.median(errors[offered])))
 
 
@@ -172,7 +172,7 @@ def views_as_tables(original, database):
     return dict.fromkeys(original(database), True)
 
 
-@replaced(containers, "_is_stored", "views of SQLite taken for tables", views_are_refused)
+@replaced(sql, "_is_stored", "views of SQLite taken for tables", views_are_refused)
 def views_as_stored(original, row):
     return True
 
@@ -180,8 +180,8 @@ def views_as_stored(original, row):
 def parts_stay_as_they_were() -> list[str]:
     """A part that another worker reads again is counted only if it has the same codes."""
     made = [np.array([code], np.uint8) for code in (0, 1)]
-    first, again = (workers.Codes(ONE.domain(), [codes]) for codes in made)
-    found = workers.count(again, workers.Asked([(0,)]), first.facts)
+    first, again = (workers.PartCodes(ONE.domain(), [codes]) for codes in made)
+    found = workers.count(again, workers.CountRequest([(0,)]), first.facts)
     return (
         [] if isinstance(found, workers.Refusal) else ["other rows are counted than were encoded"]
     )

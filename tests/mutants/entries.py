@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from adaptive_qs.answering.api import answer
-from adaptive_qs.audit.audit import Recorder, Replayer
+from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.cli.entry import main
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.files import key_path, mark_path

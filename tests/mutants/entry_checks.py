@@ -23,7 +23,8 @@ import pandas as pd
 import pyarrow as pa
 
 import adaptive_qs
-from adaptive_qs.audit.audit import Batch, Replayer, Synthesis, least_memory, squared_distance
+from adaptive_qs.audit.audit import Batch, Synthesis, least_memory
+from adaptive_qs.audit.replay import Replayer, squared_distance
 from adaptive_qs.audit.tables import FORMS, Types
 from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, DataError, InputError
 from adaptive_qs.generate.rows import SynthesisSettings
@@ -393,7 +394,7 @@ def _tightest(synthesis: bool) -> tuple[int, int]:
     """The least memory in which the wide table can be planned for, and the rows that fit then."""
     schema = Schema.parse(WIDE)
     if synthesis:
-        plan = Synthesis.of(schema, 3, MUCH).at_ceiling().plan
+        plan = Synthesis.of(schema, 3, MUCH).at_ceiling().limits
         return plan.max_memory_bytes, plan.most_rows
 
     def planned(memory: int) -> Limits:

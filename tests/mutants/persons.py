@@ -13,7 +13,7 @@ from adaptive_qs.audit.audit import audit
 from adaptive_qs.errors import DataError, LedgerError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop import estimates
-from adaptive_qs.privacy.counts import PrivateScores, opened
+from adaptive_qs.privacy.counts import PrivateScores, open_private
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
@@ -115,7 +115,7 @@ def free_group(_, self, event):
 
 @replaced(Mechanisms, "select", "a person's choices drawn as those of a row", replayed_persons)
 def free_choices(original, self, scores, epsilon):
-    exact, of_row = opened(scores, self.ledger), scores.sensitivity // self.ledger.unit.group
+    exact, of_row = open_private(scores, self.ledger), scores.sensitivity // self.ledger.unit.group
     return original(self, PrivateScores(exact, self.ledger, max(of_row, 1)), epsilon)
 
 

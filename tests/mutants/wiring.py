@@ -23,7 +23,7 @@ from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.privacy import budget as privacy_budget
 from adaptive_qs.privacy import counts
 from adaptive_qs.privacy.budget import Budget
-from adaptive_qs.privacy.counts import PrivateValues, opened
+from adaptive_qs.privacy.counts import PrivateValues, open_private
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.query import Identity
@@ -48,7 +48,7 @@ from .mutant import mutant, replaced, wrapped
 
 
 def _cut(overlap, original, private, cells):
-    values, size = opened(private, private.owner), counts.BLOCK_VALUES
+    values, size = open_private(private, private.owner), counts.BLOCK_VALUES
     starts = range(0, max(values.size, 1), size)
     blocks = [values[max(0, at - overlap * (at > 0)) : at + size] for at in starts]
     return original(PrivateValues(np.concatenate(blocks), private.owner), *cells)
@@ -127,7 +127,7 @@ def grid_of_rows():
 
     def answer_sets(original, mechanism, table, mechanisms, units):
         # As of far longer tables: the grid of short ones does not depend on their rows.
-        rows = int(opened(table, table.owner).count(())) << 40
+        rows = int(open_private(table, table.owner).count(())) << 40
         finer = planned[0].mechanism.on_grid(grid_bits(mechanism, units, rows))
         return original(finer, table, mechanisms, units)
 
@@ -220,7 +220,7 @@ def exact_heaps():
 
     def counted_exactly(original, self, *cells):
         found = original(self, *cells)
-        seen.append(opened(found, found.owner))
+        seen.append(open_private(found, found.owner))
         return found
 
     def counted(original, self, noisy, noise_std):

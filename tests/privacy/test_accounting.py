@@ -32,30 +32,31 @@ def test_known_pairs_are_met_to_seven_digits(epsilon, delta, rho, mu):
     assert float(f"{compute_gaussian_mu(epsilon, delta):.7g}") == mu
 
 
+CONVERSIONS = {
+    "rho": (compute_rho, zcdp_delta, 1 + 1e-10, epsilons),
+    "mu": (compute_gaussian_mu, gaussian_delta, 1 + 1e-6, epsilons),
+    "epsilon": (compute_epsilon, zcdp_delta, 1 - 1e-7, st.floats(1e-8, 1e2)),
+    "gaussian epsilon": (compute_gaussian_epsilon, gaussian_delta, 1 - 1e-6, st.floats(1e-5, 1e3)),
+}
+"""Our conversion, δ by definition, a factor that leaves safety, and what is converted."""
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
 @settings(max_examples=25, deadline=None)
-@given(epsilons, deltas)
-def test_rho_is_the_largest_safe_one(epsilon, delta):
-    rho = compute_rho(epsilon, delta)
-    assert compute_delta(rho, epsilon) <= delta
-    assert zcdp_delta(rho, epsilon) <= delta
-    assert zcdp_delta(rho * (1 + 1e-10), epsilon) > delta
+@given(data=st.data())
+def test_a_conversion_is_safe_and_the_next_value_is_not(name, data):
+    convert, exact_delta, beyond, values = CONVERSIONS[name]
+    given, delta = data.draw(values), data.draw(deltas)
+    found = convert(given, delta)
 
+    def cost_and_epsilon(value):
+        return (value, given) if name in ("rho", "mu") else (given, value)
 
-@settings(max_examples=25, deadline=None)
-@given(epsilons, deltas)
-def test_mu_is_the_largest_safe_one(epsilon, delta):
-    mu = compute_gaussian_mu(epsilon, delta)
-    assert compute_gaussian_delta(mu, epsilon) <= delta
-    assert gaussian_delta(mu, epsilon) <= delta
-    assert gaussian_delta(mu * (1 + 1e-6), epsilon) > delta
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.floats(1e-8, 1e2), st.floats(1e-30, 0.1))
-def test_epsilon_is_the_smallest_safe_one(rho, delta):
-    epsilon = compute_epsilon(rho, delta)
-    assert zcdp_delta(rho, epsilon) <= delta
-    assert epsilon == 0 or zcdp_delta(rho, epsilon * (1 - 1e-7)) > delta
+    ours = compute_delta if exact_delta is zcdp_delta else compute_gaussian_delta
+    if found > 1e-12:
+        assert ours(*cost_and_epsilon(found)) <= delta
+        assert exact_delta(*cost_and_epsilon(found * beyond)) > delta * (1 - 1e-9)
+    assert exact_delta(*cost_and_epsilon(found)) <= delta
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "rho", "mu"), PAIRS)
@@ -64,16 +65,6 @@ def test_known_pairs_are_met_the_other_way(epsilon, delta, rho, mu):
         1 + 1e-12
     )
     assert compute_gaussian_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.floats(1e-5, 1e3), deltas)
-def test_the_gaussian_epsilon_is_the_smallest_safe_one(mu, delta):
-    epsilon = compute_gaussian_epsilon(mu, delta)
-    assert compute_gaussian_delta(mu, epsilon) <= delta
-    assert gaussian_delta(mu, epsilon) <= delta
-    if epsilon > 1e-12:
-        assert gaussian_delta(mu, epsilon * (1 - 1e-6)) > delta * (1 - 1e-9)
 
 
 @settings(max_examples=25, deadline=None)

@@ -45,27 +45,6 @@ def test_units_are_the_cost_rounded_up(event):
     assert Fraction(units - 1, UNITS_PER_RHO) < cost <= Fraction(units, UNITS_PER_RHO)
 
 
-@given(st.floats(1e-9, 100), st.lists(events, max_size=30))
-def test_transcript_never_exceeds_the_budget(rho, attempts):
-    budget = Budget(rho)
-    for event in attempts:
-        before = budget.events
-        try:
-            charge(budget, event)
-        except BudgetExceeded:
-            assert budget.events == before
-            needed = sum(map(recomputed, (*before, event)))
-            rounding = Fraction(len(before) + 2, UNITS_PER_RHO)  # each charge, this one, the limit
-            assert needed + rounding > Fraction(rho)
-        else:
-            assert budget.events == (*before, event)
-    spent = sum((recomputed(event) for event in budget.events), Fraction(0))
-    assert spent <= Fraction(rho)
-    assert spent <= budget.spent.rho
-    assert (budget.limit - budget.spent).rho <= Fraction(rho) - spent
-    assert budget.limit.rho <= Fraction(rho)
-
-
 def test_ten_tenths_of_a_float_do_not_fit():
     """0.1 is a little above a tenth as a float; nothing is forgiven."""
     budget = Budget(1.0)

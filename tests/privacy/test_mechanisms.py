@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from adaptive_qs.audit.audit import Recorder, Replayer
+from adaptive_qs.audit.replay import Recorder, Replayer
 from adaptive_qs.errors import BudgetExceeded, InputError
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import GaussianEvent, Purpose, SelectionEvent
@@ -111,17 +111,6 @@ def test_messages_hold_no_private_value():
             use()
         assert "987654321" not in str(caught.value)
         assert str(secret) not in str(caught.value)
-
-
-def test_events_state_the_parameters_used():
-    budget = Budget(1)
-    mechanisms = Mechanisms(budget, InsecureSeed(2))
-    release_counts(mechanisms, counting(3, 100, "age"), np.arange(4))
-    select(mechanisms, choosing(0.25), [1, 2], 1)
-    assert budget.events == (
-        GaussianEvent(Purpose.STRATEGY, ("age",), 3, 100),
-        SelectionEvent(Purpose.SELECTION, (), 0.25),
-    )
 
 
 def test_extreme_values_do_not_wrap():

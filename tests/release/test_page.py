@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from html import unescape
 from types import SimpleNamespace
 
 import numpy as np
@@ -148,7 +149,7 @@ def test_it_says_what_was_promised_and_paid(bundle, page):
     assert f"ρ = {manifest.rho:.6g}" in page
     assert f"{manifest.epsilon:.6g}" in page
     text = opened(page)
-    assert all(fact.fact in text for fact in manifest.facts)
+    assert all(fact.fact in unescape(text) for fact in manifest.facts)
 
 
 def test_names_are_escaped_and_cut(page):
@@ -330,6 +331,6 @@ def test_extreme_runs_have_a_page(columns, rows, rho):
 def test_noise_is_not_told_as_the_error_of_a_table(page):
     told = page[page.index('<section aria-labelledby="combinations">') :]
     assert "Measured: how much noise the measurements hold" in told
-    assert "about the noisy measurements, before a table is made of them" in told
+    assert "All figures are about the noisy measurements" in told
     assert "expected L1" not in page
     assert "that were not measured together come from the model" in told

@@ -12,6 +12,7 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import choose
 from adaptive_qs.strategy.choose import choose_mechanism, has_candidates
+from adaptive_qs.strategy.hdmm import Operators
 from adaptive_qs.strategy.solution import SolverSettings, Strategy
 from adaptive_qs.workload.axes import Prefix
 from adaptive_qs.workload.file import all_ways_queries
@@ -73,7 +74,8 @@ def test_groups_answer_on_the_attributes_they_use(monkeypatch):
     parts = tuple(QueryPart(s, axis, None, np.full(len(s), 2.0)) for s in sets)
     asked = QueryWorkload(domain(3, 3, 4), parts)
     groups = ((0,), (1, 2))
-    monkeypatch.setattr(choose, "_groupings", lambda *_: [groups])
+    union = Operators.union
+    monkeypatch.setattr(Operators, "union", lambda self, of: union(self, of, groups))
     *_, union = choose.product_candidates(asked, 0.0, SolverSettings())
     assert [union.measurement(k).clique for k in (0, 1)] == [(1,), (1, 2)]
     assert [union.needed(p, i) for p, i in ((0, 0), (0, 1), (1, 0))] == [[0], [1], [1]]

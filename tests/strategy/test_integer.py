@@ -17,7 +17,6 @@ from adaptive_qs.strategy.integer import (
     on_grid,
     round_matrix,
     table_estimate,
-    with_differences,
 )
 from adaptive_qs.strategy.integer import centered as rounding_centered
 from adaptive_qs.strategy.solution import CenteringFactor, DenseFactor, IdentityFactor, Strategy
@@ -106,7 +105,9 @@ def test_sensitivity_is_the_largest_column_and_estimates_are_least_squares(name)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_factors_say_what_their_integers_do(name):
     strategy, of_residual = STRATEGIES[name]
-    for factor in on_grid(strategy, 40, of_residual).factors:
+    factors = on_grid(strategy, 40, of_residual).factors
+    assert abs(integer_matrix(factors)).max() <= 2**40
+    for factor in factors:
         b = factor.matrix
         assert (b * b).sum(axis=0).max() == pytest.approx(1, rel=1e-12)
         inverse = np.linalg.pinv(b, rcond=1e-9)
@@ -116,7 +117,7 @@ def test_factors_say_what_their_integers_do(name):
         np.testing.assert_allclose(factor.covariance, covariance, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("bits", [14, 20, 30, 40])
+@pytest.mark.parametrize("bits", [14, 20])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_coefficients_stay_within_the_bits(name, bits):
     strategy, of_residual = STRATEGIES[name]
@@ -231,16 +232,6 @@ def test_few_bits_on_many_cells_are_completed_by_differences():
     (factor,) = on_grid(Strategy((DenseFactor(matrix, (30, 35)),)), 12, of_residual=True).factors
     assert factor.is_full
     assert kept_queries(matrix, factor) < 1e-6
-
-
-@pytest.mark.parametrize("balanced", [(True, True), (True, False), (False, False)])
-def test_differences_determine_all_that_is_balanced(balanced):
-    shape = (6, 5)
-    rows = with_differences(np.zeros((1, 30), dtype=np.int64), balanced, shape, 4)
-    rank = math.prod(n - 1 if zero else n for n, zero in zip(shape, balanced))
-    assert np.linalg.matrix_rank(rows) == rank
-    for axis, zero in enumerate(balanced, start=1):
-        assert rows.reshape(-1, *shape).sum(axis=axis).any() != zero
 
 
 def test_balance_is_found_where_it_is():

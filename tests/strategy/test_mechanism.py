@@ -68,10 +68,7 @@ def test_the_least_recently_used_go_first():
     for key in (1, 2, 3, 1, 4, 1, 3, 2):
         assert (get(key) == key).all()
     assert made == [1, 2, 3, 4, 2]  # 2 went when 4 came, since 1 had been used after it
-
-
-def test_what_is_larger_than_the_cache_is_made_each_time():
-    cache, made = ArrayCache(100), []
+    cache, made = ArrayCache(100), []  # what is larger is made each time
     for key, size in (("x", 20), ("x", 20), ("y", 10), ("y", 10)):
         cache.get(key, lambda key=key, size=size: made.append(key) or np.zeros(size))
     assert made == ["x", "x", "y"]

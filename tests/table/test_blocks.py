@@ -33,135 +33,113 @@ SIZES = (1, 2, 3, 7)
 TABLE = rows(61)
 
 
-@pytest.fixture
-def tiny(monkeypatch):
-    """Set the size of a block."""
+def watched(entry, folder, *arguments, **options):
+    """The events of a run, and the private inputs of its measurements."""
+    seen = watch(entry, TABLE, folder, *arguments, **options)
+    assert seen.error is None
+    return seen.events, [np.asarray(call.inputs).tolist() for call in seen.calls]
 
-    def change(constant, size):
-        module, name = constant.rsplit(".", 1)
-        assert isinstance(getattr(import_module(module), name), int)
-        monkeypatch.setattr(constant, size)
 
-    return change
+def answers(_):
+    queries = {"version": 1, "parts": [{"ways": [1, 2], "queries": "marginal"}]}
+    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1}
+    return adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow()
+
+
+def planned(folder):
+    folder.mkdir()
+    np.save(folder / "m.npy", np.random.default_rng(0).integers(0, 2, (13, 11)))
+    parts = [
+        {"ways": [1, 2], "queries": "range"},
+        {"attributes": [["b"]], "queries": {"family": "custom", "matrix": "m.npy"}},
+        {"attributes": [["b"], ["a", "b"]], "queries": "random"},
+    ]
+    columns = [{**column, "ordered": True} for column in DECLARED["columns"]]
+    (folder / "w.json").write_text(json.dumps({"version": 1, "parts": parts}))
+    plan = adaptive_qs.plan({**DECLARED, "columns": columns}, folder / "w.json", rho=1.0, workers=1)
+    return [plan.rmse, plan.max_variance[0]]
+
+
+def written(folder):
+    folder.mkdir()
+    schema, table, found = Schema.parse(DECLARED), pa.Table.from_pandas(TABLE), []
+    for name in ("t.csv", "t.csv.gz"):
+        write_table(table, folder / name, schema)
+        found.append((folder / name).read_bytes())
+    return found
+
+
+def recognised(_):
+    """Every row takes part."""
+    table = TABLE[:15]
+    seen = {digest_of(table), digest_of(table[:-1])}
+    for row in range(len(table)):
+        other = table.copy()
+        other.loc[row, "b"] = 100 + row
+        seen.add(digest_of(other))
+    assert len(seen) == len(table) + 2
+    return seen
+
+
+def resumed(folder):
+    ledger = new_ledger(folder / "ledger")
+    stopped = watch("Synthesizer.fit", TABLE, folder / "1", ledger=ledger, stop_after=3)
+    again = watch("Synthesizer.fit", TABLE, folder / "2", ledger=ledger, resume=True)
+    assert again.error is None
+    assert again.course[:3] == stopped.course
+
+
+def evaluated(_):
+    rng = np.random.default_rng(0)
+    domain = Domain.from_sizes({"a": 3, "b": 4})
+    table = CodedTable.from_codes(domain, [rng.integers(0, n, 23) for n in domain.sizes])
+    stack = Stack.from_parts([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
+    return closeness_scores(stack).tolist(), [*in_batches(_squares, range(11), 2, None)]
+
+
+def _squares(items):
+    return [k**2 for k in items]
+
+
+CASES = {
+    "answering.measure.GROUP_MEASUREMENTS": lambda f: watched("answer", f, DECLARED, [1, 2]),
+    "answering.measure.GROUP_CELLS": lambda f: watched("answer", f, DECLARED, [1, 2]),
+    "answering.measure.SETS_AHEAD": lambda f: watched("answer", f, DECLARED, [1, 2]),
+    "answering.measure.KEPT_TEXTS": answers,
+    "strategy.solution.BLOCK": planned,
+    "workload.matrices.BLOCK": planned,
+    "strategy.fixed_basis.CHUNK_CELLS": planned,
+    "table.write._ROWS": written,
+    "table.read.FRAME_ROWS": recognised,
+    "table.engines.local.SPOOL_BYTES": lambda f: watched(
+        "Synthesizer.fit", f, LEARNT, insecure_seed=3
+    ),
+    "ledger.store.PIECE_BYTES": resumed,
+    "evaluation.attack._BLOCK": evaluated,
+    "evaluation.tables.BATCH": evaluated,
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("constant", CASES)
+def test_what_is_done_in_blocks_is_as_in_one_piece(constant, size, monkeypatch, tmp_path):
+    whole = CASES[constant](tmp_path / "whole")
+    if CASES[constant] is planned:
+        whole = pytest.approx(whole, rel=1e-9)
+    module, name = f"adaptive_qs.{constant}".rsplit(".", 1)
+    assert isinstance(getattr(import_module(module), name), int)
+    monkeypatch.setattr(f"{module}.{name}", size * (300 if name == "SPOOL_BYTES" else 1))
+    if name == "SPOOL_BYTES":
+        monkeypatch.setattr("adaptive_qs.table.read.FRAME_ROWS", size)
+    assert CASES[constant](tmp_path / "cut") == whole
 
 
 @pytest.mark.parametrize("trials", SIZES)
-def test_noise_has_its_law_however_its_words_are_cut(trials, tiny):
-    tiny("adaptive_qs.privacy.noise._BLOCK_TRIALS", trials)
+def test_noise_has_its_law_however_its_words_are_cut(trials, monkeypatch):
+    monkeypatch.setattr(noise, "_BLOCK_TRIALS", trials)
     variance = Fraction(49, 4)
     drawn = noise.discrete_gaussian(variance, 20_000, InsecureSeed(trials)).reshape(4, -1)
     figures = Noise(drawn, variance, drawn / oracles.gaussian_std(variance)).figures()
     figures["std_error"] /= 10**0.5  # the limits are those of ten times as many draws
     figures["returned_std_error"] /= 10**0.5
     assert faults(figures) == []
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("constant", ["GROUP_MEASUREMENTS", "GROUP_CELLS", "SETS_AHEAD"])
-def test_answers_are_measured_alike_in_groups_of_any_size(constant, size, tiny, tmp_path):
-    whole = watch("answer", TABLE, tmp_path / "whole", DECLARED, [1, 2])
-    tiny(f"adaptive_qs.answering.measure.{constant}", size)
-    cut = watch("answer", TABLE, tmp_path / "cut", DECLARED, [1, 2])
-    assert cut.error is None
-    assert cut.events == whole.events
-    for one, other in zip(whole.calls, cut.calls):
-        assert np.array_equal(one.inputs, other.inputs)
-
-
-@pytest.mark.parametrize("texts", SIZES)
-def test_answers_are_named_alike(texts, tiny):
-    queries = {"version": 1, "parts": [{"ways": [1, 2], "queries": "marginal"}]}
-    options = {"rho": 1.0, "insecure_seed": 1, "workers": 1}
-    whole = adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow()
-    tiny("adaptive_qs.answering.measure.KEPT_TEXTS", texts)
-    assert adaptive_qs.answer(TABLE, DECLARED, queries, **options).to_arrow() == whole
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "constant",
-    ["strategy.solution", "workload.matrices", "strategy.fixed_basis"],
-)
-def test_plans_are_the_same(constant, size, tiny, tmp_path):
-    np.save(tmp_path / "m.npy", np.random.default_rng(0).integers(0, 2, (13, 11)))
-    parts = [
-        {"ways": [1, 2], "queries": "range"},
-        {"attributes": [["b"]], "queries": {"family": "custom", "matrix": "m.npy"}},
-        {"attributes": [["b"], ["a", "b"]], "queries": "random"},
-    ]
-    ordered = json.loads(json.dumps(DECLARED))
-    for column in ordered["columns"]:
-        column["ordered"] = True
-    workload = tmp_path / "w.json"
-    workload.write_text(json.dumps({"version": 1, "parts": parts}))
-    options = {"rho": 1.0, "workers": 1}
-    whole = adaptive_qs.plan(ordered, workload, **options)
-    name = "CHUNK_CELLS" if "basis" in constant else "BLOCK"
-    tiny(f"adaptive_qs.{constant}.{name}", size)
-    cut = adaptive_qs.plan(ordered, workload, **options)
-    assert cut.rmse == pytest.approx(whole.rmse, rel=1e-9)
-    assert cut.max_variance[0] == pytest.approx(whole.max_variance[0], rel=1e-9)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-@pytest.mark.parametrize("size", SIZES)
-def test_tables_are_written_alike(size, suffix, tiny, tmp_path):
-    schema, table = Schema.parse(DECLARED), pa.Table.from_pandas(TABLE)
-    paths = [tmp_path / f"{name}{suffix}" for name in ("whole", "cut")]
-    write_table(table, paths[0], schema)
-    tiny("adaptive_qs.table.write._ROWS", size)
-    write_table(table, paths[1], schema)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_every_row_takes_part_in_recognising_a_table(size, tiny):
-    tiny("adaptive_qs.table.read.FRAME_ROWS", size)
-    table = TABLE[:15]
-    seen = {digest_of(table)}
-    for row in range(len(table)):
-        other = table.copy()
-        other.loc[row, "b"] = 100 + row
-        seen.add(digest_of(other))
-    seen.add(digest_of(table[:-1]))
-    assert len(seen) == len(table) + 2
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_rows_are_kept_alike_in_pieces_of_any_size(size, tiny, tmp_path):
-    whole = watch("Synthesizer.fit", TABLE, tmp_path / "whole", LEARNT, insecure_seed=3)
-    tiny("adaptive_qs.table.read.FRAME_ROWS", size)
-    tiny("adaptive_qs.table.engines.local.SPOOL_BYTES", 300 * size)
-    cut = watch("Synthesizer.fit", TABLE, tmp_path / "cut", LEARNT, insecure_seed=3)
-    assert cut.error is None
-    assert cut.events == whole.events
-    for one, other in zip(whole.calls, cut.calls):
-        assert np.array_equal(one.inputs, other.inputs)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_kept_outputs_come_back_from_any_pieces(size, tiny, tmp_path):
-    tiny("adaptive_qs.ledger.store.PIECE_BYTES", size)
-    ledger = new_ledger(tmp_path / "ledger")
-    stopped = watch("Synthesizer.fit", TABLE, tmp_path / "1", ledger=ledger, stop_after=3)
-    resumed = watch("Synthesizer.fit", TABLE, tmp_path / "2", ledger=ledger, resume=True)
-    assert resumed.error is None
-    assert resumed.course[:3] == stopped.course
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_evaluations_are_the_same(size, tiny):
-    rng = np.random.default_rng(0)
-    domain = Domain.from_sizes({"a": 3, "b": 4})
-    table = CodedTable.from_codes(domain, [rng.integers(0, n, 23) for n in domain.sizes])
-    stack = Stack.from_parts([(table, rng.integers(0, 23, number)) for number in (23, 20, 9, 8)])
-    whole = closeness_scores(stack), [*in_batches(_squares, range(11), 2, None)]
-    tiny("adaptive_qs.evaluation.attack._BLOCK", size)
-    tiny("adaptive_qs.evaluation.tables.BATCH", size)
-    cut = closeness_scores(stack), [*in_batches(_squares, range(11), 2, None)]
-    assert np.array_equal(whole[0], cut[0])
-    assert whole[1] == cut[1]
-
-
-def _squares(items):
-    return [k**2 for k in items]

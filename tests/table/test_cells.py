@@ -34,41 +34,34 @@ def codes(column, array):
 
 
 INTEGER = {"type": "integer", "min": -10, "max": 50, "missing": ["?", "-99"]}
+CLIP, MISSING = ({**INTEGER, "outside": way} for way in ("clip", "missing"))
+LETTERS = {"type": "categorical", "values": ["1", "x"], "catch_all": "rest", "missing": [""]}
+LISTED = {"type": "categorical", "values": [3, 1], "catch_all": -1}
+DAYS = {"type": "date", "min": "2020-01-01", "max": "2020-01-09"}
+HOURS = {"type": "datetime", "min": "1969-12-31T22:00:00", "max": "1970-01-01T02:00:00"}
+BEYOND = ["51", "-11", "123456789012345678"]
+LAST = [dt.datetime(2020, 1, 9, 23, 59)]
+READ = [
+    (CLIP, BEYOND, [60, 0, 60]),
+    (MISSING, [*BEYOND, "x", "1.5", ""], [61] * 6),
+    (MISSING, pa.array([2**64 - 1, 2**63, 7], pa.uint64()), [61, 61, 17]),
+    (LETTERS, ["x ", "1", "y", "rest", "", None], [1, 0, 2, 2, 3, 3]),
+    (LETTERS, [1.0, 7.0, None], [0, 2, 3]),
+    ({"type": "categorical", "values": ["True", "False"]}, [False, True], [1, 0]),
+    (LISTED, ["1.0", "3", "x", "-1", "0"], [1, 0, 2, 2, 2]),
+    ({"type": "categorical", "values": [True, False]}, ["false", "T"], [1, 0]),
+    (DAYS, ["2020-01-01", "2020-01-02T23:59:59", "2020-01-09 10:00", "20200103"], [0, 1, 8, 2]),
+    (DAYS, [dt.date(2020, 1, 2)], [1]),
+    *((DAYS, pa.array(LAST, pa.timestamp(unit)), [8]) for unit in ("s", "ms", "us", "ns")),
+    (HOURS, ["1969-12-31T23:59:59.9", "1970-01-01T01:00:00+01:00"], [1, 2]),
+    (HOURS, pa.array([dt.datetime(1970, 1, 1, 0, 30)], pa.timestamp("us", "Europe/Berlin")), [2]),
+    ({**DAYS, "format": "%d.%m.%y"}, ["02.01.20"], [1]),
+]
 
 
-def test_integers_outside():
-    clip = {**INTEGER, "outside": "clip"}
-    texts = ["51", "-11", "123456789012345678"]
-    assert codes(clip, texts) == [60, 0, 60]
-    missing = {**INTEGER, "outside": "missing"}
-    assert codes(missing, [*texts, "x", "1.5", ""]) == [61] * 6
-    assert codes(missing, pa.array([2**64 - 1, 2**63, 7], pa.uint64())) == [61, 61, 17]
-
-
-def test_categories():
-    column = {"type": "categorical", "values": ["1", "x"], "catch_all": "rest", "missing": [""]}
-    assert codes(column, ["x ", "1", "y", "rest", "", None]) == [1, 0, 2, 2, 3, 3]
-    assert codes(column, [1.0, 7.0, None]) == [0, 2, 3]
-    assert codes({"type": "categorical", "values": ["True", "False"]}, [False, True]) == [1, 0]
-    numbers = {"type": "categorical", "values": [3, 1], "catch_all": -1}
-    assert codes(numbers, ["1.0", "3", "x", "-1", "0"]) == [1, 0, 2, 2, 2]
-    assert codes({"type": "categorical", "values": [True, False]}, ["false", "T"]) == [1, 0]
-
-
-def test_dates_and_times():
-    day = {"type": "date", "min": "2020-01-01", "max": "2020-01-09"}
-    texts = ["2020-01-01", "2020-01-02T23:59:59", "2020-01-09 10:00", "20200103"]
-    assert codes(day, texts) == [0, 1, 8, 2]
-    assert codes(day, [dt.date(2020, 1, 2)]) == [1]
-    for unit in ("s", "ms", "us", "ns"):
-        stamps = pa.array([dt.datetime(2020, 1, 9, 23, 59)], pa.timestamp(unit))
-        assert codes(day, stamps) == [8]
-    hour = {"type": "datetime", "min": "1969-12-31T22:00:00", "max": "1970-01-01T02:00:00"}
-    assert codes(hour, ["1969-12-31T23:59:59.9", "1970-01-01T01:00:00+01:00"]) == [1, 2]
-    zoned = pa.array([dt.datetime(1970, 1, 1, 0, 30)], pa.timestamp("us", "Europe/Berlin"))
-    assert codes(hour, zoned) == [2]
-    written = {**day, "format": "%d.%m.%y"}
-    assert codes(written, ["02.01.20"]) == [1]
+@pytest.mark.parametrize(("column", "cells", "expected"), READ)
+def test_cells_have_these_codes(column, cells, expected):
+    assert codes(column, cells) == expected
 
 
 def test_csv_conventions(tmp_path):
@@ -285,19 +278,14 @@ def test_text_alone_and_beside_others_is_the_same_array():
     assert [None if i < 0 else strings[i].as_py() for i in mixed.indices[:-1]] == plain.to_pylist()
 
 
-FLAGS = {
-    "version": 1,
-    "columns": [
-        {"name": "flag", "type": "categorical", "values": ["true", "false"], "catch_all": "other"}
-    ],
-}
-LONG = {
-    "version": 1,
-    "columns": [
-        {"name": "flag", "type": "categorical", "values": ["10000000000", "20000000000"],
-         "catch_all": "other", "missing": ["?"]}
-    ],
-}  # fmt: skip
+def listed(values, **more):
+    column = {"name": "flag", "type": "categorical", "values": values, "catch_all": "other"}
+    return {"version": 1, "columns": [{**column, **more}]}
+
+
+FLAGS = listed(["true", "false"])
+LONG = listed(["10000000000", "20000000000"], missing=["?"])
+BILLIONS = [10_000_000_000, 20_000_000_000]
 
 
 def nearly_exact(frame, schema):
@@ -308,14 +296,9 @@ def nearly_exact(frame, schema):
 @pytest.mark.parametrize(
     ("schema", "cells", "more"),
     [
-        (FLAGS, [True, False], "unknown"),
-        (FLAGS, [True, False], 1),
-        (FLAGS, [True, False], 0.5),
-        (FLAGS, [True, False], dt.date(2020, 1, 1)),
+        *((FLAGS, [True, False], more) for more in ("unknown", 1, 0.5, dt.date(2020, 1, 1))),
         (FLAGS, ["true", "false"], 2),
-        (LONG, [10_000_000_000, 20_000_000_000], None),
-        (LONG, [10_000_000_000, 20_000_000_000], "x"),
-        (LONG, [10_000_000_000, 20_000_000_000], 0.5),
+        *((LONG, BILLIONS, more) for more in (None, "x", 0.5)),
     ],
 )
 def test_one_row_moves_one_count(schema, cells, more, tmp_path):

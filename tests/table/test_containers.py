@@ -214,25 +214,64 @@ def test_bad_workbooks_are_refused_in_one_line(tmp_path):
     assert "is an Excel file that cannot be read" in refusal(path)
 
 
-def workbook_with(path, texts, row=3):
-    """A workbook with these shared texts, and its last row at this place."""
+SHEET = "xl/worksheets/sheet1.xml"
+
+
+def workbook_of(path, rows, edit=lambda sheet: sheet, **more):
+    """A workbook of these rows, its sheet edited, with ``more`` members."""
     book = openpyxl.Workbook()
-    for cells in (["x", "y"], [1, "a"], [2, "b"]):
+    for cells in rows:
         book.active.append(cells)
     book.save(path)
     with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
-    listed = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'.encode()
-    place = "[Content_Types].xml"
-    members[place] = members[place].replace(b"</Types>", listed)
-    sheet = "xl/worksheets/sheet1.xml"
-    members[sheet] = members[sheet].replace(b'<row r="3"', f'<row r="{row}"'.encode())
-    space = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    members["xl/sharedStrings.xml"] = b'<sst xmlns="%s">%s</sst>' % (space, texts)
+        members = {name: archive.read(name).decode() for name in archive.namelist()}
+    members[SHEET] = edit(members[SHEET])
+    for name, content in more.items():
+        kind = f"application/vnd.openxmlformats-officedocument.spreadsheetml.{name}+xml"
+        listed = f'<Override PartName="/xl/{name}.xml" ContentType="{kind}"/></Types>'
+        place = "[Content_Types].xml"
+        members[place] = members[place].replace("</Types>", listed)
+        members[f"xl/{name}.xml"] = content
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+
+
+def workbook_with(path, texts, row=3):
+    """A workbook with these shared texts, and its last row at this place."""
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    rows = [["x", "y"], [1, "a"], [2, "b"]]
+    shared = f'<sst xmlns="{space}">{texts.decode()}</sst>'
+    workbook_of(
+        path, rows, lambda s: s.replace('<row r="3"', f'<row r="{row}"'), sharedStrings=shared
+    )
+
+
+FORMULAS = [
+    ("A", "<f>MAX(A:A)</f>", "x"),
+    ("A", '<f t="shared" ref="A2:A5" si="0">RANK(C2,C:C)</f>', "x"),
+    ("B", '<f t="array" ref="A2:B41">SORT(A2:B41)</f>', "x"),  # fills column x as well
+    ("C", '<f t="array" ref="B2:C41">SORT(A2:B41)</f>', "y"),
+    ("C", "<f>MAX(B:B)</f>", None),
+]
+
+
+@pytest.mark.parametrize(("cell", "formula", "column"), FORMULAS)
+def test_formulas_are_refused_in_columns_that_are_read(tmp_path, capsys, cell, formula, column):
+    def edit(sheet):
+        start = sheet.index("<v", sheet.index(f'r="{cell}2"'))
+        return sheet[:start] + formula + sheet[start:]
+
+    path, out, schema = (tmp_path / name for name in ("t.xlsx", "o.csv", "s.json"))
+    schema.write_text(json.dumps({**ONE, "ignore": ["note"]}))
+    workbook_of(path, [["x", "y", "note"], *([k % 10, "ab"[k % 2], 5] for k in range(40))], edit)
+    words = ["answer", str(path), "--ways", "1", "--out", str(out), "--schema", str(schema)]
+    assert main([*words, "--epsilon", "1"]) == (0 if column is None else 2)
+    assert out.exists() == (column is None)
+    if column is not None:
+        said = capsys.readouterr().err
+        assert f"column {column!r} has formulas, whose values can depend on other rows" in said
+        assert len(said.splitlines()) == 1
 
 
 def many_texts(number=1_700_000):

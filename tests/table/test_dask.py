@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager
+from functools import partial
 from itertools import combinations, count
 
 import numpy as np
@@ -175,12 +177,12 @@ def test_a_fault_of_ours_on_a_worker_says_where_and_nothing_of_the_rows(
 
 
 def test_what_tasks_take_and_return_says_nothing_when_it_is_printed(frame):
-    codes = remote.Codes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
+    codes = remote.PartCodes(SCHEMA.domain(), [np.full(7, 77, np.uint16)] * 3)
     for each in (
         codes,
         remote.Refusal(DataError("x")),
         remote.CountRequest([(0,)]),
-        remote.Part("p", (9, 9)),
+        remote.FilePart("p", (9, 9)),
     ):
         assert re.fullmatch(r"<adaptive_qs\S+ object at 0x\w+>", repr(each))
     assert sys.getsizeof(codes) >= 3 * 7 * 2  # by which Dask knows what a worker holds
@@ -299,22 +301,26 @@ def test_every_worker_loads_the_program_first_and_then_gets_its_share(
     assert {worker for what, worker in happened[2:]} == workers
 
 
+@contextmanager
+def on_own_cluster(path):
+    """An engine on a table, on a cluster whose two workers can be closed."""
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(processes=False, silence_logs=50, **settings) as cluster:
+        options = EngineOptions(scheduler=cluster.scheduler_address)
+        with open_engine("dask", path, SCHEMA, options) as engine:
+            yield (
+                engine,
+                [partial(cluster.sync, worker.close) for worker in cluster.workers.values()],
+            )
+
+
 def test_workers_that_are_lost_while_they_count(frame, small_parts, tmp_path, monkeypatch):
     monkeypatch.setattr(dask, "WORKERS_SECONDS", 0.6)
-    path = written(frame, tmp_path, "csv")
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        LocalCluster(processes=False, silence_logs=50, **settings) as cluster,
-        open_engine(
-            "dask", path, SCHEMA, EngineOptions(scheduler=cluster.scheduler_address)
-        ) as engine,
-    ):
-        first, second = cluster.workers.values()
-        assert first.data
-        cluster.sync(first.close)
+    with on_own_cluster(written(frame, tmp_path, "csv")) as (engine, (close_first, close_second)):
+        close_first()
         for counts, wanted in zip(engine.count_all(CLIQUES), expected(frame), strict=True):
             np.testing.assert_array_equal(counts, wanted)
-        cluster.sync(second.close)
+        close_second()
         with pytest.raises(AdaptiveQsError, match="no worker is left: start some, and repeat"):
             engine.count_all(CLIQUES)
 
@@ -324,18 +330,11 @@ def test_a_part_that_is_read_again_must_have_the_same_rows(frame, small_parts, t
     path = tmp_path / "t.csv"
     path.write_text("number,word,flag,note\n" + "7,plain,y,n\n" * 4_000)
     before = path.stat()
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        LocalCluster(processes=False, silence_logs=50, **settings) as cluster,
-        open_engine(
-            "dask", path, SCHEMA, EngineOptions(scheduler=cluster.scheduler_address)
-        ) as engine,
-    ):
+    with on_own_cluster(path) as (engine, (close_first, _)):
         assert engine.count_all([(0,)])[0][7] == 4_000
         path.write_text(path.read_text().replace("7,plain", "8,plain"))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        first, _ = cluster.workers.values()
-        cluster.sync(first.close)
+        close_first()
         for count in (engine.count_all, engine.occupied):
             with pytest.raises(DataError, match="the table changed before a worker read a part"):
                 count([(0, 1)])
@@ -367,13 +366,15 @@ def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
         pass
 
 
+NO_ANSWER = "Cannot connect to the scheduler at {!r}"
+ADDRESSES = ["nonsense://", "tcp://host:port", "tcp://127.0.0.1:1"]
+
+
 @pytest.mark.parametrize(
     ("scheduler", "words"),
     [
         (5, "scheduler is 5: give an address or a distributed.Client"),
-        ("nonsense://", "Cannot connect to the scheduler at 'nonsense://'"),
-        ("tcp://host:port", "Cannot connect to the scheduler at 'tcp://host:port'"),
-        ("tcp://127.0.0.1:1", "Cannot connect to the scheduler at 'tcp://127.0.0.1:1'"),
+        *((address, NO_ANSWER.format(address)) for address in ADDRESSES),
         ("tls://127.0.0.1:1", "scheduler tls://127.0.0.1:1: no certificate to connect with: name"),
     ],
 )

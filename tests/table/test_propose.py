@@ -135,45 +135,25 @@ def test_the_ends_of_a_range_are_round(tmp_path):
     assert column.min == 0
 
 
-def test_identifiers_are_left_out_with_the_reason(tmp_path):
-    n = 1_200
-    rng = np.random.default_rng(3)
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (f"40,1.5,{CANARY}", 0), ("39,1e3,-7", 0), ("1,2", 0),
+        ("country,2000,2001,2002", 4), ("0,1,2,3", 4), ("1,b", 2),
+    ],
+)  # fmt: skip
+def test_a_first_line_of_data_is_refused_unquoted_and_counting_numbers_are_names(
+    tmp_path, header, names
+):
     path = tmp_path / "t.csv"
-    pd.DataFrame(
-        {
-            "rownames": range(1, n + 1),
-            "SEQN": np.sort(rng.choice(np.arange(83_000, 93_000), n, replace=False)),
-            "key": [f"k{i}" for i in range(n)],
-            "long": [10**17 + i % 7 for i in range(n)],
-            "pay": [f"{1_000 + 7 * i:,}" for i in range(n)],
-            "age": rng.integers(0, 99, n),
-            "none": [""] * n,
-        }
-    ).to_csv(path, index=False)
-    proposal = propose(path)
-    assert proposal.schema.names == ("age",)
-    assert set(proposal.schema.ignore) == set(proposal.left_out)
-    assert "'rownames', 'SEQN' (an identifier" in proposal.reasons[0]
-    assert "nobody can tell decimals and thousands" in proposal.left_out["pay"]
-    assert proposal.left_out["none"] == "empty"
-    assert all(reason in proposal.schema.description for reason in proposal.reasons)
-
-
-@pytest.mark.parametrize("header", [f"40,1.5,{CANARY}", "39,1e3,-7", "1,2"])
-def test_a_first_line_of_data_is_refused_unquoted(tmp_path, header):
-    path = tmp_path / "t.csv"
-    path.write_text(f"{header}\n{header}\n")
+    row = ",".join("5" * names) if names else header
+    path.write_text(f"{header}\n{row}\n")
+    if names:
+        assert len(propose(path).schema.columns) == names
+        return
     with pytest.raises(DataError) as caught:
         propose(path)
     assert str(caught.value) == f"{path}: the first line looks like data: add a header line"
-
-
-@pytest.mark.parametrize("header", ["country,2000,2001,2002", "0,1,2,3", "1,b"])
-def test_numbers_may_name_columns(tmp_path, header):
-    path = tmp_path / "t.csv"
-    width = header.count(",") + 1
-    path.write_text(f"{header}\n" + ",".join("5" * width) + "\n")
-    assert len(propose(path).schema.columns) == width
 
 
 @pytest.mark.parametrize("rows", [30, 300, 3_000, 30_000])
@@ -269,7 +249,7 @@ def test_commas_that_may_mean_either_are_left_to_the_owner(doors):
     told = {"decimal": [*cells, "1,5"], "thousands": [*cells, "1,234,567"]}
     proposal = doors({"x": [*cells, "5"], **told})
     reason = proposal.left_out["x"]
-    assert reason.startswith("numbers of which nobody can tell decimals and thousands: ")
+    assert reason.startswith("numbers whose commas can mean decimals or thousands: ")
     for key in told:
         assert proposal.schema.column(key).spelling.fields == {key: ","}
 
@@ -342,6 +322,9 @@ LEFT_OUT |= {
     for text in ("31.02.2020", "2020")
 }  # fmt: skip
 LEFT_OUT |= {
+    "nothing": ([""] * N, "empty", ""),
+    "SEQN": (83_000 + np.sort(RNG.choice(8 * N, N, replace=False)), "an identifier", ""),
+    "long": ([10**17 + i % 7 for i in range(N)], "an identifier: integers of more", ""),
     "day or month": (
         [f"{1 + i % 12:02}/{1 + i % 7:02}/2020" for i in range(N)], "", "%d/%m/%Y or %m/%d/%Y"
     ),
@@ -358,6 +341,7 @@ def test_columns_are_left_out_with_the_reason_and_what_to_do(doors):
     proposal = doors({**cells, **MEASURES})
     assert proposal.schema.names == tuple(MEASURES)
     assert set(proposal.schema.ignore) == set(LEFT_OUT)
+    assert all(reason in proposal.schema.description for reason in proposal.reasons)
     for name, (_, start, within) in LEFT_OUT.items():
         reason = proposal.left_out[name]
         assert reason.startswith(start), (name, reason)
@@ -377,6 +361,13 @@ PROPOSED = {
         ["0", "1", "2", "many"] * 150, {"values": ("0", "1", "2", "many")}, ""
     ),
     "hours": ([f"{i % 24:02}:00" for i in range(N)], {"num_values": 24}, "times of day"),
+    "grade": ([1, 2, 99] * 200, {"type": "categorical", "values": (1, 2, 99)}, ""),
+    "gain": ([0, 700] * 100 + [*range(N - 200)], {"type": "integer"}, ""),
+    "ok": (["True", "False", "?"] * 200, {"type": "boolean", "missing": ["?"]}, ""),
+    "answer": (["Y", "N"] * 300, {"values": ("N", "Y"), "missing": []}, ""),
+    "age": (["N"] * 3 + [*map(str, CODE[3:])], {"type": "numeric", "missing": ["N"]}, ""),
+    "day": (DAYS.strftime("%Y-%m-%d"), {"type": "date", "format": None}, ""),
+    "at": (TIMES.strftime("%Y-%m-%dT%H:%M:%S"), {"type": "datetime", "format": None}, ""),
     "soon": (["soon", *DAYS[1:].strftime("%d.%m.%Y")], {"missing": ["soon"]}, AS_MISSING),
     "code": (CODE, {"outside": "refuse"}, ""),  # three rows share it
     "tail": (np.round(1e3 * (RNG.pareto(1.2, N) + 1), 2), {"outside": "refuse"}, ""),
@@ -485,7 +476,8 @@ def test_a_table_without_any_column_to_propose_says_why(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_measurements_of_small_tables_are_no_identifiers(doors, seed):
+def test_measurements_of_small_tables_are_no_identifiers(seed):
+    """In larger ones, as many rows share a value as chance makes; a code given twice stays one."""
     rng = np.random.default_rng(seed)
     columns = {
         "income": rng.choice(np.arange(20_000, 90_000), 50, replace=False),
@@ -495,17 +487,10 @@ def test_measurements_of_small_tables_are_no_identifiers(doors, seed):
         "id": np.arange(50),
         "number": rng.choice(np.arange(20_000, 90_000), 50, replace=False),
     }
-    proposal = doors(columns)
-    assert set(proposal.left_out) == {"id", "number"}
-
-
-def test_coincidences_are_no_identifier(doors):
-    """As many rows share a value as chance makes; a code that is given twice stays one."""
-    values = RNG.integers(0, 20_000, 2_000)
-    codes = np.append(RNG.permutation(1_999), 5)
-    proposal = doors({"x": values, "code": codes})
-    assert proposal.schema.names == ("x",)
-    assert proposal.left_out["code"] == "an identifier: nearly every integer is different"
+    assert set(propose(pd.DataFrame(columns)).left_out) == {"id", "number"}
+    large = {"x": rng.integers(0, 20_000, 2_000), "code": np.append(rng.permutation(1_999), 5)}
+    left_out = propose(pd.DataFrame(large)).left_out
+    assert left_out == {"code": "an identifier: nearly every integer is different"}
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -526,30 +511,23 @@ def test_an_absurd_value_is_clipped(doors, whole):
     assert proposal.schema.names == tuple(columns)
 
 
-@pytest.mark.parametrize("rows", [300, 3_000, 100_000])
-def test_182_years_are_decades(doors, rows):
-    years = np.append(RNG.integers(1842, 2024, rows - 2), [1842, 2023])
-    column = doors({"x": years}).schema.columns[0]
-    assert column.bin_starts == tuple(range(1840, 2024, 10))
-    assert (column.min, column.max) == (1840, 2023)
+@pytest.mark.parametrize(
+    ("first", "last", "rows", "step"),
+    [(1842, 2023, rows, 10) for rows in (300, 3_000, 100_000)]
+    + [(1997, 2020, N, 1), (1961, 2020, N, 5), (1600, 2020, N, 20)],
+)
+def test_years_get_as_fine_steps_as_fit(first, last, rows, step):
+    years = np.append(RNG.integers(first, last + 1, rows - 2), [first, last])
+    (column,) = propose(pd.DataFrame({"x": years})).schema.columns
+    starts = column.starts or tuple(range(column.min, column.max + 1))
+    assert starts == tuple(range(first // step * step, last + 1, step))
+    assert column.max == last
 
 
-def test_years_get_as_fine_steps_as_fit(doors):
-    steps = {(1997, 2020): 1, (1961, 2020): 5, (1600, 2020): 20}
-    columns = {
-        f"x{ends}": np.append(RNG.integers(ends[0], ends[1] + 1, N), [*ends]) for ends in steps
-    }
-    for column, ((first, last), step) in zip(doors(columns).schema.columns, steps.items()):
-        starts = column.starts or tuple(range(column.min, column.max + 1))
-        assert set(np.diff(starts)) == {step}
-        assert starts[0] == first // step * step
-        assert column.max == last
-
-
-def test_a_code_among_years_and_a_year_of_many_rows_have_bins_of_their_own(doors):
+def test_a_code_among_years_and_a_year_of_many_rows_have_bins_of_their_own():
     years = RNG.integers(1842, 2024, N)
     years[:40], years[40:140] = 9999, 1900
-    column = doors({"x": years}).schema.columns[0]
+    (column,) = propose(pd.DataFrame({"x": years})).schema.columns
     starts = (*column.bin_starts, column.max + 1)
     own = {a for a, b in pairwise(starts) if b == a + 1}
     assert own == {1900, 9999}
@@ -559,14 +537,14 @@ def test_a_code_among_years_and_a_year_of_many_rows_have_bins_of_their_own(doors
 @pytest.mark.parametrize(
     ("low", "high", "rows_each", "step"), [(0, 100, 10, 10), (1, 181, 6, 20), (-400, 400, 2, 100)]
 )
-def test_even_integers_get_round_steps(doors, low, high, rows_each, step):
-    values = np.tile(np.arange(low, high), rows_each)
-    column = doors({"x": values}).schema.columns[0]
-    inner = column.bin_starts[1:]
+def test_even_integers_get_round_steps(low, high, rows_each, step):
+    (column,) = propose(
+        pd.DataFrame({"x": np.tile(np.arange(low, high), rows_each)})
+    ).schema.columns
+    inner = np.array(column.bin_starts[1:])
     assert set(np.diff(inner)) == {step}
-    assert all(start % step == 0 for start in inner)
-    assert column.min <= low
-    assert column.max >= high - 1
+    assert not (inner % step).any()
+    assert column.min <= low < high - 1 <= column.max
 
 
 def test_reasons_and_notes_name_no_value(tmp_path, capsys):
@@ -670,3 +648,13 @@ def test_a_column_that_tells_whose_a_row_is_is_pointed_out():
     assert [name for name, note in found.notes.items() if '"person"' in note] == ["patient"]
     said = [name for name, reason in found.left_out.items() if '"person"' in reason]
     assert said == ["customer_id"]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_proposed_decimals_fit_the_larger_end_of_the_range(tmp_path, sign):
+    path = tmp_path / "t.csv"
+    path.write_text(f"x\n{sign}1000000000000.123456\n0.5\n7.25\n")
+    column = propose(path).schema.columns[0]
+    assert (column.type, column.decimals) == ("numeric", None)
+    path.write_text(f"x\n{sign}99999999.123456\n0.5\n7.25\n")
+    assert propose(path).schema.columns[0].decimals == 6

@@ -17,7 +17,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs import Synthesizer, answer, plan
+from adaptive_qs.errors import DataError, InputError, SchemaError
 from adaptive_qs.table import formats
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
@@ -336,3 +337,40 @@ def test_a_quoted_cell_with_separators_is_none(tmp_path):
     proposed = propose(tmp_path / "t.csv").schema
     assert proposed.delimiter is None
     assert {*proposed.names, *proposed.ignore} == {"a", "x;y;z"}
+
+
+def test_a_file_and_its_compressed_form_in_one_folder_are_refused(tmp_path):
+    rows = b"a,b\n" + b"1,a\n" * 30
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes(rows)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(rows))
+    refusal(lambda: read_table(tmp_path, AB), "has a.csv and a.csv.gz: leave one out")
+    (tmp_path / "a.csv").unlink()
+    assert read_table(tmp_path, AB).num_rows == 60
+
+
+# The content of a table in the place of a path or another parameter is not quoted.
+
+CELLS = f"a,b\n1,a\n2,{CANARY} Mr Miller\n"
+
+
+@pytest.mark.parametrize("text", [CELLS, CELLS * 9_000, CANARY * 60, "d/" * 3_000 + CANARY])
+def test_a_table_in_the_place_of_a_path_is_not_quoted(text):
+    calls = (
+        lambda: answer(text, AB, workload=1, epsilon=1),
+        lambda: Synthesizer(epsilon=1).fit(text, schema=AB),
+        lambda: Synthesizer(epsilon=1).fit("t.csv", schema=text),
+        lambda: answer("t.csv", AB, workload=text, epsilon=1),
+        lambda: plan(AB, workload=text, epsilon=1),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"is a text of .* characters, not a path") as caught:
+            call()
+        assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "max_memory", "engine", "ledger", "temp_folder"])
+def test_nor_is_it_in_the_place_of_another_parameter(name):
+    with pytest.raises(InputError) as caught:
+        Synthesizer(**{"epsilon": 1, name: CELLS}).fit("t.csv", schema=AB)
+    assert CANARY not in str(caught.value)

@@ -21,33 +21,6 @@ def one(**column):
 
 
 @pytest.mark.parametrize(
-    ("column", "size"),
-    [
-        ({"type": "categorical", "values": ["x", "y"]}, 2),
-        ({"type": "categorical", "values": ["x", "y"], "catch_all": "z"}, 3),
-        ({"type": "categorical", "values": ["x", "y"], "catch_all": "y", "missing": [""]}, 3),
-        ({"type": "categorical", "values": [1, 2], "catch_all": -1, "missing": [""]}, 4),
-        ({"type": "categorical", "values": [True, False]}, 2),
-        ({"type": "integer", "min": 17, "max": 90}, 74),
-        ({"type": "integer", "min": 0, "max": 99, "bins": 7}, 7),
-        ({"type": "integer", "min": 0, "max": 99, "bin_starts": [0, 1, 99]}, 3),
-        ({"type": "numeric", "min": 0, "max": 1, "bins": 4}, 4),
-        ({"type": "numeric", "edges": [0, 1, 10.5]}, 2),
-        ({"type": "date", "min": "2020-01-31", "max": "2020-02-01"}, 2),
-        ({"type": "date", "min": "2020-01-31", "max": "2021-02-01", "granularity": "month"}, 14),
-        ({"type": "date", "min": "2024-01-07", "max": "2024-01-08", "granularity": "week"}, 2),
-        ({"type": "date", "min": "2020-03-31", "max": "2020-04-01", "granularity": "quarter"}, 2),
-        ({"type": "date", "min": "1969-12-31", "max": "1970-01-01", "granularity": "year"}, 2),
-        ({"type": "datetime", "min": "2020-01-01T00:59:00", "max": "2020-01-01T01:00:00"}, 2),
-        ({"type": "boolean", "missing": ["?"]}, 3),
-    ],
-)
-def test_sizes(column, size):
-    assert one(**column).domain().sizes == (size,)
-    validate_schema({"version": 1, "columns": [{"name": "a", **column}]})
-
-
-@pytest.mark.parametrize(
     ("column", "hint"),
     [
         ({"type": "integr"}, "type"),

@@ -220,7 +220,7 @@ def test_too_many_kinds_of_rows_are_refused():
     names = [f"c{i}" for i in range(7)]
     schema = schema_of({name: {"type": "integer", "min": 0, "max": 20} for name in names})
     text = " or ".join(f"{name} in (1, 3, 5, 7)" for name in names)
-    with pytest.raises(InputError, match=r"tells apart 4,782,969 kinds of rows"):
+    with pytest.raises(InputError, match=r"distinguishes 4,782,969 kinds of rows"):
         Where.from_text(text, schema.columns)
 
 

@@ -9,6 +9,7 @@ import gzip
 import io
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -23,15 +24,14 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.bundle import manifest_path
-from adaptive_qs.release.release import Release
 from adaptive_qs.run.budget import Session
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
-from adaptive_qs.table.files import stamp_path
+from adaptive_qs.table.files import atomic_writer, check_writable, stamp_path
 from adaptive_qs.table.schema import AS_PROPOSED, Schema
 from adaptive_qs.table.text import escaped
-from adaptive_qs.table.write import write_table
+from adaptive_qs.table.write import check_format, check_table_path, table_format, write_table
 
 SCHEMA = Schema.parse({"age": 77, "height": 2})
 FRAME = pd.DataFrame({"age": [30, 41, 52] * 40, "height": [0, 1] * 60})
@@ -42,21 +42,34 @@ def fitted(**options):
     return Synthesizer(rho=1, workers=1, **options).fit(FRAME, schema=SCHEMA)
 
 
-def test_a_model_is_saved_over_a_file_only_when_told(tmp_path):
-    path = tmp_path / "r.zip"
+SAVERS = {
+    "model": lambda _: fitted().save,
+    "release": lambda _: fitted().release_.save,
+    "loaded": lambda folder: Synthesizer.load(saved(folder)).save,
+    "schema": lambda _: SCHEMA.dump,
+    "answers": lambda _: adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1).write,
+}
+
+
+def saved(folder):
+    fitted().save(folder / "r.zip")
+    return folder / "r.zip"
+
+
+@pytest.mark.parametrize("name", SAVERS)
+def test_a_file_is_replaced_only_when_told(name, tmp_path, tmp_path_factory):
+    path = tmp_path / {"schema": "s.json", "answers": "a.csv"}.get(name, "r.zip")
     path.write_text("mine")
-    model = fitted()
-    with pytest.raises(InputError, match="a release is a zip archive"):
-        model.save(tmp_path / "r.txt")
-    for saver in (model, model.release_):
-        with pytest.raises(InputError, match=REFUSED):
-            saver.save(path)
-        assert path.read_text() == "mine"
-    model.save(path, force=True)
-    assert Release.load(path).events == model.release_.events
+    save = SAVERS[name](tmp_path_factory.mktemp("saved"))
     with pytest.raises(InputError, match=REFUSED):
-        Synthesizer.load(path).save(str(path))
-    model.release_.save(path, force=True)
+        save(str(path))
+    assert path.read_text() == "mine"
+    if path.suffix == ".zip":
+        with pytest.raises(InputError, match="a release is a zip archive"):
+            save(tmp_path / "r.txt")
+    assert [*tmp_path.iterdir()] == [path]
+    save(path, force=True)
+    assert path.read_bytes() != b"mine"
 
 
 @pytest.fixture
@@ -101,65 +114,45 @@ def test_a_resumed_run_replaces_what_it_had_written_itself(ledger, tmp_path, mon
         fitted(ledger=ledger).save(tmp_path / "r.zip")
 
 
-@pytest.mark.parametrize("which", ["table", "statement", "stamp"])
-def test_answers_are_written_over_files_only_when_told_and_nothing_is_spent(which, tmp_path):
+@pytest.mark.parametrize("find", [manifest_path, stamp_path])
+def test_files_next_to_answers_are_not_replaced_either_and_nothing_is_spent(find, tmp_path):
     path = tmp_path / "a.csv"
-    mine = {"table": path, "statement": manifest_path(path), "stamp": stamp_path(path)}[which]
-    mine.write_text("mine")
+    find(path).write_text("mine")
     answers = adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1)
     with pytest.raises(InputError, match=REFUSED):
         answers.write(path)
     assert answers.rho_spent == 0
-    assert mine.read_text() == "mine"
-    assert list(tmp_path.iterdir()) == [mine]
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
     assert answers.write(path, force=True) == 79
     assert not stamp_path(path).exists()
 
 
-def test_a_schema_is_written_over_a_file_only_when_told(tmp_path):
-    path = tmp_path / "s.json"
-    SCHEMA.dump(path)
-    with pytest.raises(InputError, match=REFUSED):
-        SCHEMA.dump(path)
-    SCHEMA.dump(path, force=True)
-    assert Schema.load(path) == SCHEMA
-
-
-def test_a_release_shows_its_privacy_and_not_its_domain():
-    shown = repr(fitted().release_)
-    assert shown.startswith("<Release: 2 columns, ")
-    assert "epsilon" in shown
-    # What the filter takes for choices is no part of the sum.
-    assert 0.99 < float(re.search("rho (.*) spent", shown)[1]) <= 1
-    assert len(shown) < 150
-    assert "age" not in shown
-    assert "NOT PRIVATE" in repr(fitted(insecure_seed=1).release_)
-
-
-def test_answers_and_plans_show_their_number_mechanism_and_budget():
+def test_public_objects_show_their_budget_and_no_cell_nor_number_of_rows():
     answers = adaptive_qs.answer(FRAME, SCHEMA, 1, epsilon=1)
-    shown = repr(answers)
-    assert shown.startswith("<Answers to 79 queries by ")
-    assert "epsilon 1, delta 1e-09" in shown
-    assert shown.endswith("reading them spends the budget, once>")
+    assert repr(answers).endswith("reading them spends the budget, once>")
+    assert "epsilon 1, delta 1e-09" in repr(answers)
     assert answers.rho_spent == 0
     answers.to_arrow()
-    assert repr(answers).endswith(": read>")
-    shown = repr(adaptive_qs.plan(SCHEMA, 1, epsilon=1))
-    assert shown.startswith("<BatchPlan of 79 queries by ")
-    assert len(shown) < 150
-
-
-def test_private_tables_and_comparisons_show_no_cell_and_no_number_of_rows():
     domain = Domain.from_sizes({"a": 90, "b": 2})
     table = CodedTable.from_codes(domain, [np.full(71, 83), np.zeros(71, dtype=int)])
-    assert repr(table) == "<CodedTable of 2 columns>"
-    pair = adaptive_qs.TablePair(table, table)
-    found = adaptive_qs.evaluate(table, table)
-    for shown in (repr(pair), repr(found)):
-        assert "83" not in shown
-        assert "71" not in shown
-    assert "owner only" in repr(found)
+    release = fitted().release_
+    shown = {
+        "<Release: 2 columns, ": release,
+        "<Answers to 79 queries by ": answers,
+        "<BatchPlan of 79 queries by ": adaptive_qs.plan(SCHEMA, 1, epsilon=1),
+        "<CodedTable of 2 columns>": table,
+        "TablePair(true=<CodedTable of 2 columns>": adaptive_qs.TablePair(table, table),
+        "": adaptive_qs.evaluate(table, table),
+    }
+    for start, each in shown.items():
+        assert repr(each).startswith(start)
+        assert len(repr(each)) < 150
+        assert not {"age", "83", "71"} & set(re.findall(r"\w+", repr(each)))
+    assert repr(answers).endswith(": read>")
+    # What the filter takes for choices is no part of the sum.
+    assert 0.99 < float(re.search("rho (.*) spent", repr(release))[1]) <= 1
+    assert "NOT PRIVATE" in repr(fitted(insecure_seed=1).release_)
+    assert "owner only" in repr(shown[""])
 
 
 # Texts that spreadsheet programs run as formulas: escaped in CSV, read back as they were.
@@ -202,11 +195,11 @@ def test_what_would_be_run_gets_an_apostrophe(text):
     assert not any(runs(cell) for cell in sheets(safe))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "-5", "+3.25", "-1e-5", "-.5", "52.5,-13.4", "1; -2", "-", "+", "<=50K", "a-b", "a=b",
-     "k|v", "1-2", "United-States", "O'Neil", "x;y", "-5,1"],
-)  # fmt: skip
+HARMLESS = ["", "-5", "+3.25", "-1e-5", "-.5", "52.5,-13.4", "1; -2", "-", "+", "<=50K", "a-b"]
+HARMLESS += ["a=b", "k|v", "1-2", "United-States", "O'Neil", "x;y", "-5,1"]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
 def test_numbers_and_harmless_texts_stay(text):
     assert escaped(text) == text
 
@@ -481,3 +474,57 @@ def test_numbers_in_the_form_of_a_country_go_in_and_come_out_in_it(tmp_path, cap
         said = capsys.readouterr().err
         assert "column 'pay' has a cell that cannot be read as numeric" in said
         assert cell not in said
+
+
+def test_output_paths(tmp_path):
+    check_table_path(tmp_path / "t.csv")
+    assert not list(tmp_path.iterdir())
+    for bad in (tmp_path, tmp_path / "none" / "t.csv", "/dev/null"):
+        with pytest.raises(InputError):
+            check_writable(bad)
+    with pytest.raises(InputError, match="format"):
+        table_format(tmp_path / "t.xls")
+
+
+def test_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+
+    def fail():
+        with atomic_writer(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["t.csv"]
+    with atomic_writer(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("ending", [".sqlite", ".db", ".duckdb"])
+def test_databases_do_not_hold_names_that_differ_by_case(tmp_path, capsys, ending):
+    (tmp_path / "ci.csv").write_text("a,A\n" + "true,false\n" * 50)
+    schema = tmp_path / "ci.json"
+    schema.write_text(
+        '{"version": 1, "columns": [{"name": "a", "type": "boolean"},'
+        ' {"name": "A", "type": "boolean"}]}'
+    )
+    out, ledger = tmp_path / f"o{ending}", tmp_path / "l.ledger"
+    assert main(["ledger", "create", "--ledger", str(ledger), "--rho", "1"]) == 0
+    args = ["synthesize", str(tmp_path / "ci.csv"), "--schema", str(schema), "--epsilon", "1"]
+    assert main([*args, "--ledger", str(ledger), "--out", str(out)]) == 2
+    assert "cannot hold both 'a' and 'A'" in capsys.readouterr().err
+    assert main([*args, "--ledger", str(ledger), "--out", str(tmp_path / "o.csv")]) == 0
+
+
+def test_limits_of_formats():
+    names = [f"c{k}" for k in range(2_001)]
+    check_format("t.csv", names)
+    with pytest.raises(InputError, match="2,000 columns at most"):
+        check_format("t.db", names)

@@ -348,14 +348,14 @@ QUERY_FILE_BAD = {
     "unknown": ({"attributes": [["agee"]], "queries": "prefix"}, "'agee' is not in the schema"),
     "mapping misses": (
         {"attributes": [["age", "sex"]], "queries": {"age": "range"}},
-        "do not name attribute 'sex'",
+        "give no family for attribute 'sex'",
     ),
     "mapping of others": (
         AGES | {"queries": {"age": "range", "hours": "range"}},
         "'hours', which is in no set",
     ),
     "mapping of unknown": (AGES | {"queries": {"age": "range", "x": "range"}}, "'x' is not in"),
-    "empty mapping": (AGES | {"queries": {}}, "do not name attribute 'age'"),
+    "empty mapping": (AGES | {"queries": {}}, "give no family for attribute 'age'"),
     "p": (AGES | {"queries": {"family": "random", "p": 1.5}}, "queries.p: must be at most 1"),
     "p zero": (
         AGES | {"queries": {"family": "random", "p": 0}},

@@ -99,13 +99,6 @@ def test_the_parts_add_up_to_the_queries(queries):
     assert total == pytest.approx(whole, rel=1e-9)
 
 
-@given(st.sampled_from([Marginal, Prefix, Range, Circular]), st.integers(1, 12))
-def test_families_of_one_attribute_at_any_size(family, n):
-    queries = family(n)
-    assert_is_part(CenteredAxis(queries), explicit_part(queries, (0,)), (n,))
-    assert squared_mean(queries) == pytest.approx((queries.matrix().mean(axis=1) ** 2).sum())
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_circular_parts_are_circulant(n):
     row, gram = CenteredAxis(Circular(n)).circulant(), CenteredAxis(Circular(n)).gram()

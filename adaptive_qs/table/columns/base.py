@@ -48,10 +48,6 @@ else:
         _Later(f"adaptive_qs.table.{name}") for name in ("bins", "cells", "spellings")
     )
 
-MAX_SIZE = 2**32
-"""Most codes of a column: they are at most 32 bits wide."""
-MANY_CODES = 10_000
-"""Number of codes of a column from which on wider bins are advised."""
 
 EMPTY, UNREADABLE, OUTSIDE = -1, -2, -3
 """Codes of refused cells: null or "" without a marker; not of the type; not a declared value."""
@@ -62,8 +58,6 @@ MISSING = "(missing)"
 TO_BE_LEARNT = "bins or values to be learnt"
 """Summary of a column without codes."""
 
-UNHEARD_OF = "no such value"
-"""A cell that no column declares, for the audit."""
 
 CellType = Literal["integer", "number", "boolean", "date", "datetime", "digits", "true or false"]
 """Types of cells of a column in tables with types. The last two are only for texts that are
@@ -113,21 +107,16 @@ class ColumnBase(BaseModel):
     """A column of the private table, as declared in public.
 
     Its codes are 0 .. num_values-1 for the declared values or bins, then one code for unknown
-    values if
-    the column has a catch-all of its own, then one code for missing values if it declares missing
-    markers. Null cells of a typed table (Parquet, data frames) count as missing exactly when at
-    least one
-    marker is declared; an empty CSV cell is the marker "".
+    values if the column has a catch-all of its own, then one code for missing values if it declares
+    missing markers. Null cells of a typed table (Parquet, data frames) count as missing exactly
+    when at least one marker is declared; an empty CSV cell is the marker "".
 
     A type of columns gives ``type`` a literal and writes the abstract members: ``num_values``,
     ``declares``, ``read``, ``draw`` and ``value_labels``; the rest if the defaults do not fit. The
-    last
-    three handle declared values only, and nobody else calls them: the program calls ``encode``,
-    ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and escaped texts,
-    and
-    are not overridden. The base class implements the keys ``ordered`` and ``outside`` (with its
-    choices
-    as a ``Literal``) for types that declare them.
+    last three handle declared values only, and nobody else calls them: the program calls
+    ``encode``, ``decode`` and ``labels_of_codes``, which add missing markers, the catch-all and
+    escaped texts, and are not overridden. The base class implements the keys ``ordered`` and
+    ``outside`` (with its choices as a ``Literal``) for types that declare them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -228,10 +217,10 @@ class ColumnBase(BaseModel):
     def advice(self) -> list[str]:
         """Return what the author of a schema can have missed, as texts that follow the name."""
         advice = []
-        if self.size > MANY_CODES:
+        if self.size > 10_000:
             advice.append(f"has {self.size} codes: wider bins or fewer values give better answers")
         if self.num_values == 1:
-            advice.append("has one value or bin only: it tells nothing, list it under ignore")
+            advice.append("has one value or bin only: list it under ignore")
         return advice
 
     @property
@@ -248,7 +237,7 @@ class ColumnBase(BaseModel):
         for marker in self.missing:
             if self.declares(marker):
                 raise ValueError(f"missing marker {marker!r} is also a declared value: remove one")
-        if self.size > MAX_SIZE:
+        if self.size > 2**32:
             raise ValueError(f"the column has {self.size} codes: declare fewer bins or values")
         return self
 
@@ -364,8 +353,8 @@ class ColumnBase(BaseModel):
         """Return one distinct label for each code.
 
         A value is its own name, a calendar period in ISO 8601 (quarters as "2024-Q1"), and a bin by
-        its ends,
-        as a :class:`BinLabel`. Unknown and missing values come last, as they do in the codes.
+        its ends, as a :class:`BinLabel`. Unknown and missing values come last, as they do in the
+        codes.
         """
         self._check_learnt()
         labels, marker = self.value_labels(), MISSING
@@ -424,8 +413,7 @@ class ColumnBase(BaseModel):
         """Return normalised cells of a ``measured`` column as amounts, shape (len(values),).
 
         Numbers are themselves, dates and times seconds since 1970; unreadable cells are NaN. Unlike
-        codes,
-        amounts know neither bins nor ends of the range.
+        codes, amounts know neither bins nor ends of the range.
         """
         return np.full(len(values), np.nan)
 
@@ -484,7 +472,7 @@ class ColumnBase(BaseModel):
 
     def undeclared_cell(self) -> str | None:
         """Return a cell that is neither a declared value nor refused; None if there is none."""
-        return None if self.other_code is None else UNHEARD_OF
+        return None if self.other_code is None else "no such value"
 
     def cell_of_other_type(self) -> str | None:
         """Return a boolean or an integer among texts if the schema takes any cell."""

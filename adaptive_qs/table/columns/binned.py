@@ -2,8 +2,7 @@
 
 Values lie on points: integers, multiples of a step, days, seconds. A heap is a value that many rows
 share, and an ending is what many values have in common: 99 cents, whole hundreds, the first day of
-a
-month. How many rows have them is learnt from the private rows and paid for.
+a month. How many rows have them is learnt from the private rows and paid for.
 :mod:`adaptive_qs.table.bin_density` draws values by it. The bins of numbers can be learnt as well.
 """
 
@@ -39,16 +38,13 @@ if TYPE_CHECKING:
 
 Outside = Literal["refuse", "clip", "missing"]
 """What happens to values outside the range: the table is refused, they move to the nearest end, or
-they
-count as missing (then unreadable cells do as well).
+they count as missing (then unreadable cells do as well).
 """
 Learnt = Literal["min", "max", "bins"]
 """Parts of a column of numbers that a run learns."""
 
 MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
-OWN_BINS = 3
-"""Most values with a bin of their own that a summary names."""
 WIDTH, MOST_BINS = 100, 20
 """Width of a range without declared ends, and its bins, when the audit generates rows."""
 
@@ -95,8 +91,8 @@ class RangeColumn(ColumnBase):
     ordered: bool = True
     """Whether the order of the values means something (for prefix and range queries)."""
     outside: Outside = "refuse"
-    """What happens to values outside the range: "refuse" them, "clip" them to the nearest end,
-    or count them, and cells that cannot be read, as "missing"."""
+    """What happens to values outside the range: "refuse" them, "clip" them to the nearest end, or
+    count them, and cells that cannot be read, as "missing"."""
     heaps: tuple[Any, ...] = ()
     """Values that many rows share, known in public: how many is learnt with noise, so that values
     drawn from wide bins and periods keep them."""
@@ -253,8 +249,7 @@ class NumberColumn(RangeColumn):
     """Integers or numbers, in bins that are declared or that a run learns.
 
     Cells of text are read in the form of one country, so that 1.234 is never read as another
-    number; CSV
-    is written in it. Numbers in tables with types are themselves.
+    number; CSV is written in it. Numbers in tables with types are themselves.
     """
 
     decimal: DecimalSign = "."
@@ -441,7 +436,7 @@ class NumberColumn(RangeColumn):
             return span + beyond
         words = f"{span} in {self.num_values:,} bin{'s' if self.num_values > 1 else ''}"
         if own:
-            words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, OWN_BINS)}"
+            words += f", own bin{'s' if len(own) > 1 else ''}: {join_first(own, 3)}"
         return words + beyond
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:

@@ -37,10 +37,6 @@ Integer64 = Annotated[StrictInt, Field(gt=-(10**18), lt=10**18)]
 
 MAX_CATEGORIES = 1_000
 """Most distinct values of a text column that is proposed."""
-FEW_INTEGERS = 10
-"""Most distinct integers, scattered over a wide range, that are labels in any table."""
-ROWS_PER_LABEL = 5
-"""Rows per value from which on more distinct integers are labels, too."""
 MAX_EXACT = 2**53
 """Least integer that is an identifier."""
 MOST_VALUES = 8
@@ -305,7 +301,8 @@ class CategoricalColumn(ColumnBase):
         rows, distinct = profile.filled, len(profile.points)
         if not profile.spelling.plain:  # which only numbers have
             return None
-        few = binning.codes_for(rows) if rows >= ROWS_PER_LABEL * distinct else FEW_INTEGERS
+        # Up to 10 scattered integers are labels, and more if each has five rows.
+        few = binning.codes_for(rows) if rows >= 5 * distinct else 10
         exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
         scattered = profile.high - profile.low + 1 > 5 * distinct
         if not (profile.integers and exact and distinct <= few and scattered):

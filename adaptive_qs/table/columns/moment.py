@@ -229,8 +229,9 @@ class MomentColumn(RangeColumn):
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
         if self.format is None or self.format in PLAIN_TIMES:
-            stamped = pa.types.is_timestamp(values.type)
-            return pc.strftime(values, self.format or _ISO) if stamped else values.cast(pa.string())
+            if pa.types.is_timestamp(values.type):
+                return pc.strftime(values, self.format or "%Y-%m-%dT%H:%M:%S")
+            return values.cast(pa.string())
         distinct = values.dictionary_encode()
         texts = [
             None if moment is None else moment.strftime(self.format)
@@ -324,7 +325,6 @@ class DatetimeColumn(MomentColumn):
 
 # Drafts of dates and times.
 
-_ISO = "%Y-%m-%dT%H:%M:%S"
 _COMPACT = "%Y%m%d"
 
 
@@ -343,7 +343,7 @@ def _drafted(profile: Profile, days: bool) -> Draft | None:
     if other is not None and other in spans:
         return Draft(
             None,
-            f"dates of which nobody can tell day and month: declare a {_kind(span)} with the "
+            f"dates whose day and month can be exchanged: declare a {_kind(span)} with the "
             f'"format" {way} or {other}',
         )
     if way is None and not days:  # as they are written, where that is with a blank

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
-INTEGER_LIMIT = 10**18 - 1
-"""Largest magnitude of a bound of integers."""
-PLAIN_LIMIT = 1e10
-"""Least double that Arrow writes with an exponent."""
 PARTS = 1 << 30
 """Parts of a bin of numbers without decimals in which the density of values is constant."""
 
@@ -62,7 +58,7 @@ class IntegerColumn(NumberColumn):
     """What was learnt from private rows and paid for, as the program notes it."""
 
     whole = True
-    greatest = INTEGER_LIMIT
+    greatest = 10**18 - 1
     places: ClassVar[int] = 0
     resolution: ClassVar = 1.0
     number_type: ClassVar[CellType] = "integer"
@@ -384,7 +380,7 @@ class NumericColumn(NumberColumn):
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
         ends = self.bin_edges[0], self.bin_edges[-1]
-        if self.decimals is not None and max(map(abs, ends)) >= PLAIN_LIMIT:
+        if self.decimals is not None and max(map(abs, ends)) >= 1e10:  # which gets an exponent
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
             values = pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
             values = pc.replace_substring_regex(values, r"\.$", "")

@@ -48,15 +48,12 @@ try:
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
 
-BEAT = 0.5
-"""Time between two checks of a cluster that works, in seconds."""
 CONNECT_SECONDS = 10
 """Time within which a scheduler answers, in seconds."""
 WORKERS_SECONDS = 60
 """Time for which a foreign cluster can have no worker, in seconds: new ones can be on their way."""
 LEAST_PART, MOST_PART = 2**22, 2**26
 """Least and most bytes of a part of a file."""
-PARTS_PER_THREAD = 4
 HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
@@ -164,7 +161,7 @@ class Cluster:
         while left := [future for future in futures if future not in results]:
             with self._failing(), self._client.as_current():
                 try:
-                    wait(left, timeout=BEAT)
+                    wait(left, timeout=0.5)
                 except TimeoutError:
                     active = time.monotonic() if self._client.nthreads() else active
                 done = [future for future in left if future.status != "pending"]
@@ -196,7 +193,7 @@ class Cluster:
             )
         except (CancelledError, asyncio.CancelledError, OSError):
             said = "the scheduler does not answer any more: start it again, and repeat the command"
-        except Exception as error:  # noqa: BLE001  (whatever a cluster runs into)
+        except Exception as error:  # noqa: BLE001  (a cluster fails in many ways)
             said = f"failed ({type(error).__name__}): look at its logs, and repeat the command"
         raise AdaptiveQsError(f"{self._name}: {said}")
 
@@ -288,8 +285,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 
     Raises:
         InputError: If there is no cluster, it has no workers or other versions, or one of them does
-            not
-            see a file.
+            not see a file.
         ResourceExceeded: If the table is no file, and too large for the coordinator's memory.
     """
     files = find_path(source)
@@ -304,21 +300,21 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
 
 def _file_parts(
     cluster: Cluster, reader: Future, source: str | Path, threads: int
-) -> list[remote.Part]:
+) -> list[remote.FilePart]:
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(size for size, _ in (part.stamp for part in whole))
-    most = min(max(total // (PARTS_PER_THREAD * threads), LEAST_PART), MOST_PART)
+    most = min(max(total // (4 * threads), LEAST_PART), MOST_PART)  # four parts per thread
     large = [part for part in whole if part.stamp[0] > most]
     cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
 
-def _whole_files(source: str | Path) -> list[remote.Part]:
+def _whole_files(source: str | Path) -> list[remote.FilePart]:
     whole = []
     for path in map(os.path.abspath, table_files(source)):
         stamp = redacted(partial(remote.file_stamp, path), partial(unreadable, path))
-        whole.append(remote.Part(path, stamp))
+        whole.append(remote.FilePart(path, stamp))
     return whole
 
 
@@ -326,7 +322,7 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
     parts = []
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
-        parts.append(remote.Codes(table.domain, columns))
+        parts.append(remote.PartCodes(table.domain, columns))
     dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
     return cluster.submit_all(remote.same, parts, workers=dealt)
 

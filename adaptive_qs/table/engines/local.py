@@ -56,8 +56,7 @@ def preflight(
 
     Raises:
         InputError: If there is no folder for temporary files, the engine cannot be opened, or
-            workers
-            do not see the table.
+            workers do not see the table.
         ResourceExceeded: If there is no room.
     """
     name = engine_for(name, options)
@@ -101,10 +100,8 @@ class Spool(Rows):
     """A private table that is read from its source once; its rows can be read again from the spool.
 
     A source can give other rows each time (a query with a sample, a file that is rewritten, a frame
-    that
-    changes). A run sees the rows of one reading: the cells that were checked, and the rows of a
-    person
-    that were counted, are those that are measured.
+    that changes). A run sees the rows of one reading: the cells that were checked, and the rows of
+    a person that were counted, are those that are measured.
 
     Args:
         table: The private table; no coded one.
@@ -167,7 +164,7 @@ class Spool(Rows):
             names = tuple(name for name in source.names if name not in self._schema.ignore)
         for chunk in source.read(names):
             label = chunk.file or source.label
-            if self.keeps:  # what is handed on is what is kept: nobody can change it
+            if self.keeps:  # what is passed on is what is kept, which cannot change
                 chunk = replace(chunk, columns=self._keep(chunk, names, label))
             if self.sums:
                 total += sum_rows(names, chunk.columns, label)

@@ -58,7 +58,7 @@ def check_versions(
 # Tasks.
 
 T = TypeVar("T")
-Stamp = tuple[int, int]
+FileVersion = tuple[int, int]
 """Size of a file, and the time of its last change (ns): equal on every machine that sees it."""
 
 
@@ -73,7 +73,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, repr=False)
-class Part:
+class FilePart:
     """Rows that one task encodes.
 
     Attributes:
@@ -83,7 +83,7 @@ class Part:
     """
 
     path: str
-    stamp: Stamp
+    stamp: FileVersion
     piece: Piece | None = None
 
     @property
@@ -127,7 +127,7 @@ class PartFacts:
     digest: bytes
 
 
-class Codes:
+class PartCodes:
     """The coded rows of a part on a worker: one contiguous array for each attribute."""
 
     def __init__(self, domain: Domain, columns: Sequence[NDArray[Any]], row_sum: int = 0) -> None:
@@ -180,23 +180,23 @@ def load(reader: Reader) -> None:
 
 
 @_safely
-def see(parts: Sequence[Part]) -> None:
+def see(parts: Sequence[FilePart]) -> None:
     """Check that a worker sees the files."""
     for part in parts:
         _check_file(part)
 
 
 @_safely
-def cut(part: Part, reader: Reader, most_bytes: int) -> list[Part]:
+def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
         source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
-        return [Part(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
+        return [FilePart(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
 
 
 @_safely
-def encode(part: Part, reader: Reader) -> Codes:
+def encode(part: FilePart, reader: Reader) -> PartCodes:
     """Return the codes of a part."""
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
@@ -211,16 +211,16 @@ def encode(part: Part, reader: Reader) -> Codes:
                 kept.extend(encode_chunk(column, cells, source.label))
     none = [np.empty(0, dtype=code_dtype(column.size)) for column in columns]
     whole = [np.concatenate([*kept, empty]) for kept, empty in zip(codes, none)]
-    return Codes(reader.schema.domain(), whole, sum(sums))
+    return PartCodes(reader.schema.domain(), whole, sum(sums))
 
 
 @_safely
-def find_facts(codes: Codes) -> PartFacts:
+def find_facts(codes: PartCodes) -> PartFacts:
     """Return what the coordinator keeps of a part."""
     return codes.facts
 
 
-def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
+def _engine(codes: PartCodes, facts: PartFacts) -> BlockEngine:
     """Return an engine for a part; refuse one that was read again and has other rows."""
     if codes.facts != facts:
         raise DataError(
@@ -231,7 +231,7 @@ def _engine(codes: Codes, facts: PartFacts) -> BlockEngine:
 
 
 @_safely
-def count(codes: Codes, request: CountRequest, facts: PartFacts) -> NDArray[np.int64]:
+def count(codes: PartCodes, request: CountRequest, facts: PartFacts) -> NDArray[np.int64]:
     """Return the marginals of a part, one after the other in one array."""
     engine = _engine(codes, facts)
     return np.concatenate([counts.reshape(-1) for counts in engine.count_all(request.cliques)])
@@ -247,7 +247,7 @@ def add(counts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 @_safely
-def list_occupied(codes: Codes, request: CountRequest, facts: PartFacts) -> list[Occupied]:
+def list_occupied(codes: PartCodes, request: CountRequest, facts: PartFacts) -> list[Occupied]:
     """Return the occupied cells of the marginals of a part."""
     return _engine(codes, facts).occupied(request.cliques)
 
@@ -266,7 +266,7 @@ def _joined(parts: Sequence[Occupied]) -> Occupied:
 
 
 @contextmanager
-def _steady(part: Part, reader: Reader) -> Iterator[None]:
+def _steady(part: FilePart, reader: Reader) -> Iterator[None]:
     """Check that a worker sees the coordinator's file, with the same program, before and after."""
     check_versions("a worker", own_versions(), reader.versions)
     _check_file(part)
@@ -274,7 +274,7 @@ def _steady(part: Part, reader: Reader) -> Iterator[None]:
     _check_file(part)
 
 
-def _check_file(part: Part) -> None:
+def _check_file(part: FilePart) -> None:
     try:
         same = file_stamp(part.path) == part.stamp
     except OSError:
@@ -289,7 +289,7 @@ def _check_file(part: Part) -> None:
         )
 
 
-def file_stamp(path: str) -> Stamp:
+def file_stamp(path: str) -> FileVersion:
     """Return the state of a file."""
     found = os.stat(inside(path)[0])
     return found.st_size, found.st_mtime_ns

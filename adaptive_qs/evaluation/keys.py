@@ -1,0 +1,333 @@
+"""Sets of tables: every table compared with the true one, and the keys between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_qs.evaluation.checks import (
+    GRADES,
+    Check,
+    Column,
+    Comparison,
+    Drawn,
+    Facts,
+    Figure,
+    Finding,
+    Table,
+    leading,
+    named,
+    number,
+    overall_finding,
+)
+from adaptive_qs.evaluation.columns import BARS, ColumnPair, ColumnsCheck, column_charts
+from adaptive_qs.evaluation.evaluation import (
+    Evaluation,
+    Section,
+    evaluate,
+    evaluation_page,
+    render_page,
+)
+from adaptive_qs.evaluation.marginals import MARGINAL_COLUMNS, MarginalsCheck, marginal_rows
+from adaptive_qs.evaluation.promise import find_promise
+from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
+from adaptive_qs.evaluation.tables import OWNER_ONLY
+from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
+from adaptive_qs.table.joined import join_tables, name_tables
+from adaptive_qs.table.tables import MeasuredTable, TableSet
+from adaptive_qs.workload.workload import Workload
+
+UNLIMITED = 2**62
+"""Memory ceiling for the keys of compared tables, in bytes: their owner decides what to compare."""
+PAIRS_NAMED = 3
+"""Maximum number of pairs across a key that a sentence names, the worst first."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyFacts:
+    """The key of a table in both sets; owner only.
+
+    Attributes:
+        child: name of the table.
+        parent: name of the table that its key leads to.
+        most: maximum number of its rows that count per row of the parent.
+        rows: numbers of rows of the parent and of the table, true and synthetic.
+        numbers: the number of children as a column of the parent. Rows with more than ``most``
+            have that number.
+        given: the columns that come from ancestors, with their numbers of children.
+    """
+
+    child: str
+    parent: str
+    most: int
+    rows: tuple[tuple[int, int], tuple[int, int]]
+    numbers: ColumnPair
+    given: frozenset[str]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Mean number of children, true and synthetic."""
+        parents, children = self.rows
+        return children[0] / parents[0], children[1] / parents[1]
+
+    @property
+    def l1(self) -> float:
+        """L1 distance of the distributions of the number of children, from 0 (equal) to 2."""
+        true, synthetic = self.numbers.shares
+        return float(np.abs(true - synthetic).sum())
+
+    def list_pairs(self, evaluation: Evaluation) -> tuple[CliqueError, ...]:
+        """Return the errors of pairs of a column of an ancestor and an own one, the worst first."""
+        pairs = (e for e in evaluation.workload.per_clique if self.given & {*e.attributes})
+        return tuple(sorted(pairs, key=lambda error: -error.l1))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the parent and the numbers of children in both tables."""
+        both = "true", "synthetic"
+        numbers = {
+            "l1": self.l1,
+            "mean": dict(zip(both, self.means)),
+            "shares": {name: each.tolist() for name, each in zip(both, self.numbers.shares)},
+        }
+        return {"parent": self.parent, "number_of_children": numbers}
+
+
+class KeysCheck(Check):
+    """The numbers of children of the parent, and the pairs of columns across the key."""
+
+    name, title, about = "key", "Rows per parent, and links to ancestors", "key"
+    shown = "always"
+
+    def measure(self, comparison: Comparison) -> KeyFacts | None:
+        """Return what was found of the key of the table; None for a root and a lone table."""
+        return comparison.key
+
+    def judge(self, facts: KeyFacts | None, evaluation: Evaluation) -> Finding | None:
+        """Grade the worse of the numbers of children and the pairs across the key."""
+        if facts is None:
+            return None
+        found = self._judge_numbers(facts, evaluation), self._judge_pairs(facts, evaluation)
+        worst = max(found, key=lambda finding: GRADES.index(finding.grade))
+        return Finding(
+            worst.grade,
+            worst.word,
+            " ".join(finding.said for finding in found),
+            figures=tuple(figure for finding in found for figure in finding.figures),
+            tiles=found[1].tiles,
+        )
+
+    def as_json(self, facts: KeyFacts | None) -> Mapping[str, Any]:
+        """Return the field "key"; none for a table without a parent."""
+        return {} if facts is None else {self.name: facts}
+
+    def _judge_numbers(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
+        column, (true, made) = facts.numbers, facts.means
+        moved = leading(share(column.variation, 2), f"numbers-{facts.child}")
+        text = (
+            f"A row of {facts.parent} has {significant(true)} rows of {facts.child} on average, "
+            f"and {significant(made)} in the synthetic tables. {moved} of the rows of "
+            f"{facts.parent} would have to have another number, {share(column.fresh, 2)} in a "
+            "fresh sample."
+        )
+        lines = (
+            ("rows per parent", f"{true:.3f} on average, {made:.3f} synthetic"),
+            ("numbers", f"L1 distance of their distribution: {facts.l1:.4f}"),
+        )
+        table = Table(
+            f"Rows of {facts.parent} by the number of their rows of {facts.child}",
+            (number("rows", count), number("true", share), number("synthetic", share)),
+            [(k, *shares) for k, shares in enumerate(zip(*column.shares))],
+            f"numbers-{facts.child}",
+        )
+        most = f"Rows with more than {facts.most:,} count as having that number"
+        charts = Drawn(most, lambda: column_charts([column], evaluation.comparison.schema), BARS)
+        figures: tuple[Figure, ...] = (Facts(lines), table, charts)
+        return Finding(*ColumnsCheck().word_for([column]), text, figures=figures)
+
+    def _judge_pairs(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
+        errors = facts.list_pairs(evaluation)
+        scale = scale_over(errors, evaluation.scale.per_clique, evaluation.comparison.rows)
+        mean = significant(float(np.mean([error.l1 for error in errors])))
+        pairs, anchor = counted(len(errors), "pair"), f"across-{facts.child}"
+        text = f"The {leading(pairs, anchor)} of a column of {facts.child} and one of an "
+        text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average"
+        text += _scale_sentence(scale)
+        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
+        text += f" Worst: {listed(worst, PAIRS_NAMED)}."
+        if scale.gone:
+            gone = named([combination(attributes) for attributes in scale.gone], anchor)
+            text += f" No closer than independent columns: {gone}."
+        rows = [
+            (*row, "like independent columns" if row[0] in scale.gone else "")
+            for row in marginal_rows(errors, scale)
+        ]
+        caption = f"Pairs of a column of {facts.child} and one of an ancestor, the worst first"
+        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows, anchor)
+        tile = (mean, f"mean L1 error of {pairs} across the key")
+        return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,),
+                       tiles=(tile,))  # fmt: skip
+
+
+def _scale_sentence(scale: WorkloadScale) -> str:
+    """Return how errors compare with a fresh sample and with independent columns."""
+    if not scale.known:
+        return "; there is no scale for it: chance decides most of such an error."
+    text = f". A fresh sample would differ by about {significant(scale.fresh)}"
+    if scale.joint:
+        text += f", independent columns by {significant(scale.independent)}"
+    return f"{text}{scale.place}"
+
+
+@dataclass(frozen=True, eq=False)
+class SetEvaluation:
+    """A synthetic set of tables compared with the true one; owner only.
+
+    Attributes:
+        schema: of both sets.
+        tables: the comparison of each table, root first, with the numbers of its children and
+            behind the columns of its ancestors: all pairs of columns with at least one own column.
+    """
+
+    schema: TableSet
+    tables: Mapping[str, Evaluation]
+
+    @cached_property
+    def overall(self) -> Finding:
+        """The verdict: at most as good as the worst verdict on a table."""
+        parts = [(name, part.verdict.overall) for name, part in self.tables.items()]
+        return overall_finding(parts, truth="the true tables")
+
+    @cached_property
+    def keys(self) -> dict[str, Finding]:
+        """The finding about the key of each table but the root."""
+        found = {name: part.findings.get(KeysCheck.name) for name, part in self.tables.items()}
+        return {name: finding for name, finding in found.items() if finding is not None}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything but the rows, with the verdicts in a few sentences."""
+        return {
+            "notice": OWNER_ONLY,
+            "verdict": [self.overall.plain],
+            "tables": {name: part.as_json() for name, part in self.tables.items()},
+        }
+
+    def pages(
+        self, names: Mapping[str, tuple[str, str]], files: Mapping[str, str], whole: str
+    ) -> dict[str, str]:
+        """Return HTML files by name, for the owner of the data only.
+
+        Args:
+            names: true and synthetic name of each table.
+            files: file name of the page about each table.
+            whole: file name of the page about the set.
+        """
+        pages = {
+            files[name]: evaluation_page(part, names[name], whole)
+            for name, part in self.tables.items()
+        }
+        rows = {name: part.comparison.rows for name, part in self.tables.items()}
+        compared = (
+            f"{made:,} synthetic rows of {name} compared with {true:,} true rows"
+            for name, (true, made) in rows.items()
+        )
+        sections = [
+            Section(f"key-{name}", f"{name}: {KeysCheck.title.lower()}", finding.figures)
+            for name, finding in self.keys.items()
+        ]
+        root = self.tables[self.schema.root]
+        page = render_page(
+            ", ".join(made for _, made in names.values()),
+            f"{', '.join(compared)}.",
+            [
+                self.overall,
+                *self.keys.values(),
+                *(part.verdict.overall for part in self.tables.values()),
+            ],
+            [tile for finding in self.keys.values() for tile in finding.tiles],
+            sections,
+            root.comparison.promised.release,
+            (),
+            [(files[name], f"The whole report on {name}") for name in files],
+        )
+        return {whole: page, **pages}
+
+
+def evaluate_set(
+    true: Any,
+    synthetic: Any,
+    schema: Any,
+    *,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: PhaseProgress | None = None,
+) -> SetEvaluation:
+    """Compare a synthetic set of tables with the true one; the result is for the owner only.
+
+    Rows of a parent with more children than count are compared as having the maximum, and all of
+    their children are compared: figures show what was lost with those that did not count.
+
+    Args:
+        true: the private tables, as for :class:`~adaptive_qs.Synthesizer`.
+        synthetic: the synthetic ones.
+        schema: of both.
+        seed: as for :func:`~adaptive_qs.evaluate`.
+        workers: threads, by default one for every core; results do not depend on it.
+        progress: called with a phase, steps done and steps in all.
+
+    Raises:
+        InputError: the schema or a table is wrong, or the keys of two tables do not fit each other.
+    """
+    described = TableSet.resolve(schema)
+    given = [name_tables(tables, described) for tables in (true, synthetic)]
+    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in given]
+    found: dict[str, Evaluation] = {}
+    for measured in described.measured():
+        first, second = (side[measured.name] for side in sides)
+        made = given[1][measured.name]
+        file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
+        compared = evaluate(
+            first, second, measured.schema, _own_pairs(measured), seed=seed, workers=workers,
+            progress=progress,
+        )  # fmt: skip
+        comparison = replace(
+            compared.comparison,
+            promised=find_promise(None, file, measured.schema),
+            key=_key_facts(described, measured, compared, found),
+        )
+        anew = {
+            check.name: check.measure(comparison)
+            for check in compared.checks
+            if check.name in ("release", KeysCheck.name)
+        }
+        found[measured.name] = replace(
+            compared, comparison=comparison, facts={**compared.facts, **anew}
+        )
+    return SetEvaluation(described, found)
+
+
+def _own_pairs(measured: MeasuredTable) -> Workload:
+    """Return all pairs of columns of which at least one is no ancestor's."""
+    pairs = Workload.all_ways(measured.schema.domain(), 2)
+    return replace(
+        pairs, weights={c: w for c, w in pairs.weights.items() if c[-1] >= measured.given}
+    )
+
+
+def _key_facts(
+    schema: TableSet, measured: MeasuredTable, compared: Evaluation, found: Mapping[str, Evaluation]
+) -> KeyFacts | None:
+    """Return the facts about a table's key, given the comparisons of the tables before it."""
+    key = schema.by_child.get(measured.name)
+    if key is None:
+        return None
+    parent = found[key.parent]
+    numbers = next(column for column in parent.columns if column.name == key.number)
+    given = frozenset(measured.schema.names[: measured.given])
+    rows = parent.comparison.rows, compared.comparison.rows
+    return KeyFacts(measured.name, key.parent, key.most, rows, numbers, given)
