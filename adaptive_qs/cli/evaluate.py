@@ -129,7 +129,7 @@ def evaluate(
     from adaptive_qs.table.schema_files import describes_set, read_content
 
     if options.schema is None:
-        raise InputError("no --schema was given: name the schema of both tables")
+        raise InputError("No schema is set. Use --schema FILE.")
     if describes_set(read_content(options.schema, options.max_memory)):
         _evaluate_set(true, synthetic, options)
         return
