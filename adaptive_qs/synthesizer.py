@@ -23,8 +23,9 @@ from adaptive_qs.release.release import check_rows
 from adaptive_qs.release.statement import RoundRecord
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import Session
+from adaptive_qs.run.memory import check_sample_rows
 from adaptive_qs.run.options import SynthesizeOptions, checked, documented
-from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, check_sample_rows, synthesize
+from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import PRIVATE, STAMP_KEY
@@ -64,7 +65,7 @@ class Kind:
 
 
 def find_kind(table: Any) -> Kind:
-    """The kind of table that came; files and everything unknown count as pandas."""
+    """Return the kind of a given table; files and everything unknown count as pandas."""
     if isinstance(table, CodedTable):
         return Kind("codes")
     native = nw.from_native(table, eager_only=True, pass_through=True)
@@ -83,7 +84,7 @@ def find_kind(table: Any) -> Kind:
 
 
 def _container(dtype: Any) -> str | None:
-    """What was chosen by a type of pandas; None for the plain ones."""
+    """Return the container that a type of pandas stands for; None for the plain ones."""
     if isinstance(dtype, pd.CategoricalDtype):
         return _CATEGORIES
     if isinstance(dtype, pd.ArrowDtype):
@@ -95,7 +96,7 @@ def _container(dtype: Any) -> str | None:
 
 
 def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
-    """The decoded table as that kind of data frame.
+    """Return the decoded table as that kind of data frame.
 
     Columns that came as categories have the values that the schema lists as categories, in its
     order, and are ordered where it says so. In pandas, columns that came in a nullable type come
@@ -139,7 +140,7 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
 
 
 def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any:
-    """The type of pandas for values of a declared type; None for the plain one.
+    """Return the type of pandas for values of a declared type; None for the plain one.
 
     Numbers are kept in 64 bits: fewer would move some of them out of their bins.
     """
@@ -159,7 +160,7 @@ def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any
 
 
 def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
-    """A column in an extension type of pandas, without a detour over floats."""
+    """Return a column in an extension type of pandas, without a detour over floats."""
     if isinstance(dtype, pd.ArrowDtype):
         return pd.array(column.combine_chunks(), dtype=dtype)
     if pa.types.is_string(column.type):
@@ -234,8 +235,8 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Warns:
             UserWarning: there is an ``insecure_seed``, or the schema is unreviewed.
-            GuardRailWarning: the budget promises or buys less than may have been meant; told
-                before it is spent, but for what only the noisy number of rows shows.
+            GuardRailWarning: the budget promises or buys less than may have been meant;
+                shown before it is spent, unless only the noisy number of rows shows it.
         """
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
@@ -258,7 +259,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         self._session = job.session
         self.seconds_ = clock.stop()
         self._set_release(release)
-        warn_all(release.doubts, stacklevel=2)  # last: a filter may turn it into an exception
+        warn_all(release.warnings, stacklevel=2)  # last: a filter may turn it into an exception
         return self
 
     def sample(
@@ -278,7 +279,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         on.
 
         Args:
-            num_rows: rows, of a set those of the root; None takes their noisy number, or that of
+            num_rows: rows, of a set rows of the root; None takes their noisy number, or that of
                 those that meet the condition.
             seed: the same seed gives the same table on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
@@ -300,7 +301,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         check_sample_rows(released, num_rows, self.max_memory)
         found = {}
         for drawn in released.draw(num_rows, seed, workers, self.progress, where, balance):
-            warn_all(drawn.doubts, stacklevel=2)
+            warn_all(drawn.warnings, stacklevel=2)
             kind = self._kinds[drawn.name]
             if kind.library == "codes" and drawn.drawing is not None:
                 found[drawn.name] = drawn.drawing.coded()

@@ -26,8 +26,8 @@ from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
 from adaptive_qs.run.job import Limits
-from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, fit_bytes
-from adaptive_qs.run.tables import check_table_rows, tables_limits
+from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, check_table_rows, fit_bytes
+from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode, formats
 from adaptive_qs.table.coded import MAX_ROWS, CodedTable

@@ -263,7 +263,7 @@ class Batch:
         counted = "a count with the whole budget"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
+    def warnings(self, rows: int) -> tuple[str, ...]:
         """Return nothing, since every answer has its own error."""
         return ()
 

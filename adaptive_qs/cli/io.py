@@ -354,7 +354,7 @@ def show_warnings(job: Job[Any], schema: Path) -> None:
     """Write the warnings of a run before anything is spent."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
-    for warning in job.doubts:
+    for warning in job.warnings:
         warn(warning)
     if job.options.insecure:
         warn(

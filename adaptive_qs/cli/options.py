@@ -1,5 +1,4 @@
-"""From options to a command line, where each field of a dataclass is an option, and to the files
-that options name."""
+"""Options as a command line, one for each field of a dataclass, and the files that they name."""
 
 from __future__ import annotations
 
@@ -273,8 +272,7 @@ def check_file(path: Path, force: bool) -> None:
 
 
 def chosen_formulas(kind: str | None, schema: Path | None) -> Formulas:
-    """Return which texts are escaped: by default all where the schema is that of a release, which
-    somebody else may have made."""
+    """Return which texts are escaped; by default all if the schema is that of a release."""
     from adaptive_qs.table.text import check_formulas
 
     if kind is None:
@@ -308,8 +306,7 @@ def resumes(path: Path, options: RunOptions) -> bool:
 
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
-    """Refuse an output that is also an input or another output, or would be one of the files of a
-    table."""
+    """Refuse an output that is an input, another output, or one of the files of a table."""
     inputs = [None if path is None else inside(path)[0] for path in inputs]
     seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
@@ -332,8 +329,10 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
 def private_inputs(
     data: Path | None, options: Any, demo_out: Path
 ) -> tuple[Path | Query, Path, Any, bool]:
-    """Return the private table and its schema, as given or as shipped, the options, and whether
-    files are replaced. With --demo, epsilon is 1 and the output ``demo_out`` by default."""
+    """Return the private table, its schema, the options and whether files are replaced.
+
+    With --demo, epsilon is 1 and the output ``demo_out`` by default.
+    """
     schema, sql, database = options.schema, options.sql, options.database
     if options.demo:
         if data is not None or schema is not None or sql is not None or database is not None:

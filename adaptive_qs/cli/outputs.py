@@ -143,7 +143,7 @@ class Outputs:
         self,
         release: ReleaseSet,
         drawn: Iterable[DrawnTable],
-        asked: Mapping[str, Any],
+        requested: Mapping[str, Any],
         formulas: Formulas,
         replacing: bool,
         clock: PhaseClock,
@@ -156,7 +156,7 @@ class Outputs:
         Args:
             release: What the tables are drawn from.
             drawn: The tables, root first.
-            asked: The seed of the sample, and what else was asked of it.
+            requested: The seed of the sample, and what else was requested of it.
             formulas: Which texts are escaped in CSV.
             replacing: Whether files are replaced.
             clock: Reports the phases.
@@ -177,7 +177,7 @@ class Outputs:
                         done.append(table)
                         yield table.name, timed(table.pages, clock), table.schema
 
-                write_set(named(), self.out, partial(state, done, found, asked), replacing)
+                write_set(named(), self.out, partial(state, done, found, requested), replacing)
             return found
         if release.schema.is_set and self.out is not None:
             _make_folder(self.out)
@@ -186,7 +186,7 @@ class Outputs:
             if path == io.STANDARD:
                 write_pages(pages, CSV, io.Stdout(), table.schema, formulas)  # type: ignore[arg-type]
                 continue
-            more = {**asked, "formulas": formulas} if table_format(path).is_text else asked
+            more = {**requested, "formulas": formulas} if table_format(path).is_text else requested
             with self._stating(release, path, [table.name], replacing) as state:
                 seal = partial(state, [table], found, more)
                 write_table(pages, path, table.schema, formulas, seal, replacing)
@@ -195,7 +195,7 @@ class Outputs:
     def _note(self, drawn: Iterable[DrawnTable], found: dict[str, Written]) -> Iterator[DrawnTable]:
         """Yield the tables, and note each once it is written."""
         for table in drawn:
-            for doubt in table.doubts:
+            for doubt in table.warnings:
                 io.warn(doubt)
             yield table
             found[table.name] = Written(
@@ -222,13 +222,13 @@ class Outputs:
             def state(
                 tables: Sequence[DrawnTable],
                 found: Mapping[str, Written],
-                asked: Mapping[str, Any],
+                requested: Mapping[str, Any],
                 sha256: str,
             ) -> None:
                 for table in tables:
                     part, root = release.tables[table.name], found.get(release.schema.root)
                     rows = {"root_rows": table.rows if root is None else root.rows}
-                    stated = {"seed": asked["seed"], "rows": table.rows, **asked}
+                    stated = {"seed": requested["seed"], "rows": table.rows, **requested}
                     stated |= rows if release.schema.is_set else {}
                     sampling = {name: value for name, value in stated.items() if value is not None}
                     if contradictions := table.contradictions:

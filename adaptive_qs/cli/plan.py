@@ -175,7 +175,7 @@ SERVED = "each set of attributes is also requested together with it"
 
 
 def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
-    """The cells of the marginals over a workload's sets of attributes, each set once.
+    """Return the cells of the marginals over a workload's sets of attributes, each set once.
 
     Args:
         plan: what was planned.
@@ -210,7 +210,7 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
 
 
 def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
-    """The same for people."""
+    """Return the same for people."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} per marginal on average, {largest} at most"
     if found["rows"] is None:
@@ -225,7 +225,7 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
 def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
 ) -> dict[str, Any]:
-    """What `synthesize` would make of a workload with the same budget.
+    """Predict what `synthesize` makes of a workload with the same budget.
 
     Args:
         schema: the public schema.
@@ -236,7 +236,7 @@ def describe_tables(
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
         less; ``unconnected``, columns that it will likely leave independent of all others (None
-        without rows, or where no combination is asked for, or too many); ``least_rows``, about how
+        without rows, or where no combination is requested, or too many); ``least_rows``, about how
         many rows each column takes not to be (None likewise); ``resolutions``, the combinations
         that it will likely measure, each with the groups of codes of its columns (None likewise);
         ``strategies``, the columns that it will measure by other queries than their cells, each
@@ -288,7 +288,7 @@ def describe_scoring(
     rows: int | None,
     options: SelectionOptions,
 ) -> tuple[dict[str, Any], io.Row]:
-    """What a scoring pass of `synthesize` looks at.
+    """Describe what a scoring pass of `synthesize` scores.
 
     Returns:
         Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
@@ -431,8 +431,10 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
 def _cell_rmse(
     schema: Schema, workload: Workload, rho: float, run: SynthesizeOptions
 ) -> float | None:
-    """Expected RMSE (rows) of all cells of the marginals where rho is spent on them in the optimal
-    way, without choosing; None where that is too large to plan."""
+    """Return the expected RMSE (rows) of all cells if rho is spent on them in the optimal way.
+
+    None if that is too large to plan.
+    """
     from adaptive_qs.answering.api import plan as planned
     from adaptive_qs.workload.file import WorkloadFile
 

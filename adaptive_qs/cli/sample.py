@@ -59,7 +59,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
-    from adaptive_qs.run.tables import check_sample_rows
+    from adaptive_qs.run.memory import check_sample_rows
 
     if (rows := options.rows) is not None:
         check_rows(rows)
@@ -71,14 +71,14 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     _check_loaded(release, loaded.root, options.out, options.as_json)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
     if rows is None and not loaded.root.counted:
-        for warning in loaded.doubts:
+        for warning in loaded.warnings:
             io.warn(warning)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
         drawn = loaded.draw(rows, seed, threads, clock, where, balance)
-        request = {"seed": seed, "where": where, "balance": balance}
-        written = outputs.write(loaded, drawn, request, kind, options.force, clock)
+        requested = {"seed": seed, "where": where, "balance": balance}
+        written = outputs.write(loaded, drawn, requested, kind, options.force, clock)
     for warning in warn_of_tables(written):
         io.warn(warning)
     seconds, root = clock.stop(), written[loaded.schema.root]

@@ -120,14 +120,14 @@ class Outcome:
         if target is None:
             return None
         (attribute,) = workload.domain.clique([target])
-        wide = [c for c in workload.cliques if attribute in c and len(c) > 1]
-        return TargetCoverage(target, len(_list_measured(release, wide)), len(wide))
+        requested = [c for c in workload.cliques if attribute in c and len(c) > 1]
+        return TargetCoverage(target, len(_list_measured(release, requested)), len(requested))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings that follow from released values."""
         unconnected = self._label(io.unconnected_warnings)
-        return (*self.release.doubts, *unconnected, *warn_of_tables(self.written))
+        return (*self.release.warnings, *unconnected, *warn_of_tables(self.written))
 
     def lines(self) -> list[io.Row]:
         """Return the same for a data steward, with the next command to try."""
@@ -196,9 +196,9 @@ def _list_left_out(release: Release) -> list[str]:
 
 
 def _describe_measured(release: Release) -> list[str]:
-    asked = release.workload.cliques
-    measured = _list_measured(release, asked)
-    whole = counted(len(asked), "marginal")
+    requested = release.workload.cliques
+    measured = _list_measured(release, requested)
+    whole = counted(len(requested), "marginal")
     taken = {past.clique for past in release.rounds if len(past.clique) > 1}
     names = (release.domain.clique_names(clique) for clique in measured)
     coarse = len(taken - set(names)) if release.domain.groupings else 0
@@ -225,7 +225,7 @@ class DrawOptions(OutputOptions):
     """How a table is drawn from a release."""
 
     rows: Annotated[int | None, Option(
-        "Rows of the synthetic table; of a set of tables, those of the root.", "N", OUTPUT,
+        "Rows of the synthetic table; of a set of tables, rows of the root.", "N", OUTPUT,
         "the noisy number of private rows, or of those that meet the condition"
     )] = None  # fmt: skip
     seed: Annotated[int | None, Option(
@@ -294,8 +294,8 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
                     files["release"] = outputs.release
                 if outputs.out is not None:
                     drawn = release.draw(options.rows, seed, job.root.work.limits.workers, clock)
-                    asked = {"seed": seed}
-                    written = outputs.write(release, drawn, asked, kind, replacing, clock)
+                    requested = {"seed": seed}
+                    written = outputs.write(release, drawn, requested, kind, replacing, clock)
                     if outputs.out != io.STANDARD:
                         files["table"] = outputs.out
                 job.session.finish()
@@ -329,8 +329,7 @@ def _check_outputs(
     options: Options,
     replacing: bool,
 ) -> tuple[bool, bool]:
-    """Refuse outputs that cannot or may not be written; return whether the tables and the release
-    replace files."""
+    """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
         raise InputError("No output file is set. Use --out, --release or both.")
     io.check_standard_output(outputs.out, options.insecure, options.as_json)
@@ -346,7 +345,8 @@ def _check_outputs(
 
 def _check_job(schema: TableSet, path: Path, options: Options) -> SetJob:
     from adaptive_qs.release.release import check_rows
-    from adaptive_qs.run.tables import SetJob, check_table_rows
+    from adaptive_qs.run.memory import check_table_rows
+    from adaptive_qs.run.tables import SetJob
     from adaptive_qs.table.schema_files import resolve_about
 
     if options.about is not None:

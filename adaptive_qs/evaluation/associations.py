@@ -80,11 +80,7 @@ def associate(counts: PairCounts) -> Association:
 def cramers_v(pair: PairSums, rows: int, r: int, c: int) -> float:
     """Return Bergsma's Ṽ = √(φ̃² / min(r̃−1, c̃−1)), 0 if an attribute has one value.
 
-    Args:
-        pair: sums over the cells of the two attributes.
-        rows: N.
-        r: number of values of the first attribute that occur.
-        c: number of values of the second.
+    The two attributes have r and c values that occur in the rows.
     """
     if min(r, c) < 2:
         return 0.0
@@ -126,10 +122,7 @@ class Chance:
 
         The variance is that of independent columns plus that of the strength of the association:
         by the delta method, and as for a correlation at least 4 φ²/N. A few rows in a cell that
-        should be empty make it many times as large.
-
-        Args:
-            v: Cramér's V of every pair; None for independent columns.
+        should be empty make it many times as large. V is None for independent columns.
         """
         defined = self._least > 0
         least = np.where(defined, self._least, 1.0)
@@ -143,10 +136,6 @@ class Chance:
 
         Their Cohen's w = V √k, the distance from independence whatever the number of values (Cohen
         1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 7), is not small.
-
-        Args:
-            v: Cramér's V of every pair.
-            other: chance in the other table.
         """
         effect = v * np.sqrt(np.maximum(self._least, 0.0))
         unseen = np.hypot(self.deviation(v), other.deviation())

@@ -84,14 +84,7 @@ def judge(
     drawn without replacement, which makes theirs less dispersed). Exact Clopper-Pearson intervals
     of both rates, each with error probability (1 - confidence) / (2 attacks), hold for all rates of
     all attacks together with `confidence` by Bonferroni; the difference of the ends brackets every
-    advantage whenever they do.
-
-    Args:
-        attack: its name.
-        members: scores of members, in random order; higher speaks for membership.
-        non_members: scores of non-members, likewise.
-        attacks: number of attacks that are judged together.
-        confidence: of all intervals together.
+    advantage whenever they do. Scores are in random order, and higher for members.
     """
     from scipy.stats import binomtest
     from sklearn.metrics import roc_auc_score

@@ -338,10 +338,8 @@ def overall_finding(
 ) -> Finding:  # fmt: skip
     """Return the headline, which is at most as good as the worst finding.
 
-    Args:
-        parts: what each finding is about, and the finding.
-        alarms: findings of which the first decides the verdict, whatever the others are.
-        truth: the table that the synthetic rows are compared with.
+    Each finding has the name of its subject. The first alarm decides the verdict, whatever the
+    others are.
     """
     if alarms:
         return Finding("poor", alarms[0].word, alarms[0].headline)
@@ -395,7 +393,8 @@ class Verdict:
 
     @property
     def _use(self) -> Finding:
-        parts = []
+        alarm = any(finding.headline for finding in self.findings.values())
+        parts = ["Do not share the table before this is explained."] * alarm
         for grade, words in _SUITABLE.items():
             if kinds := [what for what, found in self.uses.items() if found == grade]:
                 parts.append(f"{words} {listed(kinds, len(kinds))}.")

@@ -336,17 +336,9 @@ def render_page(
     notes: Sequence[str],
     links: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return the page of findings.
+    """Return the page of findings on the table ``name``.
 
-    Args:
-        name: of the synthetic table.
-        intro: what was compared.
-        sentences: of the verdict.
-        tiles: numbers for the top, with their meanings.
-        sections: the figures.
-        release: of the table, or its statement, if known.
-        notes: what makes all measures uncertain.
-        links: names of other pages, and what they are.
+    Tiles are numbers with their meanings, and links names of other pages with their titles.
     """
     bundle = release if isinstance(release, Bundle) else None
     statement = release.manifest if isinstance(release, Bundle) else release

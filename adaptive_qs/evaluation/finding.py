@@ -78,10 +78,6 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
     """Return rules that the first rows of a table keep, for its owner to review.
 
     They are as private as the table. A schema can declare them all.
-
-    Args:
-        table: as :func:`~adaptive_qs.table.encode.read_table` accepts it.
-        schema: of the table.
     """
     measured = [column.name for column in schema.columns if column.measured]
     coded, amounts = read_with_amounts(table, schema, measured, most_rows=MOST_ROWS)
@@ -274,10 +270,7 @@ def _implications(
 ) -> list[str]:
     """Return implications between two columns that all rows keep, the most telling ones first.
 
-    Args:
-        joint: with the true table.
-        schema: of the table.
-        settled: pairs of columns with a stricter rule.
+    Pairs of columns with a stricter rule are settled, and have none.
     """
     least = max(LEAST_CHANCES, LEAST_BROKEN * joint.true_rows)
     few = [c for c in schema.columns if 1 < c.num_values <= MOST_VALUES][:MOST_NUMBERS]

@@ -192,8 +192,7 @@ def advantage_bound(promise: Promise) -> float | None:
 def replacement_distance(rho: float) -> float:
     """Bound the total variation between releases of tables in which one row is replaced.
 
-    Args:
-        rho: zCDP for the addition or removal of one row.
+    They are ρ-zCDP for the addition or removal of one row.
 
     Raises:
         InputError: rho is negative or not finite.

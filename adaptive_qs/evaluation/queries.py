@@ -160,12 +160,7 @@ def count_queries(queries: Queries) -> int:
 
 
 def row_squares(queries: tuple[Queries, ...], shares: Array) -> float:
-    """Return Σ_x p_x Σ_q Q[q, x]², the mean square of the answers on one row.
-
-    Args:
-        queries: as for :func:`squared_error`.
-        shares: p, over the cells of a set of attributes.
-    """
+    """Return Σ_x p_x Σ_q Q[q, x]², the mean square of the answers on a row with shares p."""
     for factor in queries:
         norms = factor.column_norms().reshape(factor.shape)
         shares = np.tensordot(norms, shares, axes=norms.ndim)
@@ -178,10 +173,6 @@ def deviation_of_squares(queries: tuple[Queries, ...], shares: Array) -> float:
     It is √(2 tr(GΣGΣ)) with G = QᵀQ and Σ = diag(p) − ppᵀ, and the trace is
     pᵀ(G∘G)p − 2 Σ_x p_x (Gp)_x² + (pᵀGp)². If G is large it is bounded by √2 tr(GΣ), which it is
     if a single direction makes all of the error.
-
-    Args:
-        queries: as for :func:`squared_error`.
-        shares: p, over the cells of a set of attributes.
     """
     rows = [math.prod(factor.shape) for factor in queries]
     if max(rows) > MOST_GRAM or shares.size * sum(rows) > MOST_STEPS:

@@ -224,10 +224,7 @@ def scale_over(
 ) -> WorkloadScale:
     """Return the scale of some marginals together.
 
-    Args:
-        errors: of these marginals.
-        known: scales by the names of the attributes; not of every marginal if they are large.
-        rows: of the true and of the synthetic table.
+    Scales are known by the names of the attributes; not of every marginal if they are large.
     """
     both = [(error, known[error.attributes]) for error in errors if error.attributes in known]
     figures = [(error.l1, s.fresh, s.independent, s.sparse) for error, s in both]
@@ -298,15 +295,10 @@ def fresh_sample_l1(counts: NDArray[np.integer], rows: int) -> float:
 def chance_l1(true_rows: int, rows: int, sparse: float, deviations: float = 3) -> float:
     """Return how much further than expected a fresh sample may be by chance.
 
-    The difference of the shares of a cell has variance p (1/n + 1/m) at most. Its absolute value
-    has 1 − 2/π of that if the cell is well filled, and up to all of it if it holds few rows;
-    different cells vary against each other rather than together.
-
-    Args:
-        true_rows: n.
-        rows: m.
-        sparse: share of the rows in cells with few of them.
-        deviations: number of standard deviations.
+    The difference of the shares of a cell in n true and m other rows has variance p (1/n + 1/m) at
+    most. Its absolute value has 1 − 2/π of that if the cell is well filled, and up to all of it if
+    it holds few rows, as the share ``sparse`` of the rows does; different cells vary against each
+    other rather than together.
     """
     part = WELL_FILLED + (1 - WELL_FILLED) * sparse
     return deviations * math.sqrt(part * (1 / true_rows + 1 / rows))

@@ -213,10 +213,7 @@ def row_numbers(
 ) -> tuple[Cells, int]:
     """Return a number for each row, in the order of its codes, and the bound of the numbers.
 
-    Args:
-        columns: the codes, one array for each attribute.
-        sizes: bounds of the codes.
-        most: bound above which numbers are replaced by their ranks.
+    Numbers are replaced by their ranks if their bound exceeds ``most``.
     """
     numbers: Cells = np.zeros(len(columns[0]), dtype=np.int64)
     bound = 1
@@ -237,12 +234,7 @@ def in_batches(
 ) -> Iterator[Result]:
     """Yield the results of all items, in their order, computed by threads.
 
-    Args:
-        task: returns one result for each item of a batch.
-        items: arguments of the task.
-        workers: threads.
-        progress: called with the items done and in all.
-        size: of a batch; by default ``BATCH``.
+    The task returns one result for each item of a batch, of ``BATCH`` items by default.
     """
     size, done = size or BATCH, 0
     pool = ThreadPool(workers)

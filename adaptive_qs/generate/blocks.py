@@ -31,25 +31,6 @@ from adaptive_qs.generate.tree import (
 from adaptive_qs.generate.zeros import Mask, Zeros, allowed_cells, weigh
 from adaptive_qs.machine import njit
 
-MOST_SHARES = 2**20
-"""Largest number of cells from which the hopes of a root are computed."""
-
-
-class Loop(NamedTuple):
-    """A table of two attributes of a block that its tree does not join.
-
-    Attributes:
-        cells: where the table lies among the weights.
-        root: where the values of the root lie in the buffers.
-        classes: the class of each value of the root.
-        shares: for each class, the shares of its rows in the cells: shape (classes, cells).
-    """
-
-    cells: slice
-    root: slice
-    classes: Integers
-    shares: Array
-
 
 @dataclass
 class _Node:
@@ -142,7 +123,7 @@ class _Planner:
         self._joints = joints
         self._zeros = zeros
         self.start, self.parts = [0], list[int]()
-        self.nodes, self.loops = list[_Node](), list[Loop]()
+        self.nodes: list[_Node] = []
 
     def add(self, block: Component) -> None:
         """Add the tree of a block; attributes too wide to be swept stay as they are."""
@@ -150,10 +131,8 @@ class _Planner:
         forest = self._span(members)
         for component in find_trees(forest):
             root = max(sorted(component), key=self._count_ties)
-            top = sum(node.allowed.shape[1] for node in self.nodes)
             for i, parent in list_parents(forest, root).items():
                 self._add_node(i, parent, members)
-                self._add_loops(block, root, top)
         self.start.append(len(self.nodes))
         work = np.array(self._model.domain.sizes) * np.diff(self._model.adjacency.start)
         share = work[list(members)].sum() / work.sum()
@@ -204,37 +183,9 @@ class _Planner:
             node.hint = (joint + 2.0) / (even + 2.0)
         self.nodes.append(node)
 
-    def _add_loops(self, block: Component, root: int, top: int) -> None:
-        """Add the pair tables of the last node, except that of its parent, as hopes of the root."""
-        node, (_, offset, other, stride, _, _, _) = self.nodes[-1], self._model.adjacency
-        own = {e for e, _ in node.tree}
-        root_axis = block.clique.index(root)
-        classes = block.classes[root_axis]
-        for e in node.late:
-            others = other[e][stride[e] > 0].tolist()
-            if e in own or len(others) != 1 or block.patterns is None:
-                continue
-            joint = self._joint(others[0], node.attribute)
-            if joint.size * (classes.max() + 1) > MOST_SHARES:
-                continue
-            first, second = (block.clique.index(j) for j in (others[0], node.attribute))
-            together = np.zeros([c.max() + 1 for c in (classes, block.classes[first],
-                                                       block.classes[second])])  # fmt: skip
-            together[tuple(block.patterns[:, [root_axis, first, second]].T)] = 1.0
-            shares = together[:, block.classes[first]][:, :, block.classes[second]]
-            shares = (shares * (joint + 1e-6)).reshape(len(shares), -1)
-            shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-            cells = slice(int(offset[e]), int(offset[e]) + joint.size)
-            self.loops.append(Loop(cells, slice(top, top + classes.size), classes, shares))
-
 
 class BlockMoves(ModelMoves):
-    """Redraws of all attributes of a block together.
-
-    The tables outside of a tree can multiply the weight of a whole mode. So each value of the root
-    has a hope, a factor of the proposal: the geometric mean of these tables over its cells. It
-    depends on weights and targets only, so that the moves stay exact.
-    """
+    """Redraws of all attributes of a block together."""
 
     def __init__(
         self,
@@ -249,7 +200,6 @@ class BlockMoves(ModelMoves):
             planner.add(block)
         self._model = model
         self._trees = _flatten(planner.parts, planner.start, planner.nodes)
-        self._loops = planner.loops
         self._workers = workers
 
     def __call__(self, rows: Rows, key: int, thorough: bool = False) -> None:
@@ -257,24 +207,16 @@ class BlockMoves(ModelMoves):
 
         ``key`` seeds the random numbers.
         """
-        factors, adjacency, hopes = self._model.factors, self._model.adjacency, self._hopes()
+        factors, adjacency = self._model.factors, self._model.adjacency
         trees, seed = self._trees, np.uint64(key)
         if thorough:
             trees = trees._replace(parts=np.ones_like(trees.parts))
         phases = key % trees.parts
 
         def move(start: int, stop: int) -> None:
-            _move_blocks(rows, start, stop, phases, trees, hopes, factors, adjacency, seed)
+            _move_blocks(rows, start, stop, phases, trees, factors, adjacency, seed)
 
         over_rows(self._workers, len(rows), move)
-
-    def _hopes(self) -> Array:
-        hopes = np.zeros(self._trees.length)
-        for loop in self._loops:
-            weights = self._model.factors.packed[loop.cells].astype(np.float64)
-            logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-            hopes[loop.root] += (loop.shares @ logs)[loop.classes]
-        return np.exp(np.clip(hopes, -200, 200))
 
 
 _ROWS_AT_ONCE = 32
@@ -306,10 +248,9 @@ def _cell(row, e, adjacency):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"})
-def _move_blocks(rows, begin, end, phases, trees, hopes, factors, adjacency, key):  # type: ignore[no-untyped-def]
+def _move_blocks(rows, begin, end, phases, trees, factors, adjacency, key):  # type: ignore[no-untyped-def]
     old, new = np.empty(rows.shape[1], np.int32), np.empty(rows.shape[1], np.int32)
-    alone = np.empty((_ROWS_AT_ONCE, hopes.size))
-    promised = np.empty((_ROWS_AT_ONCE, hopes.size))
+    alone, promised = np.empty((2, _ROWS_AT_ONCE, trees.length))
     possible = np.empty(_ROWS_AT_ONCE, np.bool_)
     p, cells = np.empty(factors[0].max()), np.empty(adjacency[1].size, np.int64)
     for group in range(begin // _ROWS_AT_ONCE, -(-end // _ROWS_AT_ONCE)):
@@ -318,7 +259,7 @@ def _move_blocks(rows, begin, end, phases, trees, hopes, factors, adjacency, key
             if group % trees.parts[b] != phases[b]:
                 continue
             lo, hi = trees.start[b], trees.start[b + 1]
-            promised[:] = hopes
+            promised[:] = 1.0
             possible[:] = True
             _send_messages(
                 rows, first, last, lo, hi, trees, factors, adjacency, alone, promised, possible,
@@ -357,7 +298,7 @@ def _send_messages(  # type: ignore[no-untyped-def]
 ):
     """Write the weights of each value given the attributes outside, times the messages from below.
 
-    ``promised`` starts with the hopes and ends with the products of the messages. A row is no
+    ``promised`` starts with ones and ends with the products of the messages. A row is no
     longer ``possible`` if no state of its block has weight. Each node is visited for all rows while
     its weights are in cache.
     """

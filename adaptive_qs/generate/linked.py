@@ -90,8 +90,7 @@ def linked_rows(
 
 @dataclass(frozen=True)
 class _Linked:
-    """A model of some attributes given the first ones; ``means`` are the marginals wanted of rows,
-    of cliques with an attribute that is not given."""
+    """A model of attributes given the first ones, and the marginals ``means`` that rows get."""
 
     domain: Domain
     given: Clique
@@ -103,8 +102,7 @@ class _Linked:
     workers: int
 
     def page(self, given: Rows, seed: tuple[int, int], alike: bool) -> Rows:
-        """Rows with these given codes, in this order; these are ``alike`` where they are those of
-        rows as were measured, which have the fitted marginals."""
+        """Draw rows with these given codes, which are ``alike`` if not chosen by what they are."""
         rng = np.random.default_rng(seed)
         rows = np.empty((len(given), len(self.domain)), dtype=np.int32)
         rows[:, self.given] = given
@@ -185,7 +183,7 @@ def _is_wanted(clique: Clique, given: Clique, domain: Domain) -> bool:
 def as_given(
     counts: NDArray[np.floating], clique: Clique, given: Clique, rows: Rows, domain: Domain
 ) -> NDArray[np.float64]:
-    """A marginal with the same conditional distributions, and the given attributes of some rows.
+    """Return a marginal with the same conditional distributions and the given codes of some rows.
 
     Args:
         counts: non-negative, shaped like the clique.

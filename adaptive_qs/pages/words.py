@@ -48,13 +48,7 @@ def combination(names: Sequence[str]) -> str:
 
 
 def at_resolution(columns: Sequence[str], groups: Sequence[int], codes: Sequence[int]) -> str:
-    """Join the names of columns whose codes are grouped: "age in 8 groups × city".
-
-    Args:
-        columns: their names.
-        groups: number of groups of codes of each, or of its codes.
-        codes: number of codes of each.
-    """
+    """Join the names of columns with their numbers of groups of codes: "age in 8 groups × city"."""
     return " × ".join(
         short(name) if number == size else f"{short(name)} in {number:,} groups"
         for name, number, size in zip(columns, groups, codes, strict=True)

@@ -97,7 +97,7 @@ class _Record(BaseModel):
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
     """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
-    """Columns that were measured by more than their cells, since the workload asked for more."""
+    """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
@@ -182,7 +182,7 @@ class Bundle:
         return texts | arrays
 
     def texts(self) -> dict[str, str]:
-        """The members of JSON, by name."""
+        """Return the members of JSON, by name."""
         domain = self.domain
         measured = tuple(
             _Measured(
@@ -212,7 +212,7 @@ class Bundle:
         }
 
     def arrays(self) -> dict[str, Sequence[NDArray[np.float64]]]:
-        """The members of numbers, by name: vectors and arrays one after the other."""
+        """Return the members of numbers, by name: vectors and arrays one after the other."""
         return {
             "reference.npy": self.reference,
             "residuals.npy": [estimate.values for estimate in self.estimates.values()],
@@ -241,7 +241,7 @@ class Bundle:
 
     @classmethod
     def read(cls, archive: ArchiveReader, path: str | Path) -> Self:
-        """The bundle in an open archive; see :meth:`load`.
+        """Return the bundle in an open archive; see :meth:`load`.
 
         Args:
             archive: that was opened.
@@ -258,10 +258,10 @@ class Bundle:
     def _read(cls, archive: ArchiveReader, content: Any) -> Self:
         schema = Schema.parse(archive.json("schema.json"), claim=archive.claim)
         domain = schema.domain()
-        asked = WorkloadFile.parse(archive.json("workload.json"))
-        if any(part.attributes is None for part in asked.parts):
+        requested = WorkloadFile.parse(archive.json("workload.json"))
+        if any(part.attributes is None for part in requested.parts):
             raise ValueError("the marginals are not listed")  # a few words may stand for millions
-        workload = asked.workload(domain)
+        workload = requested.workload(domain)
         events = Transcript.model_validate(archive.json(CHARGES)).events
         manifest = Manifest.model_validate(content)
         record = _Record.model_validate(archive.json("record.json"))
@@ -312,7 +312,7 @@ def charges_text(events: Iterable[Event]) -> str:
 
 
 def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Resolution, ...]:
-    """The combinations of columns that rounds measured, each at every level, in their order."""
+    """Return the combinations of columns that rounds measured, each at every level, in order."""
     chosen = dict.fromkeys((past.clique, past.groups) for past in rounds if len(past.clique) > 1)
     return tuple(
         Resolution(columns=columns, groups=groups, codes=domain.shape(domain.clique(columns)))
@@ -321,7 +321,7 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
-    """Columns whose combinations were asked for and none was measured, in the schema's order.
+    """Columns whose combinations were requested and none was measured, in the schema's order.
 
     In a table that is sampled from the release they are independent of all others. Columns of one
     code count neither as connected nor as unconnected, since nothing can depend on them; nor does
@@ -338,7 +338,7 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
 
 
 def _paid(fact: Fact) -> tuple[Any, ...]:
-    """What a charge must agree with; its words may be those of another version."""
+    """Return what a charge must agree with; its words may be those of another version."""
     return fact.kind, fact.columns, fact.cost
 
 
@@ -346,7 +346,7 @@ def _json(model: BaseModel) -> str:
     return model.model_dump_json() + "\n"
 
 
-# The sidecar: the statement in a file beside a table or answers, which have no place for it.
+# The sidecar: the statement in a file next to a table or answers, which have no place for it.
 
 ANSWERS_MEMBER = "answers"
 """Names the file of answers among what a ledger records as handed over."""
@@ -354,7 +354,7 @@ _ENDING = ".manifest.json"
 
 
 def manifest_path(table: str | Path) -> Path:
-    """The sidecar of a table: the file beside it that holds its privacy statement."""
+    """Return the sidecar of a table: the file next to it with its privacy statement."""
     path = Path(table)
     return path.parent / f"{path.name}{_ENDING}"
 
@@ -382,7 +382,7 @@ def sidecar_text(statement: Statement, **more: Any) -> str:
 def write_manifest(
     statement: Statement, table: str | Path, replace: bool = True, **more: Any
 ) -> None:
-    """Write a statement beside a table, before the table itself appears.
+    """Write a statement next to a table, before the table itself appears.
 
     Args:
         statement: what is stated; the same statement gives the same bytes.
@@ -421,12 +421,12 @@ def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[
 
 
 def digest_of_statement(statement: Statement) -> str:
-    """SHA-256 of a statement by itself, without what a sidecar adds to it."""
+    """SHA-256 of a statement alone, without what a sidecar adds to it."""
     return compute_sha256([statement.to_json().encode()])
 
 
 def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[str, Any]:
-    """The content of a sidecar, within a ceiling of the process's memory.
+    """Return the content of a sidecar, within a ceiling of the process's memory.
 
     Raises:
         InputError: it is not one, or was made by a newer version.
@@ -452,8 +452,8 @@ def is_from_interrupted_run(
         ledger: None for none.
         max_memory: ceiling of the process's memory while the output is read.
     """
-    beside = manifest_path(output)
-    release = beside if exists(beside) else output
+    sidecar = manifest_path(output)
+    release = sidecar if exists(sidecar) else output
     if ledger is None or not exists(release):
         return False
     try:

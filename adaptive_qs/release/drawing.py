@@ -1,4 +1,4 @@
-"""What is drawn from a release: all rows, those of a condition, or kinds in equal numbers."""
+"""Samples of a release: all rows, rows of a condition, or kinds in equal numbers."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
 
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
-    """Rows that are asked for.
+    """Rows that are requested.
 
     Attributes:
         where: the condition that they meet; None for all rows.
-        names: of each kind of rows of which equal numbers are wanted, such as "sex = F".
+        names: of each kind of rows of which equal numbers are drawn, such as "sex = F".
         kinds: their boxes.
     """
 
@@ -120,7 +120,7 @@ class SampleRequest:
         schema: Schema,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
     ) -> SampleRequest:
-        """What a condition and a column ask for.
+        """Return the request of a condition and a column.
 
         Args:
             condition: that rows must meet.
@@ -171,13 +171,13 @@ class SampleRequest:
             kinds = list(split.values())
         if (parts := sum(map(len, kinds))) > MOST_BOXES:
             raise InputError(
-                f"what is asked for has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
+                f"what is requested has {counted(parts, 'part')}, and {MOST_BOXES} is the most: "
                 "balance a column of fewer values, or ask for a simpler condition"
             )
         return cls(where, names, kinds)
 
-    def doubts(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
-        """What the release says against the kinds: how few rows they would be in its table.
+    def warnings(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
+        """Return warnings about kinds with less than a row in the table of the release.
 
         Args:
             shares: of each kind, by the model.
@@ -201,13 +201,13 @@ def _is_possible(
     from adaptive_qs.table.rules import AllowedCells, find_row
 
     names, sizes = schema.names, schema.domain().sizes
-    asked = [((names[i],), chance > 0) for i, chance in box.items()]
-    cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *asked)]
+    requested = [((names[i],), chance > 0) for i, chance in box.items()]
+    cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *requested)]
     return find_row(cells, dict(zip(names, sizes))) is not None
 
 
 def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:
-    """The parts of boxes whose rows have a code in one column."""
+    """Return the parts of boxes whose rows have a code in one column."""
     found: list[Chances] = []
     for box in boxes:
         chance = np.zeros(size)
@@ -219,7 +219,7 @@ def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> li
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A table that is drawn as it is asked for, once.
+    """A table that is drawn as it is requested, once.
 
     Attributes:
         schema: of the table.
@@ -230,7 +230,7 @@ class Drawing:
         drawers: by column, how values inside bins are drawn; evenly where there is none.
         where: the condition that the values meet.
         share: of all rows of the model, those that may be drawn; 1 without a condition.
-        doubts: what the release says against the table.
+        warnings: what the release says against the table.
         given: number of leading columns of the parts that are not of the table.
         described: of all columns of the parts, where some are not of the table.
     """
@@ -243,7 +243,7 @@ class Drawing:
     drawers: Mapping[str, Drawer] = field(default_factory=dict)
     where: Where | None = None
     share: float = 1.0
-    doubts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     given: int = 0
     described: Schema | None = None
 
@@ -266,7 +266,7 @@ class Drawing:
         """Yield the rows with values of the declared types, page by page.
 
         Args:
-            keep: Called with the codes of each page, those of given columns included, once its
+            keep: Called with the codes of each page, also of given columns, once its
                 values are drawn.
         """
         stamp, slices = {STAMP_KEY: self.stamp}, count()

@@ -73,8 +73,9 @@ class Marginal:
         return None if errors is None else math.sqrt(np.square(errors).mean())
 
     def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
-        """One row for each cell: the values or bins by their labels, then the count and, where the
-        counts are measured, its standard error. The name of the count says if it is the model's.
+        """Return one row for each cell: the labels, the count and, if measured, its standard error.
+
+        The name of the count says if it is the model's.
 
         Args:
             schema: of the release.
@@ -120,7 +121,7 @@ class Release(Bundle):
         watched_cells: int,
         most_rows: int,
     ) -> Self:
-        """The release of a finished loop.
+        """Return the release of a finished loop.
 
         Args:
             result: what the loop measured.
@@ -182,7 +183,7 @@ class Release(Bundle):
         return total >= COUNTED * std
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What the noisy number of rows says against the budget; empty where it says nothing."""
         (total, std), delta = self._total, self.manifest.delta
         if not self.counted:
@@ -223,7 +224,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> CodedTable:
-        """A synthetic table, in codes; see :meth:`draw`."""
+        """Return a synthetic table, in codes; see :meth:`draw`."""
         return self.draw(num_rows, seed, workers, progress, where, balance).coded()
 
     def draw(
@@ -235,7 +236,7 @@ class Release(Bundle):
         where: str | None = None,
         balance: str | None = None,
     ) -> Drawing:
-        """A synthetic table that is drawn page by page: memory holds a few pages.
+        """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
         With a condition, it has the rows that the model has of those meeting it: they are not
         searched for among others, so that rare ones take no longer than frequent ones.
@@ -288,9 +289,9 @@ class Release(Bundle):
             count, self._synthesis.refine_passes, plan_workers(workers),
             progress and partial(progress, "draw"),
         )  # fmt: skip
-        doubts = wish.doubts(wanted.shares, total)
+        warnings = wish.warnings(wanted.shares, total)
         checked = CheckedPages(parts, self.check(selected=named), seed)
-        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, doubts)
+        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, warnings)
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.
@@ -388,7 +389,7 @@ class Release(Bundle):
         )  # fmt: skip
 
     def _asked(self, columns: Iterable[Iterable[str]]) -> list[Clique]:
-        """The sets of columns by their positions, where they are not too large."""
+        """Return the sets of columns by their positions; refuse too many cells."""
         domain = self.workload.domain
         requested = [domain.clique(names) for names in columns]
         cells = sum(map(domain.size, requested))
@@ -451,7 +452,7 @@ def check_rows(num_rows: int) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """The seed of a sampling: the one given, or one from the operating system.
+    """Return the seed of a sampling: the given one, or one from the operating system.
 
     Raises:
         InputError: it is negative or no integer.

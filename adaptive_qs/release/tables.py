@@ -66,15 +66,14 @@ class DrawnTable:
         return () if self.drawing is None else self.drawing.contradictions
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Warnings about the table that follow from the release."""
-        return () if self.drawing is None else self.drawing.doubts
+        return () if self.drawing is None else self.drawing.warnings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleaseSet:
-    """Everything that one run released of a set of tables: safe to share, reloadable, and sampled
-    at no cost.
+    """Everything that one run released of a set of tables: safe to share, sampled at no cost.
 
     Attributes:
         schema: The public description of the tables.
@@ -165,9 +164,9 @@ class ReleaseSet:
         return self.manifest.insecure
 
     @property
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Warnings about the budget that follow from the noisy numbers of rows."""
-        return self.label({name: release.doubts for name, release in self.tables.items()})
+        return self.label({name: release.warnings for name, release in self.tables.items()})
 
     def label(self, texts: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
         """Return the texts of all tables, each with the name of its table if there are several."""
@@ -196,7 +195,7 @@ class ReleaseSet:
         return {**others, next(iter(self.tables)): rows}
 
     def sample(self, *args: Any, **options: Any) -> dict[str, pa.Table]:
-        """Return synthetic tables by name; the arguments are those of :meth:`draw`."""
+        """Return synthetic tables by name; the arguments are as for :meth:`draw`."""
         drawn = self.draw(*args, **options)
         return {each.name: pa.concat_tables(each.pages) for each in drawn}
 
@@ -243,19 +242,19 @@ class ReleaseSet:
 
     def _check_steered(self, where: str | None, balance: str | None) -> Clique:
         """Return the columns of the root that choose rows; refuse columns of other tables."""
-        root, asked = self.root.schema, [] if balance is None else [balance]
+        root, requested = self.root.schema, [] if balance is None else [balance]
         named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
         if where is not None:
             with suppress(InputError):  # refused with the columns of the root
-                asked += parse_condition(where, {**named, **root.by_name}).columns()
-        if other := [name for name in asked if name in named and name not in root.by_name]:
+                requested += parse_condition(where, {**named, **root.by_name}).columns()
+        if other := [name for name in requested if name in named and name not in root.by_name]:
             raise InputError(
                 f"{other[0]!r} is not a column of {self.schema.root}, and where and balance choose "
                 f"its rows: name {', '.join(root.names)}, or select from a larger sample"
             )
-        return self.root.domain.clique(set(asked) & set(root.names))
+        return self.root.domain.clique(set(requested) & set(root.names))
 
-    # The bundle: members of one table as they are, those of several in a folder each.
+    # The bundle: members of one table as they are; several tables have a folder each.
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the members of the bundle, by name."""
@@ -369,7 +368,7 @@ class _Family:
             yield DrawnTable(name, written, rows[name], pages, own)
 
     def _draw_linked(self, table: MeasuredTable, number: int) -> Drawing:
-        """Return what draws rows given those of their ancestors, with values of the own columns."""
+        """Return a drawing of the own columns, given the codes of ancestors."""
         release, given = self.release.tables[table.name], self.given[table.name]
         seed = self.seed ^ (number - 1)  # each table has random numbers of its own
         rows = release.linked(

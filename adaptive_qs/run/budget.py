@@ -117,7 +117,7 @@ class PrivacyTarget:
         column_share: float = 0.0,
         learning_share: float = 0.0,
     ) -> Self:
-        """The budget of tables, given either as (epsilon, delta) or as rho.
+        """Return the budget of tables, given either as (epsilon, delta) or as rho.
 
         It is that of exact Gaussian DP, or of zCDP where it exceeds ``MAX_FILTERED``, what
         learning a column takes of it ``MAX_LEARNING``, or all learning ``MOST_LEARNING``.
@@ -157,10 +157,12 @@ class PrivacyTarget:
         cost: float | None = None,
         discovery_share: Fraction | None = None,
     ) -> Self:
-        """The budget of answers, given as (epsilon, delta), as rho, or as the privacy cost itself.
+        """Return the budget of answers, given as (epsilon, delta), as rho, or as the privacy cost.
 
         Args:
-            epsilon, delta, rho: as for :meth:`of`.
+            epsilon: As for :meth:`of`.
+            delta: Likewise.
+            rho: Likewise.
             cost: the privacy cost β = 2ρ of He et al., instead of ``epsilon``.
             discovery_share: where bins or values are learnt first, the part of δ set aside for
                 values; the budget is then that of zCDP. None where all noise is Gaussian.
@@ -217,12 +219,14 @@ class PrivacyTarget:
         left = delta_left(self.delta, Fraction(self.delta) * self.discovery_share)
         return left * (1 - SLACK) if self.gaussian else left
 
-    def _with_epsilon(self, epsilon: float | None) -> Self:
-        if epsilon is None and self.gaussian:
+    def _with_epsilon(self, requested: float | None) -> Self:
+        if requested is None and self.gaussian:
             return replace(
                 self, epsilon=compute_gaussian_epsilon(compute_mu(self.rho), self._converting)
             )
-        implied = compute_epsilon(self.rho, self._converting) if epsilon is None else float(epsilon)
+        implied = (
+            compute_epsilon(self.rho, self._converting) if requested is None else float(requested)
+        )
         return replace(self, epsilon=implied)
 
     @property
@@ -241,7 +245,7 @@ class PrivacyTarget:
         return math.floor(Fraction(self.rho) * UNITS_PER_RHO)
 
     def protecting(self, unit: Unit) -> Self:
-        """The same promise to another unit.
+        """Return the same promise to another unit.
 
         Raises:
             InputError: what it leaves for measurements of single rows is nothing but noise.
@@ -265,14 +269,13 @@ class PrivacyTarget:
         return self.rho * self.unit.copies**2
 
     def within(self, remaining: Cost) -> Self:
-        """The same promise, with what measurements of single rows may cost where this much of the
-        whole budget is left."""
+        """Return the same promise, with what rows may cost if this much of the budget is left."""
         rows = self.unit.for_rows(remaining)
         rho = min(self.rho / self.unit.group**2, float_below(rows.rho))
         return replace(self, rho=rho, kept=rho / self.rho)
 
     def at(self, epsilon: float) -> Self:
-        """The same budget of answers at another ε.
+        """Return the same budget of answers at another ε.
 
         Raises:
             InputError: the ε is out of range.

@@ -102,15 +102,14 @@ class Limits:
 
     @property
     def solver_bytes(self) -> int:
-        """Most memory that one problem may take while others are solved beside it."""
+        """Most memory that one problem may take while others are solved at the same time."""
         return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
 
     def check_countable(self, num_rows: int, what: str = "the table") -> None:
-        """Refuse a table whose rows, a private number, are too many wherever they are kept;
-        ``what`` it is in public words.
+        """Refuse a table with more rows than any engine counts; ``what`` is it, for the message.
 
         Raises:
-            ResourceExceeded: they are; the message does not tell how many came.
+            ResourceExceeded: There are too many; the message does not contain their number.
         """
         if num_rows > self.countable_rows:
             raise ResourceExceeded(
@@ -151,13 +150,13 @@ class Work(Protocol):
         """Ceilings of memory and threads."""
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about a budget, with about so many rows as far as is public."""
+        """Return warnings about the budget, given the public row count if there is one."""
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
-        """What there is to say about what it can buy, with about so many rows."""
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return warnings about the accuracy for a table of about ``rows`` rows."""
 
     def request_fields(self) -> dict[str, str]:
-        """What is measured and how, by which a ledger recognises the run."""
+        """Return what is measured and how, by which a ledger recognises the run."""
 
 
 W = TypeVar("W", bound=Work)
@@ -173,11 +172,11 @@ class Job(Generic[W]):
         target: the budget.
         learning: the part of it for the bins and values that the schema leaves open.
         work: what is measured.
-        doubts: warnings about the budget and what it can buy, from public numbers, and about a
+        warnings: warnings about the budget and what it can buy, from public numbers, and about a
             scheduler without TLS.
         session: the budget, in memory or in a ledger.
-        before: called once nothing stands against the run any more, before anything is spent.
-        beside: what else the run measures, of another table, in public words by which a ledger
+        before: called after the last check and before the first charge.
+        more_fields: what else the run measures, of another table, in public words by which a ledger
             recognises it.
     """
 
@@ -186,10 +185,10 @@ class Job(Generic[W]):
     target: PrivacyTarget
     learning: Cost
     work: W
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
     session: Session
     before: Callable[[], None] | None = None
-    beside: Mapping[str, str] = field(default_factory=dict)
+    more_fields: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -203,8 +202,11 @@ class Job(Generic[W]):
         """Check the parameters.
 
         Args:
-            schema, options, budget, unit: as for :func:`resolve_budget`.
-            plan: the work on a domain, with what learning leaves of the budget.
+            schema: As for :func:`resolve_budget`.
+            options: Likewise.
+            budget: Likewise.
+            unit: Likewise.
+            plan: The work on a domain, with what learning leaves of the budget.
 
         Raises:
             InputError: a parameter or the workload is wrong, the schema is unreviewed, or the
@@ -223,10 +225,10 @@ class Job(Generic[W]):
         target, learning = resolve_budget(schema, options, budget, unit)
         work = plan(schema.widest_domain(), target.within(target.budget - learning))
         found = work.list_warnings(target, rows)
-        doubts = check_budget_warnings(found, options.beyond_limits or options.resume)
-        doubts += scheduler_warnings(options.scheduler)
+        warnings = check_budget_warnings(found, options.beyond_limits or options.resume)
+        warnings += scheduler_warnings(options.scheduler)
         if rows is not None and not options.resume:
-            doubts += work.doubts(rows)
+            warnings += work.warnings(rows)
         session = Session(
             options.ledger,
             options.resume,
@@ -236,11 +238,11 @@ class Job(Generic[W]):
             target.unit,
             (target.epsilon, target.delta),
         )
-        return cls(schema, options, target, learning, work, doubts, session)
+        return cls(schema, options, target, learning, work, warnings, session)
 
     def warn(self, insecure: str, stacklevel: int) -> None:
-        """Warn of the doubts, a noise seed (``insecure``: what is not private) and the schema."""
-        warn_all(self.doubts, stacklevel + 1)
+        """Show all warnings; ``insecure`` says what is not private with a noise seed."""
+        warn_all(self.warnings, stacklevel + 1)
         if self.options.insecure:
             words = "insecure_seed: anyone who knows the seed can remove the noise"
             warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
@@ -250,11 +252,10 @@ class Job(Generic[W]):
     def read(
         self, source: Any, clock: PhaseClock, digest: Digest | None = None
     ) -> tuple[Schema, MarginalCounter, OpenBudget]:
-        """The schema, what counts the table, to be closed, and how spending begins; inside
-        ``session.working``.
+        """Return the schema, what counts the table (close it), and how spending begins.
 
-        What the schema leaves open is learnt, which begins to spend. Bad cells are refused before
-        anything is reserved.
+        Call it inside ``session.working``. What the schema leaves open is learnt, which begins to
+        spend. Bad cells are refused before anything is reserved.
 
         Args:
             source: the private table.
@@ -305,8 +306,7 @@ class Job(Generic[W]):
     def read_once(
         self, table: Any, schema: Schema, sums: bool, keeps: bool
     ) -> Iterator[tuple[Any, Digest]]:
-        """Yield a private table with the same rows at each reading, and by what a ledger
-        recognises it.
+        """Yield a private table that gives the same rows again, and by what a ledger knows it.
 
         Args:
             table: any.
@@ -349,7 +349,7 @@ class Job(Generic[W]):
         )
 
     def _gathered(self, source: Any, clock: PhaseClock) -> tuple[Any, int]:
-        """What is to be learnt from, and the number of rows; bad cells are refused."""
+        """Return what is to be learnt from, and the number of rows; refuse bad cells."""
         from adaptive_qs.learn.schema import gather_private
 
         limits, schema, steps, rows = self.work.limits, self.schema, clock.steps("learn"), 0
@@ -396,7 +396,7 @@ class Job(Generic[W]):
             "learning share": cost_text(self.learning),
             "noise seed": "none" if seed is None else str(seed),
             **self.work.request_fields(),
-            **self.beside,
+            **self.more_fields,
         }
 
     def _begin(self, digest: Digest) -> Mechanisms:
@@ -414,11 +414,13 @@ def resolve_budget(
     budget: Callable[[Fraction | None], PrivacyTarget],
     unit: Unit | None = None,
 ) -> tuple[PrivacyTarget, Cost]:
-    """The budget of a run, and what of it goes to what it has to learn first.
+    """Return the budget of a run and the cost of learning.
 
     Args:
-        schema, options: of the run.
-        budget: with the part of δ for discovering values; None where nothing is to be learnt.
+        schema: The schema of the run.
+        options: The options of the run.
+        budget: Returns the budget, given the part of δ for discovering values; None if nothing is
+            learnt.
         unit: whom it protects; by default what the schema and the options name.
 
     Raises:

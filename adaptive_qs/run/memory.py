@@ -10,8 +10,9 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.generate.rows import PAGE_CODES, SynthesisSettings
 from adaptive_qs.loop.candidates import measurable_cliques
-from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE
-from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
+from adaptive_qs.release.tables import ReleaseSet
+from adaptive_qs.table.coded import CODE_BYTES, KEPT_CELLS, MAX_ROWS
 from adaptive_qs.workload.limit import Ceilings, DroppedMarginals, limited
 from adaptive_qs.workload.workload import Workload
 
@@ -84,7 +85,7 @@ class _Candidates:
         return cls(len(domain), len(workload.closure), len(sizes), sum(sizes), largest, most, seen)
 
     def bytes(self, kept_cells: int) -> int:
-        """Return the memory without the process and the rows, with this number of kept cells."""
+        """Memory besides the process and the rows, if some cells of counts are kept."""
         return (
             self.closure * _clique_bytes(self.attributes)
             + self.largest_cells * SCORING_THREADS * SCORED_CELL_BYTES
@@ -118,7 +119,7 @@ class ScoringForecast:
     def of(
         cls, workload: Workload, rows: int | None, kept_cells: int = MOST_KEPT_CELLS
     ) -> ScoringForecast:
-        """Build the forecast for the candidates of a workload, with this number of kept counts."""
+        """Return the forecast for the candidates of a workload if some counts are kept."""
         found = _Candidates.of(workload)
         seconds = found.number * (CANDIDATE_SECONDS + (rows or 0) * ROW_SECONDS)
         seconds += found.seen_cells * CELL_SECONDS
@@ -145,11 +146,12 @@ def keep_what_fits(
     max_candidates: int | None = None,
     max_cells: int | None = None,
 ) -> tuple[Workload, DroppedMarginals | None]:
-    """What of a workload is looked at within the ceilings, by :func:`limited`.
+    """Return the marginals that fit the ceilings, by :func:`limited`, and what is dropped.
 
     Args:
-        workload: the requested marginals.
-        num_rows, max_memory_bytes: as for :func:`plan_memory`; where it refuses, less is looked at.
+        workload: what was requested.
+        num_rows: As for :func:`plan_memory`.
+        max_memory_bytes: Likewise; if it refuses, fewer marginals are kept.
         max_candidates: most marginals of several columns; by default ``DEFAULT_CANDIDATES``.
         max_cells: most cells of all of them together; by default ``DEFAULT_CELLS``.
     """
@@ -206,7 +208,7 @@ def plan_memory(workload: Workload, num_rows: int, max_memory_bytes: int) -> Mem
     """Divide the memory ceiling, or refuse.
 
     Args:
-        workload: the marginals wanted.
+        workload: the requested marginals.
         num_rows: most rows of the private table. This number must be public: the ceilings it
             leaves steer what is measured.
         max_memory_bytes: the ceiling.
@@ -255,3 +257,55 @@ def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int
         f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
         f"{megabytes(marginal)} of it."
     )
+
+
+# Synthetic tables that are held, or drawn page by page.
+
+
+def check_sample_rows(
+    release: ReleaseSet, num_rows: int | None, max_memory: int | str | None, held: bool = True
+) -> None:
+    """Refuse synthetic tables that do not fit the memory, with the process and the fit.
+
+    Args:
+        release: What they are drawn from.
+        num_rows: Rows of the root; None for their noisy number.
+        max_memory: Ceiling of the process's memory.
+        held: Whether whole tables are held in memory; they are drawn page by page otherwise.
+
+    Raises:
+        InputError: The ceiling is not a positive size.
+        ResourceExceeded: A table does not fit, or has more than ``MAX_ROWS`` rows.
+    """
+    for name, rows in release.count_rows(num_rows).items():
+        columns = len(release.tables[name].schema.columns)
+        check_table_rows(max(rows, 1), columns, max_memory, held or release.schema.is_set)
+
+
+def check_table_rows(
+    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
+) -> None:
+    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
+
+    Args:
+        num_rows: of the table.
+        attributes: its columns.
+        max_memory: ceiling of the process's memory.
+        held: whether the whole table is held in memory; it is drawn page by page otherwise.
+
+    Raises:
+        InputError: the ceiling is not a positive size.
+        ResourceExceeded: it does not fit, or has more than ``MAX_ROWS`` rows.
+    """
+    ceiling = memory_bytes(max_memory)
+    table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
+    needed = PROCESS_BYTES + fit_bytes(attributes) + table
+    if num_rows > MAX_ROWS:
+        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: ask for fewer")
+    if needed > ceiling:
+        raise ResourceExceeded(
+            f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
+            f"more than the {ceiling / 2**20:,.0f} MB there are: "
+            + ("ask for fewer rows or " if needed - table <= ceiling else "")
+            + "raise --max-memory"
+        )

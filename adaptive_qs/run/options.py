@@ -1,5 +1,4 @@
-"""Options of runs: each is a field of a dataclass, from which the command line, the signatures in
-Python and the reference pages are derived."""
+"""Options of runs as dataclasses, from which command line, signatures and pages are derived."""
 
 from __future__ import annotations
 
@@ -199,8 +198,7 @@ def with_options(model: type) -> Callable[[Callable[..., M]], Callable[..., M]]:
 
 
 def documented(model: C) -> C:
-    """Add the options of a dataclass to its docstring, and leave their metadata out of its
-    signature."""
+    """Add the options of a dataclass to its docstring, and their plain types to its signature."""
     model.__doc__ = _with_arguments(model.__doc__, model)
     kinds = {each.name: each.kind for each in read_options(model)}
     parameters = inspect.signature(model).parameters.values()
@@ -318,8 +316,7 @@ class PublicRows:
 
     @property
     def counted_rows(self) -> int | None:
-        """About how many rows are counted, if that is public: with persons who weigh alike,
-        ``public_rows`` are persons."""
+        """Public number of counted rows; ``public_rows`` can be persons who weigh alike."""
         rows, number = self.public_rows, getattr(self, "rows_per_person", None)
         if rows is None or getattr(self, "weigh", "rows") == "rows" or not isinstance(number, int):
             return rows

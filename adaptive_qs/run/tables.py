@@ -17,7 +17,7 @@ from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
 from adaptive_qs.loop.forecast import LoopForecast, total_std
 from adaptive_qs.loop.loop import Round, run_loop
-from adaptive_qs.machine import PROCESS_BYTES, Fault, PhaseClock, memory_bytes, plan_workers, reach
+from adaptive_qs.machine import Fault, PhaseClock, memory_bytes, plan_workers, reach
 from adaptive_qs.privacy.budget import BudgetWarning, Part, list_budget_warnings
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -27,15 +27,13 @@ from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run.budget import MIN_COST, PrivacyTarget, Session
 from adaptive_qs.run.job import Job, Limits, OpenBudget, check_learnable
 from adaptive_qs.run.memory import (
-    SYNTHETIC_CODE_BYTES,
     ScoringForecast,
-    fit_bytes,
     keep_what_fits,
     plan_memory,
 )
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.strategy.columns import column_strategies
-from adaptive_qs.table.coded import CODE_BYTES, MAX_ROWS, MarginalCounter
+from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
 from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
@@ -62,8 +60,8 @@ class QueryStrategies:
     """Queries other than the cells of marginals that a table is to serve.
 
     Attributes:
-        make: makes all that is asked over a domain.
-        queries: all that is asked, over this one.
+        make: Makes the queries over a domain.
+        queries: The queries over this domain.
         strategies: how single columns are measured for them.
     """
 
@@ -73,7 +71,7 @@ class QueryStrategies:
 
     @classmethod
     def of(cls, spec: Any, domain: Domain) -> Self | None:
-        """Those of a workload; None where it asks for cells alone.
+        """Return the queries of a workload; None if it requests cells alone.
 
         Raises:
             WorkloadError: they do not fit the domain.
@@ -88,7 +86,7 @@ class QueryStrategies:
         return cls(make, queries, column_strategies(queries))
 
     def over(self, domain: Domain) -> Self:
-        """The same over as many codes as were learnt."""
+        """Return the same over as many codes as were learnt."""
         return self._made(self.make, domain)
 
 
@@ -97,12 +95,12 @@ class Tables:
     """The loop on a domain; see :class:`~adaptive_qs.run.job.Work`.
 
     Attributes:
-        workload: the marginals that matter, as far as they are looked at.
+        workload: The marginals that can be measured.
         limits: ceilings of memory and threads.
         rho: what learning leaves of the budget, for one row of what is published.
         levels: one of :data:`~adaptive_qs.loop.LEVELS`.
-        left_out: what was asked for and is not looked at.
-        served: what was asked for beside the cells of marginals; None where nothing was.
+        left_out: Requested marginals that cannot be measured.
+        served: Requested queries other than cells of marginals; None if there are none.
     """
 
     workload: Workload
@@ -135,7 +133,7 @@ class Tables:
         return CELLS_ALONE if self.served is None else self.served.strategies
 
     def over(self, domain: Domain) -> Self:
-        """The same of as many codes as were learnt."""
+        """Return the same for as many codes as were learnt."""
         if domain == self.workload.domain:
             return self
         served = None if self.served is None else self.served.over(domain)
@@ -147,21 +145,21 @@ class Tables:
         return LoopForecast(self.workload, self.rho, self.loop)
 
     def scoring(self, rows: int | None) -> ScoringForecast:
-        """What a scoring pass takes, with about so many rows counted as far as is public."""
+        """Return what a scoring pass takes, given the public row count if there is one."""
         return ScoringForecast.of(self.workload, rows, self.limits.kept_cells)
 
     def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
-        """What there is to say about the budget; the loop has the part that learning leaves."""
+        """Return warnings about the budget; the loop has the part that learning leaves."""
         std = total_std(self.workload, self.rho, rows or 0)
         counted = "the number of rows"
         return list_budget_warnings(target.epsilon, target.delta, std, rows, counted, target.unit)
 
-    def doubts(self, rows: int) -> tuple[str, ...]:
-        """Columns that will likely stay unconnected in a table of about so many rows."""
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return columns that will likely stay unconnected in a table of ``rows`` rows."""
         return self.forecast.warnings(rows)
 
     def request_fields(self) -> dict[str, str]:
-        """What is measured and how."""
+        """Return what is measured and how."""
         limits = self.limits
         return {
             "command": "synthesize",
@@ -180,10 +178,9 @@ def tables_job(
     unit: Unit | None = None,
     share: float = 1.0,
 ) -> Job[Tables]:
-    """A run that makes synthetic tables; raises as :meth:`Job.of` does.
+    """Return a run that makes a synthetic table; raise as :meth:`Job.of` does.
 
-    Of several tables under one promise, each has a ``unit`` of its own and a ``share`` of the
-    budget.
+    Each table of a set has a ``unit`` of its own and a ``share`` of the budget.
     """
     private = len(schema.open_columns)
     learning = options.learning_share if private else 0.0
@@ -208,7 +205,7 @@ def tables_job(
 def select_candidates(
     workload: WorkloadSpec, domain: Domain, options: SelectionOptions
 ) -> tuple[Workload, DroppedMarginals | None]:
-    """The marginals that a run looks at, and what it leaves out of those asked for.
+    """Return the marginals that a run can measure, and what it leaves out.
 
     Sizes, weights and options decide, by the rule of :mod:`adaptive_qs.workload.limit`.
 
@@ -216,12 +213,12 @@ def select_candidates(
         InputError: the workload does not fit the domain, or cannot serve the target.
         ResourceExceeded: it lists too many marginals one by one.
     """
-    asked = resolve_workload(workload, domain, MOST_LISTED)
+    requested = resolve_workload(workload, domain, MOST_LISTED)
     if options.target is not None:
-        asked = asked.serving(options.target)
+        requested = requested.serving(options.target)
     limits = Limits.of(domain, options.max_memory, plan_workers(options.workers), CODE_BYTES)
     most = options.max_candidates, options.max_cells
-    return keep_what_fits(asked, limits.most_rows, limits.max_memory_bytes, *most)
+    return keep_what_fits(requested, limits.most_rows, limits.max_memory_bytes, *most)
 
 
 def scoring_forecast(
@@ -238,7 +235,7 @@ def scoring_forecast(
 def tables_limits(
     domain: Domain, workload: Workload, max_memory: int | str | None, workers: int | None
 ) -> Limits:
-    """The limits of a run of the loop, by default with a thread for every core.
+    """Return the limits of a run of the loop, by default with a thread for every core.
 
     Raises:
         ResourceExceeded: the workload does not fit.
@@ -319,7 +316,7 @@ class SetJob:
             for field, text in job.work.request_fields().items()
         }
         fields["tables"] = compute_sha256([schema.to_json().encode()])
-        root = replace(root, beside=fields)
+        root = replace(root, more_fields=fields)
         return cls(schema, (root, *(replace(job, session=root.session) for job in others)))
 
     @property
@@ -340,8 +337,8 @@ class SetJob:
     @property
     def more_doubts(self) -> tuple[str, ...]:
         """Warnings about the budget that concern other tables than the root."""
-        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.doubts)
-        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.doubts)
+        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.warnings)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.warnings)
 
     def list_dropped(self) -> tuple[str, ...]:
         """Return what is left out of the requested marginals, for each table."""
@@ -445,7 +442,7 @@ def measure(
         target: the budget of the run.
         work: how to spend what the ledger of ``mechanisms`` has left of it.
         mechanisms: charges, then draws.
-        clock: told about the phase "loop".
+        clock: Reports the phase "loop".
 
     Raises:
         ResourceExceeded: the table has more rows than can be counted; nothing is spent.
@@ -474,52 +471,3 @@ def measure(
         work.limits.watched_cells,
         work.limits.countable_rows,
     )
-
-
-def check_sample_rows(
-    release: ReleaseSet, num_rows: int | None, max_memory: int | str | None, held: bool = True
-) -> None:
-    """Refuse synthetic tables that do not fit the memory, with the process and the fit.
-
-    Args:
-        release: What they are drawn from.
-        num_rows: Rows of the root; None for their noisy number.
-        max_memory: Ceiling of the process's memory.
-        held: Whether whole tables are held in memory; they are drawn page by page otherwise.
-
-    Raises:
-        InputError: The ceiling is not a positive size.
-        ResourceExceeded: A table does not fit, or has more than ``MAX_ROWS`` rows.
-    """
-    for name, rows in release.count_rows(num_rows).items():
-        columns = len(release.tables[name].schema.columns)
-        check_table_rows(max(rows, 1), columns, max_memory, held or release.schema.is_set)
-
-
-def check_table_rows(
-    num_rows: int, attributes: int, max_memory: int | str | None, held: bool = True
-) -> None:
-    """Refuse a synthetic table that does not fit the memory, with the process and the fit.
-
-    Args:
-        num_rows: of the table.
-        attributes: its columns.
-        max_memory: ceiling of the process's memory.
-        held: whether the whole table is held in memory; it is drawn page by page otherwise.
-
-    Raises:
-        InputError: the ceiling is not a positive size.
-        ResourceExceeded: it does not fit, or has more than ``MAX_ROWS`` rows.
-    """
-    ceiling = memory_bytes(max_memory)
-    table = num_rows * attributes * SYNTHETIC_CODE_BYTES if held else 0
-    needed = PROCESS_BYTES + fit_bytes(attributes) + table
-    if num_rows > MAX_ROWS:
-        raise ResourceExceeded(f"a table has at most {MAX_ROWS:,} rows: ask for fewer")
-    if needed > ceiling:
-        raise ResourceExceeded(
-            f"{num_rows:,} rows of {attributes} columns need about {needed + 2**19 >> 20:,} MB, "
-            f"more than the {ceiling / 2**20:,.0f} MB there are: "
-            + ("ask for fewer rows or " if needed - table <= ceiling else "")
-            + "raise --max-memory"
-        )

@@ -284,11 +284,9 @@ def _slopes(ends: Array, counts: Array, single: NDArray[np.bool_]) -> tuple[Arra
         single: Which codes are one point.
 
     Returns:
-        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes). An
-        outermost code next to which the density does not fall outwards determines its decline by
-            its
-        rows alone. It falls as the inverse square of the distance, from the density of its
-            neighbour.
+        The slopes, and the scales of tails (in units, negative to the left; 0 for other codes). The
+        rows of an outermost code alone decide its decline if the density next to it does not fall
+        outwards: then it falls as the inverse square of the distance.
     """
     logs = np.log(np.maximum(counts, LEAST_ROWS) / np.maximum(np.diff(ends)[:, 0], LEAST_WIDTH))
     slopes, scales = np.zeros(counts.size), np.zeros(counts.size)

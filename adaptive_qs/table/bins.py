@@ -314,14 +314,10 @@ def without_absurd(values: Floats, weights: Floats) -> slice:
 
 
 def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None:
-    """Return first values of bins of the same round width, for integers that are spread evenly.
+    """Return first values and the end of bins of one round width, for evenly spread integers.
 
     The first and the last bin can have another width. No value deserves a bin of its own, and no
-    bin is crowded.
-
-    Returns:
-        The starts, of at most ``bins`` bins, and the end of the last bin; None if other bins are
-            better.
+    bin is crowded. The result is None if other bins are better.
     """
     low, high = int(values[0]), int(values[-1])
     steps = (factor * 10**k for k in range(19) for factor in (1, 2, 5))

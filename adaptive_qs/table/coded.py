@@ -335,10 +335,7 @@ KEPT_CELLS = 2**22
 class MarginalCounter:
     """Exact marginals of one private table, kept if they fit; never released without noise.
 
-    Args:
-        table: The private rows, or the engine that counts them.
-        most_cells: Cells of all marginals that are kept.
-        workers: Threads that count a table; an engine has its own.
+    ``most_cells`` of all marginals are kept. An engine has its own ``workers``.
 
     Raises:
         DataError: If there are more than ``MAX_ROWS`` rows; the message does not say how many.

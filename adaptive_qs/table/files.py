@@ -159,9 +159,7 @@ _PIECE = 2**20
 def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
     """Yield a binary file that gets its name when the block ends, or leaves no trace.
 
-    Args:
-        path: The name.
-        replace: Whether the file may replace another one, which can have appeared during the block.
+    Without ``replace`` it replaces no other file, which can have appeared during the block.
 
     Raises:
         InputError: If the file cannot be written, or would replace another one.
@@ -449,12 +447,8 @@ def stamp_path(table: str | Path) -> Path:
 def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
     """Write a stamp next to a table that is not private, and remove the stamp of an earlier table.
 
-    A table that is not private never stands without its stamp.
-
-    Yields:
-        A function that writes the stamp. Call it once the table is whole, before it has its name,
-            so
-        that a refused run leaves none.
+    It yields a function that writes the stamp. Call it once the table is whole, before it has its
+    name: a table that is not private never stands without its stamp, and a refused run leaves none.
 
     Raises:
         InputError: If the stamp cannot be written or removed.

@@ -40,8 +40,8 @@ from adaptive_qs.table.tables import TableSet
 # exactly, by the text of the keys (as persons are). Of a table, at most ``most`` rows of each row
 # of the parent are kept, and only rows whose parent is kept. Which ones is decided as for the rows
 # of a person (:mod:`adaptive_qs.table.persons`), whose rows are here those of the table joined with
-# its ancestors; rows that others belong to are told apart by their keys as well. So what is kept of
-# a family is a function of that family alone. Numbers of children that exceed ``most`` count as
+# its ancestors; rows that others belong to are distinguished by their keys as well. So what is kept
+# of a family is a function of that family alone. Numbers of children that exceed ``most`` count as
 # ``most``. Tables that differ by a family differ here by one row of the root, and in each other
 # table by as many rows as the product of ``most`` from the root.
 #
@@ -219,7 +219,7 @@ class HeldRows(Rows):
         return moved.select(np.flatnonzero(places >= 0))
 
     def take(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
-        """Return cells of the named columns, those of ancestors included, in some rows."""
+        """Return cells of the named columns, also of ancestors, in some rows."""
         found = {n: _take_rows(self.cells[n], rows) for n in names if n in self.cells}
         if self.above is not None:
             found |= self.above.take(names, self.places[rows])

@@ -87,13 +87,10 @@ def propose(table: Any) -> Proposal:
     column says that it is as proposed, until the owner removes the sentence. Columns that look like
     identifiers or free text are ignored and named in the description.
 
-    Args:
-        table: A CSV or Parquet file, a folder or a pattern of such files, or a pandas, polars or
-            pyarrow table.
-
     Raises:
         DataError: If the table cannot be read, has no header line, no rows, or no column that a
-            schema can describe.
+            schema
+            can describe.
     """
     with open_source(table) as source:
         label, delimiter = source.label, source.other_delimiter

@@ -142,16 +142,10 @@ def drawn_under_rules(
     rng: np.random.Generator,
     drawers: Mapping[str, Drawer] | None = None,
 ) -> tuple[dict[str, pa.Array], dict[str, NDArray[np.int64]]]:
-    """Draw values of all columns such that every row meets all rules.
+    """Draw values of all columns such that every row meets all rules; return values and codes.
 
-    Args:
-        codes: Codes of the columns, by name.
-        ruleset: The rules.
-        rng: Draws column by column, then again for rows that break rules.
-        drawers: How values inside bins are drawn, by column; evenly without one.
-
-    Returns:
-        Values and codes by column. A row gets other codes if no values for its own meet the rules.
+    ``rng`` draws column by column, with the drawer of the column if there is one, then again for
+    rows that break rules. A row gets other codes if no values for its own meet the rules.
 
     Raises:
         SchemaError: If no row was found that meets the rules.

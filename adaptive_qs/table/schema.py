@@ -246,15 +246,12 @@ class Schema(BaseModel):
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
         """Return the schema in parsed JSON: this format, or mbi domain sizes such as `{"age": 85}`.
 
-        Args:
-            content: the JSON.
-            source: what messages call it.
-            claim: reserves the memory of bins of which only the number is stated; by default
-                within what :func:`memory_claims` takes of the machine.
+        ``claim`` reserves the memory of bins of which only the number is stated, by default within
+        :func:`memory_claims`.
 
         Raises:
-            SchemaError: the content is neither, naming `source`, the column and the remedy.
-            ResourceExceeded: ``claim`` refuses the bins.
+            SchemaError: If it is neither; the message names `source`, the column and the remedy.
+            ResourceExceeded: If ``claim`` refuses the bins.
         """
         if is_domain_sizes(content):
             content = {

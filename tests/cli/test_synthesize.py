@@ -379,8 +379,8 @@ def test_they_are_counted_in_a_warning_and_listed_for_scripts(
 ):
     found = outcome(wide, *measured)
     assert dict(found.lines())["unconnected"].startswith(row)
-    *doubts, independent = found.warnings
-    assert tuple(doubts) == found.release.doubts
+    *warnings, independent = found.warnings
+    assert tuple(warnings) == found.release.warnings
     assert independent.removeprefix("At this budget ").startswith(warning)
     assert "independent of all others. Use coarser bins" in independent
     assert found.json()["unconnected"] == unconnected
@@ -389,7 +389,7 @@ def test_they_are_counted_in_a_warning_and_listed_for_scripts(
 def test_nothing_is_said_where_all_are_combined(wide):
     found = outcome(wide, tuple(NAMES))
     assert "unconnected" not in dict(found.lines())
-    assert (found.warnings, found.json()["unconnected"]) == (found.release.doubts, [])
+    assert (found.warnings, found.json()["unconnected"]) == (found.release.warnings, [])
 
 
 @pytest.mark.usefixtures("wide")

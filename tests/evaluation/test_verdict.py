@@ -128,8 +128,9 @@ def test_close_marginals_do_not_hide_lost_associations():
     assert (found["workload"].grade, verdict.uses["the workload"]) == ("good", "fair")
     assert verdict.brief[4:] == [found["association"].plain]  # the worst of the others
     assert not any("\u00a0" in line for line in verdict.brief)
-    alarm = made_evaluation(membership=membership(0.5, 0.6))
-    assert alarm.verdict.overall.word == "alarm"
+    alarm = made_evaluation(membership=membership(0.5, 0.6)).verdict
+    assert alarm.overall.word == "alarm"
+    assert alarm.brief[1].startswith("Do not share the table before this is explained. Suitable")
 
 
 def shares(broken):

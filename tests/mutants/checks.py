@@ -50,7 +50,7 @@ from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 from ..answering import batches
 from ..audit import curves, game, recompute
 from ..doors import discover_values
-from ..loop import test_levels, test_strategies
+from ..loop import test_levels, test_measure, test_strategies
 from ..privacy import noise_paths, test_noise_tree
 
 SCHEMA = Schema.parse(
@@ -149,7 +149,9 @@ def levels() -> list[str]:
 def strategies() -> list[str]:
     """Every row of a column that is measured by a strategy, against what is declared."""
     try:
-        test_strategies.test_no_row_moves_the_answers_by_more_than_the_declared_sensitivity((0,))
+        test_measure.test_no_row_moves_the_input_by_more_than_the_declared_sensitivity(
+            "scaled", "strategies", (0,)
+        )
         test_strategies.test_a_run_with_strategies_replays_on_a_neighbour(test_strategies.ROWS[1:])
     except (AssertionError, Diverged) as found:
         return [str(found)]

@@ -83,11 +83,8 @@ class EngineOpener(Protocol):
     ) -> AbstractContextManager[CountingEngine]:
         """Read and encode the table; leaving the context removes all that was kept of it.
 
-        Args:
-            source: The table, as for :func:`adaptive_qs.table.encode.read_table`.
-            schema: A :class:`~adaptive_qs.table.schema.Schema` without open bins or values.
-            options: Options of the engine.
-            progress: Counts what was read.
+        The schema has no open bins or values; sources are as for
+        :func:`adaptive_qs.table.encode.read_table`.
 
         Raises:
             InputError: If the table cannot be read or does not fit the schema.

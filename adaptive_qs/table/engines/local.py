@@ -46,17 +46,12 @@ def preflight(
     """Yield the options for an engine on a table, after everything that would stop it was checked.
 
     So it is refused before anything is spent on learning. A cluster stays connected in the context.
-
-    Args:
-        name: Name of the engine.
-        source: The table.
-        rows: Its number of rows.
-        domain: The attributes with as many codes as they can get.
-        options: Options of the engine.
+    ``domain`` has as many codes as each attribute can get.
 
     Raises:
         InputError: If there is no folder for temporary files, the engine cannot be opened, or
-            workers do not see the table.
+            workers
+            do not see the table.
         ResourceExceeded: If there is no room.
     """
     name = engine_for(name, options)
@@ -305,13 +300,8 @@ class StoredBlocks:
     """Coded rows in blocks: the first in memory, all of them on disk once there are too many.
 
     A block is one run of bytes that holds the codes of each attribute one after the other, the
-    widest type first. The file has no name from the beginning, so that nothing is left of it
-    however the process ends.
-
-    Args:
-        domain: the attributes.
-        most_bytes: of codes in memory.
-        folder: for the file; None where rows that do not fit are an error of the caller.
+    widest type first. The file has no name from the beginning, so nothing is left of it however the
+    process ends. Without a folder, the caller refuses rows that do not fit ``most_bytes``.
     """
 
     def __init__(self, domain: Domain, most_bytes: float, folder: Path | None) -> None:
