@@ -76,8 +76,8 @@ def check_weigh(weigh: Any, person: str | None) -> None:
     """Raise InputError for an unknown name, or for persons without a person column."""
     if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
         raise InputError(
-            "--weigh persons needs a person column, and the schema names none. Add "
-            '"person": COLUMN to the schema, or remove --weigh.'
+            '--weigh persons needs a person column, and the schema names none. Add "person": '
+            "COLUMN to the schema, or remove --weigh."
         )
 
 
@@ -153,7 +153,7 @@ class Unit:
                 '"person": COLUMN to the schema, or remove --rows-per-person.'
                 if person is None
                 else f"The schema names the person column {person!r}. Set --rows-per-person (in "
-                "Python rows_per_person=) to the maximum number of rows per person: a public "
+                "Python rows_per_person=) to the maximum number of rows per person, a public "
                 "number."
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)

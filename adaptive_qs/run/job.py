@@ -221,8 +221,8 @@ class Job(Generic[W]):
         check_reviewed(schema, options.unreviewed_schema)
         if options.scheduler is not None and options.engine not in SCHEDULED:
             raise InputError(
-                f"engine {options.engine} has no use for a scheduler: take --engine dask, or leave "
-                "--scheduler out"
+                f"--scheduler needs --engine dask; the engine is {options.engine}. Change the "
+                "engine or remove --scheduler."
             )
         rows = options.public_rows
         target, learning = resolve_budget(schema, options, budget, unit)
@@ -247,7 +247,7 @@ class Job(Generic[W]):
         """Show all warnings; ``insecure`` says what is not private with a noise seed."""
         warn_all(self.warnings, stacklevel + 1)
         if self.options.insecure:
-            words = "insecure_seed: whoever knows the seed can remove the noise"
+            words = "insecure_seed: anyone who knows the seed can remove the noise"
             warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)

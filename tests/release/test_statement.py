@@ -276,7 +276,7 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     table.unlink()
     stated = manifest_path(table).read_bytes()
     with (
-        pytest.raises(InputError, match="exists already"),
+        pytest.raises(InputError, match="already exists"),
         with_manifest(table, False) as put,
     ):
         put(PLAIN, sampling={"seed": 7, "rows": 3})

@@ -68,8 +68,10 @@ class CategoricalColumn(ColumnBase):
     """What was learnt from private rows and paid for, as the program notes it."""
 
     review: ClassVar = {
-        "values": "could others occur? Add them, or a catch_all, for rare ones, too",
-        "order": "do the values have one? Is it right?",
+        "values": (
+            'Can other values occur? Add them, or set "catch_all", which can also hold rare values.'
+        ),
+        "order": "Do the values have an order? Is the order correct?",
     }
 
     @property
