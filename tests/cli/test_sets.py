@@ -223,7 +223,7 @@ def a_parent_less():
         (replaced("town/homes.csv", "home", "house"), [*BASE, *OUT], "'home' of the schema is"),
         (replaced("town/trips.csv", "person", "who"), [*BASE, *OUT], "'person' of the schema"),
         (with_row("town/persons.csv", "9999,,1,f"), [*BASE, *OUT],
-         "column 'home' is empty in some rows, which belong to no row of homes"),
+         "some cells of the key column 'home' are empty"),
         (with_schema(keys=[]), [*BASE, *OUT], "have no parent, and a set of tables has one root"),
         (with_schema(tables=3), [*BASE, *OUT], "tables.json: tables: must be an object"),
         (Path("town/trips.csv").unlink, [*BASE, *OUT], "town: has no table trips: name its file"),
