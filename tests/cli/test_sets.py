@@ -231,7 +231,7 @@ def a_parent_less():
         (nothing, ["synthesize", "town/homes.csv", *BASE[2:], *OUT], "is one table, and the sch"),
         (nothing, ["synthesize", "-", *BASE[2:], *OUT], "name a folder"),
         (nothing, [*BASE[:1], *BASE[2:], *OUT, "--sql", "q", "--database", "d"], "gives one table"),
-        (nothing, BASE, "nothing would be written"),
+        (nothing, BASE, "No output file is set"),
         (nothing, [*BASE, "--out", "made.csv"], "made.csv: holds one table, and there are 3"),
         (nothing, [*BASE, "--out", "-"], "- holds one table, and there are 3"),
         (nothing, [*BASE, "--out", "town"], "another path"),
