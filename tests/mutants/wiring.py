@@ -138,10 +138,10 @@ def grid_of_rows():
 # Entropy
 
 
-def _begun(original, job, entropy):
+def _begun(original, job, digest, entropy):
     """Mechanisms of both jobs with another source of entropy, made from their job and ledger."""
     with mock.patch.object(runs, "Mechanisms", Mechanisms):
-        made = original(job)
+        made = original(job, digest)
     return runs.Mechanisms(made.ledger, entropy(made.ledger) or made.entropy)
 
 
@@ -162,20 +162,20 @@ def _published(ledger):
     "noise on a ledger seeded from what is published",
     entry_checks.entropy_handed,
 )
-def published_seed(original, job):
-    return _begun(original, job, _published)
+def published_seed(original, job, digest):
+    return _begun(original, job, digest, _published)
 
 
 @replaced(Job, "_begin", "noise of a resumed run from a seed", entry_checks.entropy_handed)
-def resumed_seed(original, job):
-    return _begun(original, job, _published if job.session._resume else lambda _: None)
+def resumed_seed(original, job, digest):
+    return _begun(original, job, digest, _published if job.session._resume else lambda _: None)
 
 
 @replaced(Job, "_begin", "noise of learnt columns from the schema", entry_checks.entropy_handed)
-def schema_seed(original, job):
+def schema_seed(original, job, digest):
     learns = bool(job.schema.private_columns)
     seed = InsecureSeed(int(job.schema.fingerprint[:8], 16)) if learns else None
-    return _begun(original, job, lambda _: seed)
+    return _begun(original, job, digest, lambda _: seed)
 
 
 @mutant("the seed of the sampled table as that of the noise", entry_checks.entropy_handed)
