@@ -19,6 +19,7 @@ from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import TAB_SEPARATED
@@ -380,7 +381,8 @@ def _index_rows(column: str, cells: Cells, table: str, label: str) -> PersonInde
 
 def _identifiers(name: str) -> ColumnBase:
     """Return a column whose cells differ as their texts do, and that is never measured."""
-    column = {"name": name, "type": "categorical", "private_values": 1, "catch_all": "-"}
+    kind = next(n for n, each in COLUMN_TYPES.items() if "private_values" in each.model_fields)
+    column = {"name": name, "type": kind, "private_values": 1, "catch_all": "-"}
     return Schema.parse({"version": 1, "columns": [column]}).columns[0]
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.cli import entry
+from adaptive_qs.cli.outputs import Outputs
 from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
@@ -22,9 +23,11 @@ from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.tables import LONE, TableSet
 
 from .conftest import done, refused
 
@@ -363,7 +366,9 @@ def outcome(release, *combinations):
     unconnected = unconnected_columns(release.workload, estimates)
     manifest = release.manifest.model_copy(update={"unconnected": unconnected})
     changed = replace(release, manifest=manifest, estimates=estimates)
-    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None, ())
+    released = ReleaseSet.of_run(TableSet.of_one(release.schema), {LONE: changed})
+    outputs = Outputs(None, {}, Path("r.zip"))
+    return Outcome(Path("t.csv"), Path("s.json"), outputs, released, {}, None)
 
 
 @pytest.mark.parametrize(
