@@ -243,7 +243,7 @@ class ReleaseSet:
         root, requested = self.root.schema, [] if balance is None else [balance]
         named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
         if where is not None:
-            from adaptive_qs.table.grammar import parse_condition
+            from adaptive_qs.table.grammar import parse_condition  # few samples need it
 
             with suppress(InputError):  # refused with the columns of the root
                 requested += parse_condition(where, {**named, **root.by_name}).columns()
