@@ -24,7 +24,7 @@ from adaptive_qs.levels import Grouping
 from adaptive_qs.loop import loop
 from adaptive_qs.machine import Fault
 from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
-from adaptive_qs.release.release import Release
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.synthesizer import Synthesizer
 
 from ..audit.recompute_ledger import ledger_problems
@@ -59,7 +59,7 @@ def ledger(run):
 def interrupted(run, monkeypatch):
     """A run that stops before its release is saved."""
     with monkeypatch.context() as context:
-        context.setattr(Release, "save", lambda *_: 1 / 0)
+        context.setattr(ReleaseSet, "save", lambda *_: 1 / 0)
         outcome = run(*SMALL)
     assert outcome.code == 1
     assert "run 1 in l keeps what was paid for: --resume continues it" in outcome.err
@@ -485,7 +485,7 @@ def test_an_anchor_is_ahead_of_whatever_anybody_sees(run, restore_ledger, monkey
         seen.append((book.reached, book.last().number))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Release, "save", save)
+    monkeypatch.setattr(ReleaseSet, "save", save)
     assert run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR).code == 1
     ((reached, last),) = seen
     assert reached == last > 3
@@ -497,7 +497,7 @@ def test_a_release_that_was_committed_and_not_marked_is_marked_before_it_is_seen
     """The power goes between the two; the resumed run hands out what was committed."""
     with monkeypatch.context() as patch:
         patch.setattr(store.Store, "_mark", lambda *_: None)
-        patch.setattr(Release, "save", lambda *_: 1 / 0)
+        patch.setattr(ReleaseSet, "save", lambda *_: 1 / 0)
         assert run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR).code == 1
     done(run(*TABLE, "--rho", "0.25", "--release", "r.zip", *ANCHOR, "--resume"))
     book = LedgerBook("l", "away/anchor")
@@ -651,7 +651,7 @@ def test_a_run_that_the_copy_has_open_is_closed_where_it_was_finished_since(
     run, restore_ledger, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "save", lambda *_: 1 / 0)
+        patch.setattr(ReleaseSet, "save", lambda *_: 1 / 0)
         assert run(*TABLE, "--rho", "0.25", "--release", "r.zip").code == 1
     backup()  # while the run was at work: the copy has some of its releases
     entries = shown(run)["head"]
@@ -799,13 +799,13 @@ def test_a_resumed_run_does_not_take_noise_of_other_groups_of_codes(run, monkeyp
     done(ledger_of(run, "create", "--rho", "1"))
     command = [*TABLE, "--rho", "0.02", "--release", "r.zip", "--insecure-seed", "1"]
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "save", lambda *_: (_ for _ in ()).throw(OSError(5, "failed")))
+        patch.setattr(ReleaseSet, "save", lambda *_: (_ for _ in ()).throw(OSError(5, "failed")))
         assert run(*command).code != 0
     with monkeypatch.context() as patch:
         patch.setattr(loop, "with_levels", _one_code_later(loop.with_levels))
         line = run(*command, "--resume").err.splitlines()[-1]
         assert "run 1 released something else at this place" in line
     assert run(*command, "--resume").code == 0
-    found = Release.load("r.zip")
+    found = ReleaseSet.load("r.zip").root
     assert any(max(past.groups) < 100 for past in found.rounds)
     assert [past.state for past in LedgerBook(Path("l")).runs()] == ["finished"]

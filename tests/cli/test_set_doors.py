@@ -94,7 +94,7 @@ BAD = {
         {**TABLES, "persons": TABLES["persons"].assign(id=SECRET)}, "column 'id' has a value in sev"
     ),
     "a row without a key": (
-        {**TABLES, "persons": TABLES["persons"].assign(home=None)}, "column 'home' is empty in some"
+        {**TABLES, "persons": TABLES["persons"].assign(home=None)}, "key column 'home' are empty"
     ),
     "no rows": ({**TABLES, "trips": TABLES["trips"][:0]}, "no rows"),
     "a table less": ({name: TABLES[name] for name in ("homes", "persons")}, "trips"),
@@ -138,6 +138,6 @@ def test_a_ledger_is_made_for_a_set_or_for_persons_and_says_so(town):
     shown = done(town("ledger", "show", "--ledger", "l.db")).out
     assert "one row of homes with all rows of persons and trips below it" in shown
     create = ["ledger", "create", "--ledger", "o.db", "--rho", "1", "--schema"]
-    assert "--person was given" in refused(town(*create, "deep.json", "--person", "home"))
+    assert "--person cannot be combined" in refused(town(*create, "deep.json", "--person", "home"))
     Path("one.json").write_text(json.dumps(DEEP["tables"]["homes"]))
     assert "describes one table" in refused(town(*create, "one.json"))

@@ -26,7 +26,7 @@ from adaptive_qs.learn.ranges import (
 )
 from adaptive_qs.learn.schema import DEFAULT_SHARE
 from adaptive_qs.privacy.accounting import compute_rho
-from adaptive_qs.privacy.counts import PrivateValues, opened
+from adaptive_qs.privacy.counts import PrivateValues, open_private
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.noise import InsecureSeed, discrete_gaussian
 from adaptive_qs.table.encode import read_table
@@ -103,7 +103,7 @@ def test_bounds_hold_the_data_and_seldom_reach_beyond_the_next_number():
 
 def _counts(magnitudes, values):
     counts = PrivateValues(values, None).histograms((magnitudes.find_cells, len(magnitudes.cells)))
-    return opened(counts, None)
+    return open_private(counts, None)
 
 
 @pytest.mark.parametrize(
