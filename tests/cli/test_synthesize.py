@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.cli import entry
+from adaptive_qs.cli.outputs import Outputs
 from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
@@ -22,6 +23,7 @@ from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
@@ -363,7 +365,10 @@ def outcome(release, *combinations):
     unconnected = unconnected_columns(release.workload, estimates)
     manifest = release.manifest.model_copy(update={"unconnected": unconnected})
     changed = replace(release, manifest=manifest, estimates=estimates)
-    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None, ())
+    outputs = Outputs(None, {}, Path("r.zip"))
+    saved = ReleaseSet.load("r.zip")
+    whole = ReleaseSet.of_run(saved.schema, {saved.schema.root: changed})
+    return Outcome(Path("t.csv"), Path("s.json"), outputs, whole, {}, None)
 
 
 @pytest.mark.parametrize(
@@ -484,7 +489,7 @@ def test_without_a_release_the_message_owns_up(failure, run, monkeypatch):
 
 def test_a_release_that_cannot_be_saved_is_not_claimed(run, monkeypatch):
     words = "r.zip: cannot be written"
-    fail_at(monkeypatch, Release, "save", InputError(words))
+    fail_at(monkeypatch, ReleaseSet, "save", InputError(words))
     check(run(*RECEIPT_BASE, "--release", "r.zip"), 1, words, "no release was kept")
     assert not Path("r.zip").exists()
 
