@@ -27,7 +27,6 @@ from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.tables import LONE, TableSet
 
 from .conftest import done, refused
 
@@ -366,9 +365,10 @@ def outcome(release, *combinations):
     unconnected = unconnected_columns(release.workload, estimates)
     manifest = release.manifest.model_copy(update={"unconnected": unconnected})
     changed = replace(release, manifest=manifest, estimates=estimates)
-    released = ReleaseSet.of_run(TableSet.of_one(release.schema), {LONE: changed})
     outputs = Outputs(None, {}, Path("r.zip"))
-    return Outcome(Path("t.csv"), Path("s.json"), outputs, released, {}, None)
+    saved = ReleaseSet.load("r.zip")
+    whole = ReleaseSet.of_run(saved.schema, {saved.schema.root: changed})
+    return Outcome(Path("t.csv"), Path("s.json"), outputs, whole, {}, None)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_without_a_release_the_message_owns_up(failure, run, monkeypatch):
 
 def test_a_release_that_cannot_be_saved_is_not_claimed(run, monkeypatch):
     words = "r.zip: cannot be written"
-    fail_at(monkeypatch, Release, "save", InputError(words))
+    fail_at(monkeypatch, ReleaseSet, "save", InputError(words))
     check(run(*RECEIPT_BASE, "--release", "r.zip"), 1, words, "no release was kept")
     assert not Path("r.zip").exists()
 
