@@ -57,6 +57,7 @@ def made(run, *words):
     return Path("o.csv").read_bytes()
 
 
+EVALUATE = ("evaluate", "--schema", "s.json")
 SQL = ("--sql", "SELECT * FROM people", "--database", "t.db")
 
 
@@ -94,11 +95,12 @@ def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
 
 def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
     for command, said in (
-        (("evaluate", "t.csv", "o.csv", *SQL), "TRUE and --sql cannot be combined"),
-        (("evaluate", *SQL), "no SYNTHETIC was given"),
-        (("evaluate", "t.csv"), "no SYNTHETIC was given"),
-        (("evaluate",), "no TRUE was given"),
-        (("evaluate", "o.csv", *SQL[:2]), "Set --database FILE"),
+        ((*EVALUATE, "t.csv", "o.csv", *SQL), "TRUE and --sql cannot be combined"),
+        ((*EVALUATE, *SQL), "o SYNTHETIC"),
+        ((*EVALUATE, "t.csv"), "o SYNTHETIC"),
+        (EVALUATE, "o TRUE"),
+        (("evaluate",), "No schema is set"),
+        ((*EVALUATE, "o.csv", *SQL[:2]), "Set --database FILE"),
         (("schema", "init"), "No DATA is set"),
         (("schema", "init", "t.csv", *SQL), "DATA and --sql cannot be combined"),
         (("schema", "init", *SQL, "--out", "t.db"), "t.db"),

@@ -544,7 +544,7 @@ def test_an_anchor_is_made_once_and_of_a_ledger_that_is_sound(run, folder):
     done(ledger_of(run, "create", "--rho", 1))
     assert "No anchor is set" in refused(ledger_of(run, "anchor"))
     done(ledger_of(run, "anchor", "--anchor", "anchor"))
-    assert "already exists" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
+    assert "exists already" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
     assert "another output" in refused(ledger_of(run, "anchor", "--anchor", "l.mark"))
     backup()
     done(run(*TABLE, "--rho", "0.25", "--out", "o.csv", "--anchor", "anchor"))

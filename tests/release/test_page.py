@@ -107,7 +107,7 @@ def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
         "rules that every row of a table keeps: fine <= finer",
     )
     assert uses.careful[0] == "single columns whose noise is large: noisy"
-    assert uses.careful[1].endswith("with grouped codes: finer in 2 groups")
+    assert uses.careful[1].endswith("over groups of codes: finer in 2 groups")
     assert uses.careful[2].startswith("1 combination not measured as a whole")
     assert uses.bad[0] == "how anything depends on noisy: no combination was measured"
     assert "groups of fewer than about 18 rows" in uses.bad[1]  # 1.96 · 9
