@@ -57,7 +57,8 @@ OWN = ("queries", "mechanism", "gap")
 def read_rows(text: str) -> Any:
     """Return a number of rows, or numbers by table, as in "households=10000,persons=25000"."""
     if "=" not in text:
-        return int(text) if text.strip().isascii() and text.strip().isdigit() else text
+        digits = text.strip().removeprefix("-")
+        return int(text) if digits.isascii() and digits.isdigit() else text
     pairs = [part.split("=", 1) if "=" in part else (part, "") for part in text.split(",")]
     return {name.strip(): read_rows(number.replace("=", " ")) for name, number in pairs}
 

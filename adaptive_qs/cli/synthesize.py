@@ -358,7 +358,7 @@ def _check_job(schema: TableSet, path: Path, options: Options) -> SetJob:
         columns = len(job.root.schema.columns)
         check_table_rows(options.rows, columns, options.max_memory, held=schema.is_set)
     io.show_warnings(job.root, path)
-    for warning in (*job.more_doubts, *job.list_dropped()):
+    for warning in (*job.more_warnings, *job.list_dropped()):
         io.warn(warning)
     before = partial(_note_forecasts, job, options)
     return replace(job, members=(replace(job.root, before=before), *job.members[1:]))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
@@ -122,7 +123,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
                and pair.find_amounts(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.association.cramers_v[0]
+    true_v = comparison.once(associate).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
     compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
     found, times = [], Counter[str]()

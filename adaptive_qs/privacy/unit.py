@@ -42,8 +42,8 @@ class Relation(NamedTuple):
     """Which tables are neighbours.
 
     Attributes:
-        steps: how often a unit is added or removed on the way from one to the other.
-        verb: what happens to a unit, in words.
+        steps: Number of additions and removals of a unit between the two tables.
+        verb: The change of a unit as text.
     """
 
     steps: int
@@ -65,7 +65,7 @@ WEIGH: Mapping[str, str] = MappingProxyType(
         "persons": "every person weighs 1, and each of k rows 1/k",
     }
 )
-"""What weighs the same in everything that is counted, by the name that a run is told."""
+"""What has equal weight in all counts, by the name of the option."""
 
 MOST_ROWS = 2**20
 """Largest number of rows of one person: above it there is nothing but noise."""
@@ -73,11 +73,7 @@ _TOGETHER = "which together count as one row"
 
 
 def check_weigh(weigh: Any, person: str | None) -> None:
-    """Refuse a name that is none of ``WEIGH``, and persons where no column tells whose a row is.
-
-    Raises:
-        InputError: it is such a name.
-    """
+    """Raise InputError for an unknown name, or for persons without a person column."""
     if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
         raise InputError(
             '--weigh persons needs a person column, and the schema names none. Add "person": '
@@ -87,11 +83,11 @@ def check_weigh(weigh: Any, person: str | None) -> None:
 
 @dataclass(frozen=True)
 class SetMember:
-    """A table of a set of tables, of which one row of the root is protected with all rows below it.
+    """A table of a set, of which one row of the root is protected with all rows below it.
 
     Attributes:
-        tables: names of all tables, root first.
-        table: the one whose rows are measured.
+        tables: The names of all tables, root first.
+        table: The table whose rows are measured.
     """
 
     tables: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -106,25 +102,25 @@ class SetMember:
 
     @property
     def others(self) -> str:
-        """The other tables, in a list for a sentence, in the same order for every schema."""
+        """The other tables as text, in the same order for every schema."""
         *first, last = sorted(self.tables[1:])
         return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What two neighbouring tables differ by.
+    """The unit of privacy: the difference between two neighbouring tables.
 
     Attributes:
-        person: name of the column that tells whose a row is; None where each row is one unit.
-        rows: rows of one person that count, at most.
-        neighbours: a name of ``NEIGHBOURS``.
-        related: the table of a set whose rows are measured; None for one table. ``rows`` are then
-            those below one row of the root, at most.
-        weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
-            is counted, and is one row in what is published.
+        person: The name of the person column; None if each row is one unit.
+        rows: Maximum number of rows per person that count.
+        neighbours: A name of ``NEIGHBOURS``.
+        related: The table of a set whose rows are measured; None for one table. ``rows`` is then
+            the maximum number of its rows below one row of the root.
+        weigh: A name of ``WEIGH``; with "persons" each person has exactly ``rows`` rows in the
+            table that is counted, and is one row in publications.
         query: SHA-256 of the text of the query whose result is the private table, or ``RELATION``
-            if its text is not stated; None where no query makes the rows.
+            if its text is not stated; None without a query.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
@@ -167,48 +163,37 @@ class Unit:
         return Unit(person, rows, kind, weigh=weigh)
 
     def __post_init__(self) -> None:
-        """Rows of nobody are not grouped."""
+        """Raise ValueError for parts that contradict each other."""
         if (member := self.related) is not None:
             if self.person is not None:
                 raise ValueError("a person column in a set of tables")
             if member.table not in member.tables or (self.rows > 1 and member.table == member.root):
                 raise ValueError("no table of the set, or several rows for one of the root")
         elif self.person is None and self.rows > 1:
-            raise ValueError("several rows, and no column that tells whose they are")
+            raise ValueError("several rows per person without a person column")
         if self.weigh != DEFAULT_WEIGH and self.person is None:
-            raise ValueError("persons that weigh alike, and there are none")
-
-    @property
-    def asked(self) -> int | None:
-        """The number of rows of a person that a run is told."""
-        return None if self.person is None else self.rows
+            raise ValueError("equal weight of persons without a person column")
 
     @property
     def group(self) -> int:
-        """Most rows by which the tables that are measured differ, for neighbouring tables."""
+        """Maximum number of rows by which the measured tables of neighbours differ."""
         return self.rows * NEIGHBOURS[self.neighbours].steps
 
     @property
     def copies(self) -> int:
-        """How many rows of the table that is counted stand for one row of what is published."""
+        """Number of counted rows for each published row."""
         return 1 if self.weigh == DEFAULT_WEIGH else self.rows
 
     @property
     def noun(self) -> str:
-        """What is protected, as a noun."""
+        """The unit as a noun."""
         if self.related is not None:
             return f"row of {self.related.root}"
         return "row" if self.person is None else "person"
 
     @property
-    def change(self) -> str:
-        """The change between neighbouring tables, as the subject of a sentence."""
-        verb = "Replacing" if self.neighbours == "replace" else "Adding or removing"
-        return f"{verb} any single {self.noun}"
-
-    @property
     def protected(self) -> str:
-        """What is protected, in words: the same for every number of rows that count."""
+        """The unit as text, the same for any number of rows that count."""
         if self.related is not None:
             return f"one {self.noun} with all rows of {self.related.others} below it"
         if self.person is None:
@@ -217,7 +202,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What is protected, in words, with the number of rows that count, and the query."""
+        """The unit as text, with the number of rows that count and the query."""
         if self.query is None:
             return self._counted
         of = " of" if self.protected == "one row" else ", in"
@@ -227,7 +212,7 @@ class Unit:
 
     @property
     def _counted(self) -> str:
-        """What is protected, in words, with the number of rows that count."""
+        """The unit as text, with the number of rows that count."""
         if self.related is not None and self.related.table != self.related.root:
             rows = f"row of {self.related.table} counts"
             rows = rows if self.rows == 1 else f"rows of {self.related.table} count"
@@ -241,14 +226,14 @@ class Unit:
 
     @property
     def relation(self) -> str:
-        """Which tables are neighbours, in words."""
+        """The neighbouring tables as text."""
         whole = "" if self.person is None else " with all rows"
         whole = whole if self.related is None else " with all rows below it"
         return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
     @property
     def replaced(self) -> bool:
-        """Whether neighbours have another unit in the place of one."""
+        """Whether one unit replaces another in neighbouring tables."""
         return self.neighbours == "replace"
 
     def priced(self, event: E) -> E:

@@ -34,7 +34,6 @@ from adaptive_qs.table.engines.local import Spool, engine_for, preflight
 from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.table.sql import as_source, digest_query
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -46,6 +45,10 @@ if TYPE_CHECKING:  # a run that protects rows does not read the module of person
 # The number of private rows must not steer what is measured. So a fixed part of the memory is set
 # aside for rows: the plan uses the number of rows that fit there, and a table that has more is
 # refused before any budget is spent.
+
+
+PLAIN = (str, Path, CodedTable)
+"""Types of tables that are no rows of a query."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +300,10 @@ class Job(Generic[W]):
 
     def of_table(self, table: Any) -> Self:
         """Return the run on this table: its unit names the query, if a query makes the rows."""
+        if isinstance(table, PLAIN):
+            return self
+        from adaptive_qs.table.sql import digest_query
+
         if (query := digest_query(table)) is None:
             return self
         target = replace(self.target, unit=replace(self.target.unit, query=query))
@@ -318,7 +325,10 @@ class Job(Generic[W]):
             ResourceExceeded: its file takes too much memory while it is open.
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
-        table = as_source(table, how)
+        if not isinstance(table, PLAIN):
+            from adaptive_qs.table.sql import as_source
+
+            table = as_source(table, how)
         check_held(table, self.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)

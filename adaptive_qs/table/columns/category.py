@@ -348,6 +348,17 @@ class CategoricalColumn(ColumnBase):
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
 
 
+def listed_column(name: str, values: Sequence[str]) -> ColumnBase:
+    """Return a column with these values."""
+    return CategoricalColumn(name=name, type="categorical", values=tuple(values))
+
+
+def identifier_column(name: str) -> ColumnBase:
+    """Return a column whose cells differ as their texts do, and that is never measured."""
+    content = {"name": name, "type": "categorical", "private_values": 1, "catch_all": "-"}
+    return CategoricalColumn.model_validate(content)
+
+
 class BooleanColumn(ColumnBase):
     """False is code 0 and true is code 1; cells are true/false, t/f, yes/no, y/n, 1/0."""
 
