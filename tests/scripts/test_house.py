@@ -17,8 +17,8 @@ CEILINGS = {
     "files that name a type of column, at least": 2,
     "files that name a type of column, at most": 5,
     "import circles": 0,
-    "phrases to replace": 927,
-    "lines of pages": 5_372,
+    "phrases to replace": 107,
+    "lines of pages": 5_222,
 }
 SLACK = {
     "modules": 3,
