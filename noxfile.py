@@ -42,7 +42,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def benchmarks(session: nox.Session) -> None:
-    """The figures of the code itself and the quick assurance, or the script named after --."""
+    """Run the figures of the code and the quick assurance, or the script named after --."""
     session.install("--editable", ".[test]")
     if session.posargs:
         session.run("python", "-m", f"scripts.speed.{session.posargs[0]}", *session.posargs[1:])

@@ -147,18 +147,7 @@ class SampleRequest:
         names: tuple[str, ...] = ("" if condition is None else condition,)
         kinds: list[list[Chances]] = [boxes]
         if column is not None:
-            (place,) = schema.domain().clique([column])
-            labels = schema.columns[place].labels_of_codes()
-            codes = range(len(labels) - bool(schema.columns[place].missing))
-            split = {
-                code: [
-                    box
-                    for box in _with_code(boxes, place, code, len(labels))
-                    if _is_possible(box, ruled, schema)
-                ]
-                for code in codes
-            }
-            split = {code: found for code, found in split.items() if found}
+            labels, split = _split_by_code(boxes, column, ruled, schema)
             if len(split) < 2:
                 given = f" with the condition {shown(condition)}" if condition else ""
                 raise InputError(
@@ -204,6 +193,26 @@ def _is_possible(
     requested = [((names[i],), chance > 0) for i, chance in box.items()]
     cells = [AllowedCells(columns, allowed, "") for columns, allowed in (*ruled, *requested)]
     return find_row(cells, dict(zip(names, sizes))) is not None
+
+
+def _split_by_code(
+    boxes: Sequence[Chances],
+    column: str,
+    ruled: Sequence[tuple[tuple[str, ...], Mask]],
+    schema: Schema,
+) -> tuple[Sequence[str], dict[int, list[Chances]]]:
+    """Return the labels of a column, and the possible parts of boxes for each of its codes."""
+    (place,) = schema.domain().clique([column])
+    labels = schema.columns[place].labels_of_codes()
+    split = {
+        code: [
+            box
+            for box in _with_code(boxes, place, code, len(labels))
+            if _is_possible(box, ruled, schema)
+        ]
+        for code in range(len(labels) - bool(schema.columns[place].missing))
+    }
+    return labels, {code: found for code, found in split.items() if found}
 
 
 def _with_code(boxes: Sequence[Chances], place: int, code: int, size: int) -> list[Chances]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,9 @@ from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from adaptive_qs.table.columns.base import Drawer
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
@@ -266,12 +269,19 @@ class Release(Bundle):
             parts = self._parts(count, seed, workers, progress)
             checked = CheckedPages(parts, self.check(), seed)
             return Drawing(schema, count, checked, seed, stamp, drawers)
+        return self._draw_selected(num_rows, seed, workers, progress, where, balance, drawers)
+
+    def _draw_selected(
+        self, num_rows: int | None, seed: int, workers: int, progress: PhaseProgress | None,
+        where: str | None, balance: str | None, drawers: Mapping[str, Drawer],
+    ) -> Drawing:  # fmt: skip
+        """Return a table of the rows that meet a condition, or of balanced kinds of rows."""
         from adaptive_qs.generate.conditional import (  # few tables need them
             NoRowsError,
             select_boxes,
         )
 
-        domain = self.workload.domain
+        schema, domain = self.schema, self.workload.domain
         ruled = [(domain.clique_names(zero.clique), zero.allowed) for zero in self.zeros]
         wish = SampleRequest.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
@@ -291,7 +301,9 @@ class Release(Bundle):
         )  # fmt: skip
         warnings = wish.warnings(wanted.shares, total)
         checked = CheckedPages(parts, self.check(selected=named), seed)
-        return Drawing(schema, count, checked, seed, stamp, drawers, wish.where, share, warnings)
+        return Drawing(
+            schema, count, checked, seed, self.manifest.stamp, drawers, wish.where, share, warnings
+        )
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
         """Marginals as they were measured, for sets of columns by name.

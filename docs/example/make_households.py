@@ -1,5 +1,6 @@
-"""Write town/households.csv, town/persons.csv and town/trips.csv: generated households, the persons
-in them, and the trips of these persons on one day.
+"""Write generated households, the persons in them, and the trips of these persons on one day.
+
+The files are town/households.csv, town/persons.csv and town/trips.csv.
 
 python docs/example/make_households.py [--households 40000] [--seed 1]
 """
