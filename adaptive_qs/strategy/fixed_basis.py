@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache, reduce
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from adaptive_qs.strategy.solution import (
     Array,
     CenteringFactor,
     Factor,
-    FourierFactor,
     Solution,
     SolverSettings,
     Strategy,
+    circulant_arcs,
 )
 from adaptive_qs.strategy.waves import LARGE_AXIS, frequencies, make_wave
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
@@ -30,6 +31,82 @@ from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 #
 # Each residual is measured by ⊗B_i, where B_i spans the mean-free vectors of attribute i. With
 # B_i = √(n/(n−1)) Π that is ResidualPlanner, the optimum for marginals.
+
+
+@dataclass(frozen=True, eq=False)
+class FourierFactor(Factor):
+    """V = F diag(h) F* with F the unitary Fourier basis: its diagonal is one everywhere.
+
+    Attributes:
+        shape: sizes of the axes covered.
+        weights: h, of the same shape: non-negative, equal at f and −f, with sum N = Πshape.
+            Frequencies of weight 0 are not measured.
+    """
+
+    shape: tuple[int, ...]
+    weights: Array
+
+    def __post_init__(self) -> None:
+        h = np.asarray(self.weights, dtype=np.float64)
+        mirrored = np.roll(np.flip(h), 1, axis=tuple(range(h.ndim)))
+        if h.shape != self.shape or not (h >= 0).all() or not np.allclose(h, mirrored):
+            raise ValueError(f"a factor of shape {self.shape} has Fourier weights that do not fit")
+        if not math.isclose(float(h.sum()), h.size, rel_tol=1e-9):
+            raise ValueError(f"Fourier weights over {h.size} cells have sum {h.sum()}")
+
+    @cached_property
+    def matrix(self) -> Array:
+        """√(2h_f/N) cos and sin of each pair ±f; √(h_f/N) cos where f = −f. Shape (rows, N)."""
+        waves, h = self._waves()
+        return waves * np.sqrt(h)[:, None]
+
+    @cached_property
+    def inverse(self) -> Array:
+        """B⁺ = Bᵀ diag(1/h): the rows are orthogonal, and row f has squared norm h_f."""
+        waves, h = self._waves()
+        return (waves / np.sqrt(h)[:, None]).T
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V⁺, block circulant: entry (j, k) depends on j − k alone."""
+        kernel = self.kernel
+        cells = np.indices(self.shape).reshape(len(self.shape), -1)
+        differences = (cells[:, :, None] - cells[:, None, :]) % np.array(self.shape)[:, None, None]
+        return kernel[tuple(differences)]
+
+    @cached_property
+    def kernel(self) -> Array:
+        """V⁺ by difference of cells, of the factor's shape: its first row."""
+        h = self.weights
+        reciprocal = np.divide(1.0, h, out=np.zeros(self.shape), where=h > 0)
+        return np.asarray(np.fft.ifftn(reciprocal).real, dtype=np.float64)
+
+    def arc_variances(self, queries: Queries) -> Array | None:
+        """Return the variances of arcs over all cells, whose covariance is circulant."""
+        if len(self.shape) != 1 or queries.arc_lengths() is None or queries.is_partial:
+            return None
+        return np.maximum(circulant_arcs(self.kernel), 0.0)
+
+    @property
+    def spans_residual(self) -> bool:
+        """Whether the factor determines every mean-free vector, from its singular values."""
+        values = np.sqrt(self.weights)
+        measured = values > values.max() * values.size * np.finfo(float).eps
+        return int(measured.sum()) >= values.size - 1
+
+    def _waves(self) -> tuple[Array, Array]:
+        """Return orthonormal rows and their h: a cosine of each pair ±f, then sines of pairs."""
+        h, cells = self.weights.ravel(), np.indices(self.shape).reshape(len(self.shape), -1)
+        mirror = np.ravel_multi_index(tuple(-cells % np.array(self.shape)[:, None]), self.shape)
+        (f,) = np.nonzero((np.arange(h.size) <= mirror) & (h > 0))
+        own = mirror[f] == f
+        # Whole turns are dropped in integers, so that large sizes keep full precision.
+        angle = np.zeros((len(f), h.size))
+        for cell, size in zip(cells, self.shape):
+            angle += (np.outer(cell[f], cell) % size) * (2 * np.pi / size)
+        height = np.where(own, 1.0, math.sqrt(2.0))[:, None] / math.sqrt(h.size)
+        waves = np.concatenate([np.cos(angle) * height, np.sin(angle[~own]) * height[~own]])
+        return waves, np.concatenate([h[f], h[f[~own]]])
 
 
 def solve_residual_planner(subworkload: Subworkload) -> Solution:

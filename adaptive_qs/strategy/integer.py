@@ -7,8 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
@@ -17,6 +19,7 @@ from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.solution import Array, Factor, Strategy, kron
 
 Integers = NDArray[np.int64]
+Numbers = NDArray[Any]
 
 # A strategy matrix rounded to integers that keep what matters of it.
 #
@@ -348,3 +351,39 @@ def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
     if not found.is_determined:
         raise ResourceExceeded(_TOO_LARGE.format(matrix.shape[1]))
     return found
+
+
+TRANSFORM_BITS = 12
+"""b of the bound 2^b ε ‖x‖ ‖y‖ on the error of a convolution by floating-point transforms: three
+transforms, each off in 2-norm by a few ε in each of its log P steps, three times as many if P has
+large prime factors."""
+
+
+def convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
+    """Convolve integers along the first axis of a circle, exactly if the result fits 64 bits.
+
+    Parts of so few bits are convolved in floating point that the error stays below 1/8, and then
+    rounded; their sums wrap around modulo 2⁶⁴, so only the result has to fit.
+    """
+    period = len(columns)
+    # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
+    bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
+    waves = [[scipy.fft.rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
+    result = np.zeros(columns.shape, dtype=np.int64)
+    for i, one in enumerate(waves[0]):
+        for j, other in enumerate(waves[1]):
+            part = np.rint(scipy.fft.irfft(one * other, period, axis=0)).astype(np.int64)
+            if bits * (i + j) < 64:
+                result += part << np.int64(bits * (i + j))
+    return result
+
+
+def _limbs(x: Numbers, bits: int) -> list[Array]:
+    """Split x = Σ 2^(bits k) limb_k into limbs of at most half of 2^bits."""
+    limbs, rest, half = [], x.astype(np.int64), 1 << (bits - 1)
+    while True:
+        low = ((rest + half) & ((1 << bits) - 1)) - half
+        limbs.append(low.astype(np.float64))
+        rest = (rest - low) >> bits
+        if not rest.any():
+            return limbs

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import njit
+from adaptive_qs.strategy.integer import Numbers, convolve_exactly
 from adaptive_qs.strategy.solution import Array, Factor, circulant_arcs
 from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import BLOCK, Queries
@@ -41,7 +41,6 @@ from adaptive_qs.workload.matrices import BLOCK, Queries
 # V on mean-free vectors, and a q that is as small next to it as the rounding of r next to τ.
 # Centering the rows in integers instead, K S (nI − 11ᵀ), would take log2 n bits from K and S.
 
-Numbers = NDArray[Any]
 
 LARGE_AXIS = 1_536
 """Cells of an axis above which it gets such a strategy: a dense optimum takes minutes and GiBs."""
@@ -51,10 +50,6 @@ SCALE_BITS, LEAST_SCALE_BITS = 12, 3
 """Most and fewest bits of the largest integer weight of a cell."""
 LEAST_SPECTRUM = 1e-6
 """Smallest ratio of two eigenvalues of an integer kernel by which estimates can divide."""
-TRANSFORM_BITS = 12
-"""b of the bound 2^b ε ‖x‖ ‖y‖ on the error of a convolution by floating-point transforms: three
-transforms, each off in 2-norm by a few ε in each of its log P steps, three times as many if P has
-large prime factors."""
 LEVELLED = 6
 """Number of steps that level the diagonal of V on mean-free vectors."""
 TOTAL_SEEN = 2.0**-9
@@ -349,7 +344,7 @@ class ConvolutionFactor(Factor):
         """Diagonal of K², shape (n,)."""
         full = self._full
         if self.is_integral:
-            return self._diagonal(_convolve_exactly(full, full)[:, 0])
+            return self._diagonal(convolve_exactly(full, full)[:, 0])
         waves = self._transform * scipy.fft.rfft(full[:, 0])
         return self._diagonal(scipy.fft.irfft(waves, self._period))
 
@@ -357,7 +352,7 @@ class ConvolutionFactor(Factor):
         """Return K times columns, shape (n, k) or (n,): exact for integers."""
         columns = block.reshape(self.size, -1)
         if self.is_integral:
-            found = _convolve_exactly(self._full, self._extended(columns))[: self.size]
+            found = convolve_exactly(self._full, self._extended(columns))[: self.size]
         else:
             found = self._filter(columns, self._transform)
         return found.reshape(block.shape)
@@ -403,36 +398,6 @@ def _sums(near, far, weights):  # type: ignore[no-untyped-def]
 def _whole(half: Numbers, period: int) -> Numbers:
     """Return an even sequence over its period from its first half."""
     return np.concatenate([half, half[1 : (period + 1) // 2][::-1]])
-
-
-def _convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
-    """Convolve integers along the first axis of a circle, exactly if the result fits 64 bits.
-
-    Parts of so few bits are convolved in floating point that the error stays below 1/8, and then
-    rounded; their sums wrap around modulo 2⁶⁴, so only the result has to fit.
-    """
-    period = len(columns)
-    # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
-    bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
-    waves = [[scipy.fft.rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
-    result = np.zeros(columns.shape, dtype=np.int64)
-    for i, one in enumerate(waves[0]):
-        for j, other in enumerate(waves[1]):
-            part = np.rint(scipy.fft.irfft(one * other, period, axis=0)).astype(np.int64)
-            if bits * (i + j) < 64:
-                result += part << np.int64(bits * (i + j))
-    return result
-
-
-def _limbs(x: Numbers, bits: int) -> list[Array]:
-    """Split x = Σ 2^(bits k) limb_k into limbs of at most half of 2^bits."""
-    limbs, rest, half = [], x.astype(np.int64), 1 << (bits - 1)
-    while True:
-        low = ((rest + half) & ((1 << bits) - 1)) - half
-        limbs.append(low.astype(np.float64))
-        rest = (rest - low) >> bits
-        if not rest.any():
-            return limbs
 
 
 # How such strategies are made.

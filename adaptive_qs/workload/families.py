@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -33,14 +33,95 @@ from adaptive_qs.workload.axes import (
     FirstCells,
     Marginal,
     Prefix,
-    Random,
     Range,
 )
-from adaptive_qs.workload.matrices import AxisQueries, Custom, CustomAxis, Queries, read_matrix
+from adaptive_qs.workload.matrices import (
+    BLOCK,
+    AxisQueries,
+    Custom,
+    CustomAxis,
+    MatrixQueries,
+    Queries,
+    check_size,
+    name_of_one,
+    read_matrix,
+)
 
 Shape = tuple[int, ...]
 ReadMatrix = Callable[[str, Shape], Custom]
 """The matrix in a file, whose columns run over the cells of a table of some shape."""
+
+
+RANDOM_QUERIES_PER_CELL = 3
+"""Number of random queries per cell by default, as in He et al., table 4."""
+
+
+@dataclass(frozen=True)
+class Random(MatrixQueries):
+    """Queries whose coefficients are 1 with some probability and 0 otherwise (He et al., sec. 8.1).
+
+    They are drawn from the seed and the shape alone, so all sets of attributes of one shape
+    have the same queries. This randomness is public: it decides queries, not answers.
+
+    Args:
+        shape: sizes of the attributes covered, in order.
+        probability: of a one, in (0, 1].
+        count: number of queries; None for ``RANDOM_QUERIES_PER_CELL`` times the cells.
+        seed: not negative.
+
+    Raises:
+        WorkloadError: a parameter out of its range.
+        ResourceExceeded: more than ``MAX_COEFFICIENTS`` coefficients.
+    """
+
+    shape: tuple[int, ...]
+    probability: float = 0.3
+    count: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise WorkloadError(f"p is {self.probability!r}: give a number above 0 and at most 1")
+        if self.seed < 0:
+            raise WorkloadError(f"seed is {self.seed}: give a number that is not negative")
+        if self.count is None:
+            object.__setattr__(self, "count", RANDOM_QUERIES_PER_CELL * self.size)
+        if self.num_queries < 1:
+            raise WorkloadError(f"count is {self.count}: give a positive number of queries")
+        check_size(self.num_queries, self.size, "ask for fewer with count")
+
+    @property
+    def num_queries(self) -> int:
+        """The count."""
+        return self.count or 0
+
+    @property
+    def _largest(self) -> float:
+        return 1.0
+
+    @property
+    def coefficients(self) -> NDArray[Any]:
+        """Zeros and ones, shape (m, N), one byte each; drawn when first needed."""
+        return _draw(self.shape, self.probability, self.num_queries, self.seed)
+
+    def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
+        """Yield labels such as "random query 7 of seed 0"; on one attribute with its name."""
+        of, seed = name_of_one(names), self.seed
+        return (f"{of}random query {row + 1} of seed {seed}" for row in range(self.num_queries))
+
+
+@lru_cache(maxsize=2)
+def _draw(shape: tuple[int, ...], probability: float, count: int, seed: int) -> NDArray[np.uint8]:
+    """Draw the matrix; keep the two last used, since drawing one takes as long as applying it."""
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, *shape))))
+    cells = math.prod(shape)
+    matrix = np.empty((count, cells), np.uint8)
+    step = max(1, BLOCK // cells)
+    for first in range(0, count, step):
+        block = matrix[first : first + step]
+        block[...] = generator.random(block.shape) < probability
+    matrix.flags.writeable = False
+    return matrix
 
 
 class QueryFamily(BaseModel):

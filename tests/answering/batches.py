@@ -18,7 +18,8 @@ from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.strategy.integer import table_estimate
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 

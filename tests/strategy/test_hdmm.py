@@ -20,7 +20,8 @@ from adaptive_qs.strategy.hdmm import (
     with_zeros,
 )
 from adaptive_qs.strategy.solution import SolverSettings
-from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.matrices import CustomAxis
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 from scripts.published.laplace import GAUSSIAN, LAPLACE, select

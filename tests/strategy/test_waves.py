@@ -8,7 +8,8 @@ import pytest
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.fixed_basis import solve_waves
 from adaptive_qs.strategy.waves import ConvolutionFactor, frequencies, integer_wave, make_wave
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.residuals import CenteredAxis, Subworkload, Term
 
 both = pytest.mark.parametrize("reflected", [False, True])

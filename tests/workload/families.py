@@ -9,9 +9,9 @@ from adaptive_qs.workload.axes import (
     FirstCells,
     Marginal,
     Prefix,
-    Random,
     Range,
 )
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 
 SIZES = (1, 2, 3, 7)

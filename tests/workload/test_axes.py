@@ -19,10 +19,9 @@ from adaptive_qs.workload.axes import (
     FirstCells,
     Marginal,
     Prefix,
-    Random,
     Range,
 )
-from adaptive_qs.workload.families import answer_product, count_queries, squares_product
+from adaptive_qs.workload.families import Random, answer_product, count_queries, squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis, MatrixQueries, Queries
 
 from .families import AXIS, JOINT, definition, identity_of, numbers

@@ -18,7 +18,8 @@ from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload import file as workload_file
 from adaptive_qs.workload import matrices
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.file import (
     PUBLISHED,
     WorkloadFile,

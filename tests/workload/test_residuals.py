@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from adaptive_qs.domain import Domain, subsets
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.workload import residuals as module
-from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Random, Range
+from adaptive_qs.workload.axes import AbsDiff, Affine, Circular, Marginal, Prefix, Range
+from adaptive_qs.workload.families import Random
 from adaptive_qs.workload.matrices import Custom, CustomAxis
 from adaptive_qs.workload.residuals import (
     CenteredAxis,
