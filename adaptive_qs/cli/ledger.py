@@ -242,7 +242,7 @@ def _root_of_set(schema: Path, person: str | None) -> SetMember:
         raise InputError(
             "--person was given with the schema of a set, whose root row is protected: remove it"
         )
-    return SetMember(described.names, described.root)
+    return SetMember(described.names, described.root, described.joins)
 
 
 def create(*, options: CreateOptions) -> None:

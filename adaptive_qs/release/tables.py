@@ -109,7 +109,8 @@ class ReleaseSet:
         for table, release in zip(measured, self.tables.values()):
             if release.schema.fingerprint != table.schema.fingerprint:
                 raise ValueError(f"the columns of {table.name} are not those of the schema")
-            if any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
+            same = release.manifest.protects.query == first.protects.query
+            if not same or any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
                 raise ValueError("the promises of the tables differ")
             related = release.manifest.protects.related
             if not self.schema.is_set:
@@ -141,7 +142,8 @@ class ReleaseSet:
             return self.root.manifest.unit
         below = self.schema.measured()[1:]
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
-        return f"{self.manifest.protects.protected}, at most {' and '.join(rows)}"
+        protects = self.manifest.protects
+        return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
 
     @property
     def events(self) -> tuple[Event, ...]:

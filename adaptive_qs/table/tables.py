@@ -262,6 +262,13 @@ class TableSet(BaseModel):
         """The key of each table but the root, by the table's name."""
         return {key.child: key for key in self.keys}
 
+    @cached_property
+    def joins(self) -> tuple[str, ...]:
+        """The columns that each key relates, in the same order for every schema."""
+        return tuple(
+            sorted(f"{k.child}.{k.column!r} = {k.parent}.{k.identifier!r}" for k in self.keys)
+        )
+
     def find_keys_below(self, name: str) -> tuple[Key, ...]:
         """Return the keys whose parent is a table, in the order of the schema."""
         return tuple(key for key in self.keys if key.parent == name)
