@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -258,6 +260,15 @@ def test_a_bundle_holds_all_tables_and_is_checked_as_a_whole(model, tmp_path):
     model.release_.root.save(single)
     with pytest.raises(InputError, match="is the release of one table of a set"):
         Synthesizer.load(single)
+    forged = tmp_path / "forged.zip"
+    with zipfile.ZipFile(path) as members, zipfile.ZipFile(forged, "w") as other:
+        for each in members.infolist():
+            text = members.read(each)
+            if each.filename == "trips/manifest.json":
+                text = json.dumps({**json.loads(text), "epsilon": 0.001})
+            other.writestr(each, text)
+    with pytest.raises(InputError, match=r"^[^\n]* is not a readable release bundle[^\n]*$"):
+        Synthesizer.load(forged)
     schema, tables = model.schema_, dict(model.release_.tables)
     keys = DEEP["keys"]
     wrong = [

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Clique
@@ -320,6 +321,8 @@ class ReleaseSet:
             schema = TableSet.parse(content.get("schema"), claim=archive.claim)
             tables = {n: Release.read(archive.within(n), path) for n in schema.names}
             return cls(schema, tables)
+        except ValidationError:  # whose text is long: explained as for one table
+            raise
         except (InputError, ValueError) as error:
             raise InputError(f"{path}: the release is damaged: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -88,18 +89,22 @@ def test_every_container_gives_the_same_tables_with_and_without_a_ledger(
 
 BAD = {
     "a child without its parent": (
-        {**TABLES, "trips": TABLES["trips"].assign(person=SECRET)}, "column 'person' has values"
+        {**TABLES, "trips": TABLES["trips"].assign(person=SECRET)},
+        r"trips[.a-z]*: column 'person' has values"
     ),
     "a parent key twice": (
-        {**TABLES, "persons": TABLES["persons"].assign(id=SECRET)}, "column 'id' has a value in sev"
+        {**TABLES, "persons": TABLES["persons"].assign(id=SECRET)},
+        r"persons[.a-z]*: column 'id' has a value in sev"
     ),
     "a row without a key": (
-        {**TABLES, "persons": TABLES["persons"].assign(home=None)}, "column 'home' is empty in some"
+        {**TABLES, "persons": TABLES["persons"].assign(home=None)},
+        r"persons[.a-z]*: column 'home' is empty in some"
     ),
     "no rows": ({**TABLES, "trips": TABLES["trips"][:0]}, "no rows"),
     "a table less": ({name: TABLES[name] for name in ("homes", "persons")}, "trips"),
     "another column": ({**TABLES, "homes": TABLES["homes"].assign(more=SECRET)}, "column 'more'"),
-    "a value outside": ({**TABLES, "trips": TABLES["trips"].assign(km=SECRET)}, "column 'km'"),
+    "a value outside": ({**TABLES, "trips": TABLES["trips"].assign(km=SECRET)},
+        r"trips[.a-z]*: column 'km'"),
 }  # fmt: skip
 
 
@@ -110,7 +115,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(town, kind,
     CONTAINERS[kind](tables, f"town.{kind}")
     given = ["synthesize", f"town.{kind}", "--schema", "deep.json", "--rho", "0.5"]
     line = refused(town(*given, "--ledger", "l.db", "--out", "made"))
-    assert words in line
+    assert re.search(words, line)
     assert str(SECRET) not in line
     assert not Path("made").exists()
     with closing(LedgerBook("l.db")) as book:
