@@ -80,7 +80,7 @@ def read_json(path: str | Path, refusal: type[InputError], claim: Claim | None =
     except UnicodeDecodeError:
         problem = "not UTF-8 text: save the file as UTF-8"
     except json.JSONDecodeError as error:
-        problem = f"line {error.lineno}: not valid JSON ({error.msg}): correct it there"
+        problem = f"not valid JSON (line {error.lineno}: {error.msg})"
     except ValueError as error:
         problem = str(error)
     except RecursionError:

@@ -1,181 +1,26 @@
-"""The main job for callers of Python: fit a private table once, then sample, save and load."""
+"""The Python interface to synthetic tables: fit a private table once, then sample, save and load.
+
+What takes long to import is imported when it is used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
-
-import narwhals as nw
-import numpy as np
-import pandas as pd  # type: ignore[import-untyped,unused-ignore]
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Self
 
 from adaptive_qs.arguments import Estimator
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.machine import PhaseClock, PhaseProgress, plan_workers
-from adaptive_qs.privacy.budget import warn_all
-from adaptive_qs.release.bundle import is_from_interrupted_run
-from adaptive_qs.release.drawing import warn_of_contradictions
-from adaptive_qs.release.release import check_rows
-from adaptive_qs.release.statement import RoundRecord
-from adaptive_qs.release.tables import ReleaseSet
-from adaptive_qs.run.budget import Session
-from adaptive_qs.run.memory import check_sample_rows
 from adaptive_qs.run.options import SynthesizeOptions, checked, documented
-from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
-from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import PRIVATE, STAMP_KEY
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import resolve_about
-from adaptive_qs.table.tables import TableSet
 
-# Sampled tables in the kind of data frame that the caller works with.
-#
-# A data frame tells how its columns are kept, and some of that pandas infers from the cells: one
-# row without a value turns a column of int64 into float64, and one that is no number turns it into
-# text. A table that comes back must not tell it on. So the frame says only which *family* of
-# containers the caller chose for a column: categories, pandas's nullable types, Arrow's types. All
-# else (whether a column holds integers, numbers or text, its categories and their order) comes from
-# the schema, which is public; plain types (int64, float64, object, pandas's default text) say
-# nothing at all.
-
-Library = Literal["pandas", "polars", "pyarrow", "codes"]
-_CATEGORIES, _ARROW = "categories", "arrow"
-_INTEGERS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-_NULLABLE = {"int64": "Int64", "double": "Float64", "bool": "boolean", "string": "string"}
-"""Types of pandas with a missing value, by the type of Arrow that a declared column has."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The kind of table that came.
-
-    Attributes:
-        library: whose tables they are.
-        containers: by name, of the columns for which one was chosen: categories, Arrow's types, or
-            the name of a nullable type of pandas.
-    """
-
-    library: Library
-    containers: Mapping[str, str] = field(default_factory=dict)
-
-
-def find_kind(table: Any) -> Kind:
-    """Return the kind of a given table; files and everything unknown count as pandas."""
-    if isinstance(table, CodedTable):
-        return Kind("codes")
-    native = nw.from_native(table, eager_only=True, pass_through=True)
-    if not isinstance(native, nw.DataFrame):
-        return Kind("pandas")
-    if native.implementation.is_pyarrow():
-        chosen = {f.name: _CATEGORIES for f in table.schema if pa.types.is_dictionary(f.type)}
-        return Kind("pyarrow", chosen)
-    if native.implementation.is_polars():
-        listed = (nw.Enum, nw.Categorical)
-        return Kind("polars", {n: _CATEGORIES for n, t in native.schema.items() if t in listed})
-    if not isinstance(table, pd.DataFrame):
-        return Kind("pandas")
-    found = {str(name): _container(dtype) for name, dtype in table.dtypes.items()}
-    return Kind("pandas", {name: kept for name, kept in found.items() if kept is not None})
-
-
-def _container(dtype: Any) -> str | None:
-    """Return the container that a type of pandas stands for; None for the plain ones."""
-    if isinstance(dtype, pd.CategoricalDtype):
-        return _CATEGORIES
-    if isinstance(dtype, pd.ArrowDtype):
-        return _ARROW
-    if isinstance(dtype, pd.StringDtype):  # the default text of pandas has NaN, not NA
-        return f"string[{dtype.storage}]" if dtype.na_value is pd.NA else None
-    nullable = {*_INTEGERS, "Float32", "Float64", "boolean"}
-    return str(dtype.name) if dtype.name in nullable else None
-
-
-def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
-    """Return the decoded table as that kind of data frame.
-
-    Columns that came as categories have the values that the schema lists as categories, in its
-    order, and are ordered where it says so. In pandas, columns that came in a nullable type come
-    back in the one of their declared type, with the integer type that came where the declared
-    values fit it; plain columns with missing values have the nullable types Int64 and boolean, so
-    that integers stay integers; dates are datetime64. A stamp in the table's metadata that says
-    that it is not private is copied to ``attrs``.
-
-    Args:
-        table: values of the declared types.
-        kind: what came.
-        schema: of the table.
-    """
-    categories = {
-        column.name: column
-        for column in schema.columns
-        if column.listed is not None and kind.containers.get(column.name) == _CATEGORIES
-    }
-    if kind.library == "pyarrow":
-        for name, column in categories.items():
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, _dictionary(table[name], column))
-        return table
-    if kind.library == "polars":
-        frame = nw.from_arrow(table, backend="polars")
-        texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
-        enums = [
-            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
-        ]
-        return frame.with_columns(enums).to_native() if enums else frame.to_native()
-    frame = table.to_pandas(date_as_object=False)
-    for name, column in zip(table.column_names, table.columns):
-        if name in categories:
-            frame[name] = _dictionary(column, categories[name]).to_pandas()
-        elif dtype := _dtype(kind.containers.get(name), column, schema.by_name[name]):
-            frame[name] = _filled(column, dtype)
-    stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
-    if stamp not in ("", PRIVATE):
-        frame.attrs[STAMP_KEY.decode()] = stamp
-    return frame
-
-
-def _dtype(kept: str | None, values: pa.ChunkedArray, column: ColumnBase) -> Any:
-    """Return the type of pandas for values of a declared type; None for the plain one.
-
-    Numbers are kept in 64 bits: fewer would move some of them out of their bins.
-    """
-    declared = values.type
-    if kept in (None, _CATEGORIES):
-        plain = not values.null_count or declared not in (pa.int64(), pa.bool_())
-        return None if plain else _NULLABLE[str(declared)]
-    if kept == _ARROW:
-        return pd.ArrowDtype(declared)
-    if kept.startswith("string") and pa.types.is_string(declared):
-        return kept
-    if kept in _INTEGERS and pa.types.is_integer(declared):
-        limits = np.iinfo(kept.lower())
-        low, high = column.limits or (-np.inf, np.inf)
-        return kept if limits.min <= low and high <= limits.max else "Int64"
-    return _NULLABLE.get(str(declared))
-
-
-def _filled(column: pa.ChunkedArray, dtype: Any) -> Any:
-    """Return a column in an extension type of pandas, without a detour over floats."""
-    if isinstance(dtype, pd.ArrowDtype):
-        return pd.array(column.combine_chunks(), dtype=dtype)
-    if pa.types.is_string(column.type):
-        return pd.array(column.to_pandas(), dtype=dtype)
-    missing = column.is_null().to_numpy()
-    array = pd.array(column.fill_null(pa.scalar(0).cast(column.type)).to_numpy(), dtype=dtype)
-    array[missing] = pd.NA
-    return array
-
-
-def _dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
-    """Values as positions among those that the schema lists; null where missing."""
-    values = pa.array(listed.listed)
-    codes = pc.index_in(column, value_set=values).combine_chunks()
-    return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)
+if TYPE_CHECKING:
+    from adaptive_qs.release.statement import RoundRecord
+    from adaptive_qs.release.tables import ReleaseSet
+    from adaptive_qs.run.budget import Session
+    from adaptive_qs.table.frames import Kind
+else:  # annotations are evaluated where options are read
+    RoundRecord = ReleaseSet = Session = Kind = Any
 
 
 @documented
@@ -238,18 +83,24 @@ class Synthesizer(Estimator, SynthesizeOptions):
             GuardRailWarning: the budget promises or buys less than may have been meant;
                 shown before it is spent, unless only the noisy number of rows shows it.
         """
+        from adaptive_qs.privacy.budget import warn_all
+        from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
+        from adaptive_qs.table.frames import find_kind
+        from adaptive_qs.table.schema_files import resolve_about
+        from adaptive_qs.table.tables import TableSet
+
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
         if options.about is not None:
             described = described.with_about(*resolve_about(options.about))
         tables = {described.root: table}
         if described.is_set:
-            from adaptive_qs.table.joined import name_tables  # few runs need it
+            from adaptive_qs.table.joined import name_tables
 
             tables = name_tables(table, described)
         job = SetJob.of(described, options)
         job.root.warn("the release and all tables sampled from it are", stacklevel=2)
-        warn_all((*job.more_doubts, *job.list_dropped()), stacklevel=2)
+        warn_all((*job.more_warnings, *job.list_dropped()), stacklevel=2)
         if self._session is not None:
             self._session.leave()
         clock = PhaseClock(self.progress)
@@ -273,10 +124,10 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Tables come as pandas frames for files and after `load`. Columns that came as categories, or
         in a nullable type of pandas or Arrow's, come back so, with the values, order and type that
-        the schema declares; see :func:`to_kind`. Nothing else is taken from the private table. What
-        pandas or the caller inferred before the program saw it, such as the nullable types that
-        ``convert_dtypes`` gives, lies outside the promise. Tables of a set have new keys, from 1
-        on.
+        the schema declares; see
+        :func:`~adaptive_qs.table.frames.to_kind`. Nothing else is taken from the private table.
+        What pandas or the caller inferred before, such as the nullable types of ``convert_dtypes``,
+        is outside the promise. Tables of a set have new keys, from 1 on.
 
         Args:
             num_rows: rows, of a set rows of the root; None takes their noisy number, or that of
@@ -293,6 +144,14 @@ class Synthesizer(Estimator, SynthesizeOptions):
             ResourceExceeded: the table does not fit ``max_memory``.
             NotFittedError: there is nothing to sample from.
         """
+        import pyarrow as pa
+
+        from adaptive_qs.privacy.budget import warn_all
+        from adaptive_qs.release.drawing import warn_of_contradictions
+        from adaptive_qs.release.release import check_rows
+        from adaptive_qs.run.memory import check_sample_rows
+        from adaptive_qs.table.frames import to_kind
+
         self.check_fitted()
         workers = plan_workers(self.workers)
         released = self._released
@@ -323,6 +182,8 @@ class Synthesizer(Estimator, SynthesizeOptions):
             InputError: the file exists, or cannot be written.
             NotFittedError: there is nothing to save.
         """
+        from adaptive_qs.release.bundle import is_from_interrupted_run
+
         self.check_fitted()
         own = self.resume and is_from_interrupted_run(path, self.ledger)
         self._released.save(path, force or own)
@@ -342,6 +203,9 @@ class Synthesizer(Estimator, SynthesizeOptions):
             InputError: the bundle is missing, damaged, or made by a newer version.
             ResourceExceeded: reading it would take more memory.
         """
+        from adaptive_qs.release.tables import ReleaseSet
+        from adaptive_qs.table.frames import Kind
+
         released = ReleaseSet.load(path, max_memory)
         manifest, root = released.manifest, released.root
         target = manifest.settings.get("target")

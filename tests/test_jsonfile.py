@@ -10,7 +10,7 @@ from adaptive_qs.table.schema import Schema
 BAD = {
     "no file": (None, "no such file"),
     "bytes": (b"\xff\xfe", "not UTF-8"),
-    "text": (b'{"a":\n 1,}', "line 2: not valid JSON"),
+    "text": (b'{"a":\n 1,}', "not valid JSON (line 2"),
     "twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "key 'c' occurs twice"),
     "nan": (b'{"a": NaN}', "NaN is not a number"),
     "infinity": (b"[-Infinity]", "-Infinity is not a number"),

@@ -238,7 +238,7 @@ def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():
         ({"person": "k"}, "a person column in a set"),
         ({"rows": 2}, "several rows for one of the root"),
         ({"related": SetMember(("homes", "persons"), "x")}, "no table of the set"),
-        ({"weigh": "persons"}, "weigh alike"),
+        ({"weigh": "persons"}, "equal weight of persons"),
     ],
 )
 def test_units_that_are_none(fields, words):

@@ -23,7 +23,7 @@ from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
 from adaptive_qs.privacy.accounting import compute_mu
-from adaptive_qs.privacy.budget import Hex, Ledger, Place, float_above
+from adaptive_qs.privacy.budget import Hex, Ledger, LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
@@ -113,7 +113,7 @@ def state_answers(
     events: Sequence[Event],
     stamp: Stamp,
     confidence: float,
-    ledger: Place | None = None,
+    ledger: LedgerPosition | None = None,
 ) -> AnswersManifest:
     """Return the statement of a finished batch.
 

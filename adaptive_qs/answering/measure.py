@@ -312,10 +312,10 @@ class _Passing:
 
     def take(self, positions: pa.Array) -> pa.Array:
         """Return the texts at ascending positions, which can begin anew."""
-        asked = positions.to_numpy()
-        changes = np.flatnonzero(np.diff(asked, prepend=-1))
-        found = pa.array(map(self._at, asked[changes].tolist()), pa.string(), size=len(changes))
-        times = np.diff(changes, append=len(asked))
+        indices = positions.to_numpy()
+        changes = np.flatnonzero(np.diff(indices, prepend=-1))
+        found = pa.array(map(self._at, indices[changes].tolist()), pa.string(), size=len(changes))
+        times = np.diff(changes, append=len(indices))
         return found.take(pa.array(np.repeat(np.arange(len(changes)), times)))
 
     def _at(self, position: int) -> str:

@@ -23,7 +23,7 @@ from adaptive_qs.answering.answers import AnswersManifest, Charges, group_charge
 from adaptive_qs.errors import InputError
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.entries import Recovered
-from adaptive_qs.privacy.budget import Place
+from adaptive_qs.privacy.budget import LedgerPosition
 from adaptive_qs.privacy.events import Cost, Event, Transcript
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
@@ -147,7 +147,7 @@ class Released:
         parts = (events[start : start + number] for start in starts)
         return next((part for part in parts if tuple(part) == self.charges), events[:number])
 
-    def _place(self, otherwise: str) -> Place:
+    def _place(self, otherwise: str) -> LedgerPosition:
         place = self.statement.ledger
         if place is None:
             raise InputError(f"{self.path}: was made without a ledger: {otherwise}")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import CellType, ColumnBase
-from adaptive_qs.table.columns.category import CategoricalColumn
+from adaptive_qs.table.columns.category import listed_column
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
@@ -374,7 +374,7 @@ def keyed(schema: Schema, keys: Sequence[str], pair: Pair) -> Schema:
     columns = list(schema.columns)
     for place, key in enumerate(keys, start=len(columns)):
         values = tuple(dict.fromkeys(row[place] for row in (*pair.here, *pair.there)))
-        columns.append(CategoricalColumn(name=key, type="categorical", values=values))
+        columns.append(listed_column(key, values))
     return Schema(version=schema.version, columns=tuple(columns), delimiter=schema.delimiter)
 
 

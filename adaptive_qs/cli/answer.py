@@ -63,14 +63,14 @@ def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row
     elif statuses[Status.RESTRICTED] and plan.choice.name == "querysmasher":
         words = f"not proven optimal in {_unproven(plan)}"
     elif statuses[Status.RESTRICTED]:
-        words = "the best found of its family of strategies"
+        words = "the best strategy found in its family"
     else:
-        words = "optimal within the gap"
+        words = "optimal within the requested gap"
     unit = " rows"
     if is_weighted(plan):
         unit = ": the root of weight x variance summed, divided by all queries"
     return (
-        ("mechanism", f"{plan.choice.name}: {words}"),
+        ("mechanism", f"{plan.choice.name} ({words})"),
         (
             "privacy",
             f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost "
@@ -221,8 +221,8 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
         *shared_lines(plan, plan.target),
         io.protects(plan.target.unit),
         (
-            "at best",
-            f"no {kind} is below {bound}; the gap is {gap} of the squared error",
+            "lower bound",
+            f"{bound} for any {kind}; gap {gap} of the squared error",
         ),
         (
             "largest",
@@ -234,7 +234,7 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
         (
             "answering",
             f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            f"not counting reading and writing{_file_words(plan)}",
+            f"without reading and writing{_file_words(plan)}",
         ),
     ]
 
@@ -256,8 +256,8 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaO
     """The options of `answer`."""
 
     demo: Annotated[bool, Option(
-        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
-        "unless --out is given.")] = False  # fmt: skip
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
+        "unless --out is set.")] = False  # fmt: skip
     out: Annotated[Path | None, Option(
         f"Answers: {FORMATS.listed()}; - for CSV on standard output.", "FILE", OUTPUT
     )] = None  # fmt: skip
@@ -269,14 +269,14 @@ class Options(OutputOptions, FamilyOptions, AnswerOptions, QueryOptions, SchemaO
 def answer(data: PrivateTable = None, *, options: Options) -> None:
     """Answer counting queries about a private table, each with a standard error and an interval.
 
-    The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
-    one person if the schema names the person column (--rows-per-person). Everything is checked
-    before any budget is spent. The file appears with the last answer.
+    Protects one row: neighbouring tables differ by adding or removing one row. If the schema names
+    a person column, protects all rows of a person (--rows-per-person). Everything is checked before
+    any budget is spent. The output file is created after the last answer.
     """
     source, schema, options, replacing = private_inputs(data, options, DEMO_OUT)
     out, confidence = options.out, options.confidence
     if out is None:
-        raise InputError("no --out was given: name the file for the answers, such as a.parquet")
+        raise InputError("No output file is set. Use --out, such as --out a.parquet.")
     spec = workload_spec(options.workload, options.ways, options.queries)
     kind = chosen_formulas(options.formulas, schema)
     io.check_standard_output(out, options.insecure, options.as_json)

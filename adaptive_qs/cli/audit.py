@@ -34,7 +34,7 @@ MOST_RHO = 1e5
 
 def _pairs(name: str, value: Any) -> int:
     if (number := positive_integer(name, value)) > MOST_PAIRS:
-        raise InputError(f"{name} is {number:,}: give at most {MOST_PAIRS:,}")
+        raise InputError(f"{name} is {number:,}. Use at most {MOST_PAIRS:,}.")
     return number
 
 
@@ -46,7 +46,7 @@ class Options(JsonOptions, WorkloadOptions, CountingOptions, UnitOptions,
     pairs: Annotated[int, Option("Pairs of neighbouring tables.", "N", check=_pairs)] = 20
     seed: Annotated[int, Option("Seed of the generated rows.", "N", check=natural_number)] = 0
     max_memory: Annotated[str, Option(
-        "Most memory that a run may plan for.", "SIZE", MACHINE)] = "2GB"  # fmt: skip
+        "Maximum memory of a run.", "SIZE", MACHINE)] = "2GB"  # fmt: skip
 
 
 def audit(*, options: Options) -> int:
@@ -59,7 +59,7 @@ def audit(*, options: Options) -> int:
     schema, max_memory = options.schema, options.max_memory
     epsilon, delta, rho = options.epsilon, options.delta, options.rho
     if schema is None:
-        raise InputError("no --schema was given: name the public schema to audit")
+        raise InputError("No schema is set. Use --schema FILE.")
     spec = workload_spec(options.workload, options.ways)
 
     from adaptive_qs.audit.audit import RHOS
@@ -104,7 +104,7 @@ def _json(report: AuditReport, checks: list[tuple[str, int, int]]) -> dict[str, 
 
 def _show(report: AuditReport, checks: list[tuple[str, int, int]], what: str) -> None:
     io.emit_rows(
-        "Nothing found." if report.clean else "Found something.",
+        "No differences found." if report.clean else "Differences found.",
         [
             ("pairs", f"{counted(report.pairs, 'pair')} of generated neighbouring tables"),
             ("runs", f"{report.runs:,} of {what}, each replayed on the neighbour"),

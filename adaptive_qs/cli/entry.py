@@ -159,8 +159,8 @@ def _help_text(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         emit(f"{io.PROGRAM} {adaptive_qs.__version__}")
         raise typer.Exit
 
@@ -276,7 +276,7 @@ def _usage_line(error: Any) -> str:
     message = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
     command = context.command_path if context else io.PROGRAM
-    return f"{message.rstrip('.')}: see {command} --help"
+    return f"{message}{'' if message[-1:] in '.?' else '.'} See {command} --help."
 
 
 def _explain(error: Exception) -> tuple[str, int]:

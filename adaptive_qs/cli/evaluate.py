@@ -129,7 +129,7 @@ def evaluate(
     from adaptive_qs.table.schema_files import describes_set, read_content
 
     if options.schema is None:
-        raise InputError("no --schema was given: name the schema of both tables")
+        raise InputError("No schema is set. Use --schema FILE.")
     if describes_set(read_content(options.schema, options.max_memory)):
         _evaluate_set(true, synthetic, options)
         return
@@ -176,7 +176,7 @@ def _check_files(private: Path | Query, synthetic: Path, options: Options) -> No
         with suppress(OSError):  # a missing file is named when it is read
             if control is not None and isinstance(other, Path) and control.samefile(other):
                 raise InputError(
-                    f"{control}: is also {name}: give rows that were held out as --control"
+                    f"--control must hold other rows than {name}. Use rows that were held out."
                 )
 
 

@@ -37,7 +37,7 @@ _requests: list[int] = []
 
 
 class Stopped(BaseException):
-    """A signal asked the command to stop."""
+    """A signal that stops the command."""
 
     def __init__(self, number: int) -> None:
         """Remember the number of the signal."""
@@ -123,7 +123,7 @@ class Stdout:
 
     def write(self, block: bytes) -> int:
         """Write a block and return its length."""
-        with _writing("give --out a file"):
+        with _writing("set --out to a file"):
             if hasattr(sys.stdout, "buffer"):
                 sys.stdout.buffer.write(block)
             else:  # a caller's stream of text; blocks are whole lines
@@ -150,12 +150,12 @@ def emit_rows(title: str, rows: Sequence[Row]) -> None:
 
 
 def emit_done(rows: Sequence[Row], out: Path | None) -> None:
-    """Write the result of a command to stdout, or to stderr if stdout has the table."""
+    """Print what was done: on stdout, or on stderr if the table is on stdout."""
     if out != STANDARD:
         emit_rows("Done.", rows)
         return
     for name, value in rows:
-        note(f"{name}: {value}")
+        _line("", f"{name}: {value}", "dim")
 
 
 def emit_columns(
@@ -200,7 +200,7 @@ def taken_rows(seconds: Mapping[str, float]) -> list[Row]:
     """Return rows with the time and memory of a command."""
     rows = [("seconds", ", ".join(f"{phase} {spent:.1f}" for phase, spent in seconds.items()))]
     if (peak := peak_memory_mb()) is not None:
-        rows.append(("memory", f"{peak:,.0f} MB at most"))
+        rows.append(("peak memory", f"{peak:,.0f} MB"))
     return rows
 
 
@@ -233,8 +233,8 @@ def unconnected_rows(release: Release) -> list[Row]:
     """Return a row that lists the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
-    shown = f"{join_first(names, 6)}: no combination measured"
-    return [("unconnected", f"{_share_of_columns(release)}: {shown}")]
+    shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
+    return [("unconnected", f"{shown}: no combination with them was measured")]
 
 
 def unconnected_warnings(release: Release) -> list[str]:
@@ -244,8 +244,9 @@ def unconnected_warnings(release: Release) -> list[str]:
     from adaptive_qs.loop.forecast import REMEDY
 
     verb = "is" if len(names) == 1 else "are"
-    independent = f"{verb} independent of all others at this budget"
-    return [f"{_share_of_columns(release)} {independent}: {REMEDY}"]
+    return [
+        f"At this budget {_share_of_columns(release)} {verb} independent of all others. {REMEDY}"
+    ]
 
 
 def _share_of_columns(release: Release) -> str:
@@ -268,17 +269,17 @@ def rho_words(cost: Cost, left: bool = False) -> str:
 
 
 def note(text: str) -> None:
-    """Write a note to stderr."""
-    _line("", text, "dim")
+    """Print a note on stderr."""
+    _line("note: ", text, "dim")
 
 
 def warn(text: str) -> None:
-    """Write a warning to stderr."""
+    """Print a warning on stderr."""
     _line("warning: ", text, "bold yellow")
 
 
 def fail(text: str) -> None:
-    """Write the reason of a failure to stderr."""
+    """Print the reason of a failure on stderr."""
     _line("error: ", text, "bold red")
 
 
@@ -356,7 +357,10 @@ def show_warnings(job: Job[Any], schema: Path) -> None:
     for warning in job.warnings:
         warn(warning)
     if job.options.insecure:
-        warn("--insecure-seed: whoever knows the seed can remove the noise; NOT PRIVATE")
+        warn(
+            "--insecure-seed: anyone who knows the seed can remove the noise. The output is NOT "
+            "PRIVATE."
+        )
     if is_unreviewed(job.schema):
         warn(f"{schema}: {UNREVIEWED}")
 
@@ -384,15 +388,15 @@ def shown_output(table: Path) -> str:
 def check_standard_output(out: Path | None, insecure: bool, as_json: bool) -> None:
     """Refuse a table on standard output if JSON goes there too or it needs a stamp file."""
     if out == STANDARD and as_json:
-        raise InputError("--out - and --json both write to standard output: name a file for one")
+        raise InputError("--out - and --json both write to standard output. Set --out to a file.")
     if out == STANDARD and insecure:
-        raise InputError("the table is not private and needs its stamp beside it: name a file")
+        raise InputError("the table is not private and needs its mark next to it. Name a file.")
 
 
 def check_read_once(tables: Sequence[Path | Query | None]) -> None:
     """Refuse more than one table from standard input."""
     if sum(table == STANDARD for table in tables) > 1:
-        raise InputError("- is given twice, but standard input holds one table: name files")
+        raise InputError("- is used twice, but standard input has one table. Name files.")
 
 
 @contextmanager
@@ -454,7 +458,7 @@ def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
             yield block
 
 
-# What the budget bought, for whoever reads why a command failed after it was spent.
+# What the budget bought, for the message of a command that failed after spending it.
 
 
 @contextmanager

@@ -56,11 +56,13 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
         *(("restored", _restored_words(book, entry)) for entry in book.restorations()),
     ]
     if book.locked:
-        lines.append(("LOCKED", "adaptive-qs ledger restore opens it again"))
+        lines.append(("LOCKED", "adaptive-qs ledger restore unlocks it"))
     if book.exceeds(runs):
-        lines.append(("EXCEEDED", "more was released than the total: the promise of it is broken"))
+        lines.append(("EXCEEDED", "more was released than the total allows: its promise is broken"))
     if still := ", ".join(str(run.number) for run in runs if run.state == "open"):
-        lines.append(("open", f"run {still}: at work, or to be continued with --resume"))
+        lines.append(
+            ("open", f"run {still} is running or was interrupted (continue it with --resume)")
+        )
     if any(run.insecure for run in runs):
         lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
     return lines
@@ -68,13 +70,13 @@ def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
 
 def _restored_words(book: LedgerBook, entry: Restored) -> str:
     if not entry.confirmed:
-        return "a copy was put back; nobody had said what was released since"
+        return "a copy was restored; what was released since was not stated"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
         found.append(f"{io.rho_words(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
-    return f"a copy was put back; counted: {' and '.join(found)}, {_cost_words(book, entry.cost)}"
+    return f"a copy was restored; counted {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
 def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
@@ -158,7 +160,7 @@ def _run_number(name: str, value: Any) -> int:
 
 def _delta(name: str, value: Any) -> float:
     if (number := as_number(value)) is None or not 0 <= number < 1:
-        raise InputError(f"{name} is {shown(value)}: give a number from 0 to 1")
+        raise InputError(f"{name} is {shown(value)}. Use a number from 0 to 1.")
     return number
 
 
@@ -176,7 +178,7 @@ class LedgerOptions:
             InputError: it was not given.
         """
         if self.ledger is None:
-            raise InputError("no --ledger was given: name the file of the ledger")
+            raise InputError("No ledger is set. Use --ledger FILE.")
         return self.ledger
 
     def open_book(self, restoring: bool = False, reading: bool = False) -> LedgerBook:
@@ -193,8 +195,8 @@ class AnchoredOptions(LedgerOptions):
     """The ledger, and how far it must have come."""
 
     anchor: Annotated[str | None, Option(
-        "How far the ledger must have come: a file on another volume, or its newest entry as "
-        "ledger show prints it.", "FILE")] = None  # fmt: skip
+        "Minimum state of the ledger, to detect old copies: a file on another volume, or the "
+        "newest entry as printed by ledger show.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -209,18 +211,19 @@ class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, 
     """The options of `ledger create`."""
 
     epsilon: Annotated[float | None, Option(
-        "Privacy loss of all runs together. Give it or --rho.", "E", BUDGET)] = None  # fmt: skip
+        "Privacy loss of all runs together. Required, unless --rho is set.", "E", BUDGET
+    )] = None  # fmt: skip
     rho: Annotated[float | None, Option(
         "The total in zCDP, instead of --epsilon.", "R", BUDGET)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
         "Part of delta that is set aside for runs that discover the values of columns.", "D",
         BUDGET)] = 0.0  # fmt: skip
     person: Annotated[str | None, Option(
-        "Person column of the schemas whose runs it counts. The total then protects a person with "
-        "all rows.", "COLUMN", default="the total protects a row")] = None  # fmt: skip
+        "Person column of the schemas of all runs. The total then protects all rows of a person.",
+        "COLUMN", default="the total protects a row")] = None  # fmt: skip
     schema: Annotated[Path | None, Option(
-        "Schema of the runs on a set of tables that it counts. The total then protects a row of "
-        "the root with all rows below it.", "FILE")] = None  # fmt: skip
+        "Schema of the set of tables of all runs. The total then protects a row of the root with "
+        "all rows below it.", "FILE")] = None  # fmt: skip
 
 
 def _root_of_set(schema: Path, person: str | None) -> SetMember:
@@ -240,7 +243,7 @@ def _root_of_set(schema: Path, person: str | None) -> SetMember:
         )
     if person is not None:
         raise InputError(
-            "--person was given with the schema of a set, whose root row is protected: remove it"
+            "--person cannot be combined with the schema of a set, whose root row is protected."
         )
     return SetMember(described.names, described.root, described.joins)
 
@@ -248,9 +251,9 @@ def _root_of_set(schema: Path, person: str | None) -> SetMember:
 def create(*, options: CreateOptions) -> None:
     """Create a ledger with the total that all runs on a data set may spend together.
 
-    The total is set once. A secret key, by which a resumed run recognises its table, is written
-    next to the ledger, to FILE.key. An anchor records how far the ledger has come, out of reach of
-    copies of the ledger and its mark: give it to every run.
+    The total is set once. A secret key is written next to the ledger, to FILE.key; a resumed run
+    uses it to recognise its table. An anchor on another volume detects old copies of the ledger.
+    Set it with --anchor in every run.
     """
     path, anchor, person = options.path, options.anchor, options.person
     from adaptive_qs.ledger.book import LedgerBook
@@ -272,7 +275,7 @@ def create(*, options: CreateOptions) -> None:
     ):
         io.warn(warning)
     book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
-    io.emit(f"{path}: {_cost_words(book, book.limit)} for all runs together")
+    io.emit(f"{path}: total budget of all runs: {_cost_words(book, book.limit)}")
 
 
 @dataclass(kw_only=True)
@@ -310,15 +313,15 @@ class VerifyOptions(JsonOptions, MemoryOptions, AnchoredOptions):
     """The options of `ledger verify`."""
 
     release: Annotated[Path | None, Option(
-        "Release bundle, answers or a table with its .manifest.json. Check also that a run of "
-        "this ledger handed it over.", "FILE")] = None  # fmt: skip
+        "Release, answers or a table with its .manifest.json. Also check that a run of this ledger "
+        "made it.", "FILE")] = None  # fmt: skip
 
 
 def verify(*, options: VerifyOptions) -> None:
-    """Check every entry: hashes, recomputed costs, sums and kept answers.
+    """Check every entry: hashes, costs, sums and stored answers.
 
-    With --release, check also its charges, the digests of its parts, and that its pages follow
-    from its data.
+    For a release, check its charges, the digests of its members, and that the statement and the
+    page follow from the other members.
     """
     from adaptive_qs.audit.released import read_released
 
@@ -344,11 +347,11 @@ def verify(*, options: VerifyOptions) -> None:
 class ExportOptions(ForceOptions, AnchoredOptions):
     """The options of `ledger export`."""
 
-    out: Annotated[Path | None, Option("Where to write, as JSON.", "FILE", OUTPUT, "print")] = None
+    out: Annotated[Path | None, Option("JSON file.", "FILE", OUTPUT, "print")] = None
 
 
 def export(*, options: ExportOptions) -> None:
-    """Write all entries as JSON, for auditors: without the key and the noisy answers."""
+    """Write all entries as JSON for auditors, without the key and the noisy answers."""
     from adaptive_qs.ledger.book import export_json
     from adaptive_qs.table.files import atomic_writer
 
@@ -361,7 +364,7 @@ def export(*, options: ExportOptions) -> None:
         return
     with atomic_writer(out, options.force) as file:
         file.write(text.encode())
-    io.emit(f"{out}: written")
+    io.emit(f"{out} is written.")
 
 
 @dataclass(kw_only=True)
@@ -372,13 +375,13 @@ class CloseOptions(AnchoredOptions):
 
 
 def close(*, options: CloseOptions) -> None:
-    """Close an interrupted run and return its unspent budget to the total.
+    """Close an interrupted run and return its unspent budget to the ledger.
 
     Its noisy answers are deleted, and it cannot be resumed.
     """
     path, run = options.path, options.run
     if run is None:
-        raise InputError("no --run was given: adaptive-qs ledger show lists the runs")
+        raise InputError("No run is set. Use --run N; adaptive-qs ledger show lists the runs.")
     book = options.open_book()
     book.close_run(run)
     io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
@@ -387,15 +390,15 @@ def close(*, options: CloseOptions) -> None:
 def anchor(*, options: NewAnchorOptions) -> None:
     """Create an anchor for a ledger that has none.
 
-    A backup that contains ledger and mark turns both back, and a budget could be spent twice. The
-    anchor, on another volume, shows this to each command that gets it.
+    If ledger and mark are restored from one copy, a budget could be spent twice. The anchor, on
+    another volume, shows this to every command with --anchor.
     """
     bare, anchor = LedgerOptions(ledger=options.path), options.anchor
     if anchor is None:
-        raise InputError("no --anchor was given: name a file on another volume")
+        raise InputError("No anchor is set. Use --anchor with a file on another volume.")
     check_distinct([Path(anchor)], companions(bare))
     bare.open_book().anchor(anchor)
-    io.emit(f"{anchor}: written; give it to every run with --anchor")
+    io.emit(f"{anchor} is written. Set --anchor {anchor} in every run.")
 
 
 @dataclass(kw_only=True)
@@ -403,27 +406,27 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
     """The options of `ledger restore`."""
 
     release: Annotated[list[Path] | None, Option(
-        "A bundle, answers or a table with its .manifest.json, released since the copy was made. "
-        "Repeat the option for more.", "FILE")] = None  # fmt: skip
+        "Release, answers or a table with its .manifest.json, made since the copy. Can be "
+        "repeated.", "FILE")] = None  # fmt: skip
     rho: Annotated[float | None, Option(
-        "What else has been spent since (zCDP), of which there is no file.", "R",
+        "Other budget that was spent since the copy was made, in zCDP.", "R",
         check=positive_number)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
-        "Part of delta that has been spent on discovery since.", "D", check=_delta
+        "Part of delta that was spent on discovery since the copy was made.", "D", check=_delta
     )] = 0.0  # fmt: skip
     none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
     missing: Annotated[int, Option(
-        "With --none, for a copy that is known to lack N entries: they released nothing.", "N",
+        "With --none: number of entries that the copy is known to lack.", "N",
         check=natural_number)] = 0  # fmt: skip
-    lock: Annotated[bool, Option("Accept no run until the lost releases are given.")] = False
+    lock: Annotated[bool, Option("Lock the ledger until it is stated what was released.")] = False
 
 
 def restore(*, options: RestoreOptions) -> None:
     """After restoring a backup of a ledger, count what was released since the backup was made.
 
-    Without --release, --rho or --none, a backup that lacks entries or its mark is locked: no run is
-    accepted until one of them is given. --lock locks any other backup. Releases that the backup
-    contains are not counted again.
+    Without --release, --rho and --none, a copy that is known to lack entries, or whose mark is
+    lost, is locked: it accepts no run until one of them is set. --lock locks any other copy.
+    Releases that the copy contains are not counted again.
     """
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.events import Cost
@@ -431,33 +434,39 @@ def restore(*, options: RestoreOptions) -> None:
     path, nothing, missing, lock = options.path, options.none, options.missing, options.lock
     release, rho, discovery_delta = options.release, options.rho, options.discovery_delta
     if nothing and (release or rho is not None or discovery_delta):
-        raise InputError("--none was given together with what was released: give one of them")
+        raise InputError(
+            "--none cannot be combined with --release, --rho or --discovery-delta. Use one of them."
+        )
     if missing and not nothing:
-        raise InputError("--missing was given without --none: it says that they released nothing")
+        raise InputError(
+            "--missing needs --none, which states that the lost entries released nothing."
+        )
     stated = Cost.covering(rho or 0.0, discovery_delta)
     found = [read_released(file, options.max_memory) for file in release or ()]
     book = options.open_book(restoring=True)
     lost = [one.recovered(book.identity) for one in found]
     if nothing and missing != book.missing:
         raise InputError(
-            f"{path}: is known to lack {counted(book.missing, 'entry', 'entries')}: give what they "
-            "released by --release, or what they spent by --rho; only where they released nothing, "
-            f"give --none --missing {book.missing}"
+            f"{path} is known to lack {counted(book.missing, 'entry', 'entries')}. State what they "
+            "released with --release or what they spent with --rho. If they released nothing, set "
+            f"--none --missing {book.missing}."
         )
     confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
     if lock and confirmed:
-        raise InputError("--lock was given together with what was released: give one of them")
+        raise InputError(
+            "--lock cannot be combined with --release, --rho or --none. Use one of them."
+        )
     if not (confirmed or lock or book.missing or book.unmarked or book.locked):
         raise InputError(
-            f"{path}: lacks nothing that is known: say what was released since the copy was made, "
-            "by --release for each file, --rho for what else was spent, or --none; or give --lock "
-            "to take no run until then"
+            f"{path} is not known to lack entries. State what was released since the copy was "
+            "made: --release for each file, --rho for other costs, or --none. To refuse runs "
+            "until then, set --lock."
         )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
         io.emit(
-            f"{path}: locked: say what was released since this copy was made, by --release for "
-            "each file, --rho for what else was spent, or --none"
+            f"{path} is now locked. State what was released since the copy was made: --release for "
+            "each file, --rho for other costs, or --none."
         )
         return
     left = _cost_words(book, book.left, left=True)

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from adaptive_qs.table.text import Formulas
 
 TABLE_HELP = (
-    "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (of several tables in a file, FILE::NAME); "
-    "- for standard input."
+    "CSV, CSV.gz, Parquet, Excel, SQLite or DuckDB (FILE::NAME selects one of several tables in a "
+    "file); - reads standard input."
 )
 PrivateTable = Annotated[
     Path | None,
     typer.Argument(
         metavar="DATA",
-        help=f"Private table: {TABLE_HELP} A folder or 'data/*.csv' stands for all such files.",
+        help=f"Private table: {TABLE_HELP} A folder or a pattern such as 'data/*.csv' reads all "
+        "matching files.",
     ),
 ]
 
@@ -49,7 +50,7 @@ class SchemaOptions:
     """The schema of a table."""
 
     schema: Annotated[Path | None, Option(
-        "Public schema, mbi domain file, or release bundle.", "FILE")] = None  # fmt: skip
+        "Public schema, mbi domain file, or release.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -57,10 +58,10 @@ class QueryOptions:
     """A table that is the rows of a query."""
 
     sql: Annotated[str | None, Option(
-        "One SELECT whose rows are the private table, instead of a file. Use it with --database.",
+        "SELECT statement that returns the private table. Replaces DATA; requires --database.",
         "QUERY")] = None  # fmt: skip
     database: Annotated[Path | None, Option(
-        "DuckDB database for --sql. It is opened for reading only.", "FILE")] = None  # fmt: skip
+        "DuckDB database for --sql, opened for reading only.", "FILE")] = None  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -70,7 +71,7 @@ class WorkloadOptions:
     workload: Annotated[Path | None, Option(
         "Workload file: the marginals or other queries that matter.", "FILE")] = None  # fmt: skip
     ways: Annotated[str | None, Option(
-        "All sets of K columns. Give several numbers as 1,2.", "K", default="2"
+        "All sets of K columns, such as 2 or 1,2.", "K", default="2"
     )] = None  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class ForceOptions:
     """Whether files are replaced."""
 
     force: Annotated[bool, Option(
-        "Replace existing files, which are refused otherwise.", "", OUTPUT)] = False  # fmt: skip
+        "Replace existing files.", "", OUTPUT)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -105,9 +106,9 @@ class OutputOptions(JsonOptions, ForceOptions):
     """How a table is written, and what is said then."""
 
     formulas: Annotated[str | None, Option(
-        "Which texts in CSV get an apostrophe, because a spreadsheet program would run them as "
-        "formulas: learnt values (escape-learnt), declared values and column names as well "
-        "(escape), or none (keep).", "KIND", OUTPUT,
+        "Which CSV values that a spreadsheet could run as formulas get a leading apostrophe: "
+        "learnt values (escape-learnt), all values and column names (escape) or none (keep).",
+        "KIND", OUTPUT,
         "escape if the schema is that of a release, otherwise escape-learnt")] = None  # fmt: skip
 
 
@@ -206,19 +207,21 @@ def workload_spec(
 ) -> Path | Sequence[int] | dict[str, Any] | None:
     """Return the workload that the options stand for; None is the default."""
     if family is not None and workload is not None:
-        raise InputError("both --workload and --queries were given: the file names its families")
+        raise InputError(
+            "--workload and --queries cannot be combined: the file names its families."
+        )
     if family is not None and (family == "custom" or family not in FAMILIES):
         named = ", ".join(name for name in FAMILIES if name != "custom")
-        raise InputError(f"--queries is {family!r}: give one of {named}, or a --workload file")
+        raise InputError(f"--queries is {family!r}. Use one of {named}, or a --workload file.")
     if family is not None:
         ways = ways or "2"
     if ways is None:
         return workload
     if workload is not None:
-        raise InputError("both --workload and --ways were given: give one of them")
+        raise InputError("--workload and --ways cannot be combined. Use one of them.")
     numbers = [part.strip() for part in ways.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
-        raise InputError(f"--ways is {ways!r}: give a positive number, or several as 1,2")
+        raise InputError(f"--ways is {ways!r}. Use a positive number, or several as 1,2.")
     counts = [int(part) for part in numbers]
     return counts if family is None else {
         "version": 1, "parts": [{"ways": counts, "queries": family}]
@@ -311,9 +314,15 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
             folder, pattern = os.path.isdir(table), is_pattern(table)
             within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
             if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
-                raise InputError(f"{path}: would be one of the files of {table}: give another path")
+                raise InputError(
+                    f"Cannot write to {path}: it would be one of the files of {table}. "
+                    "Choose another path."
+                )
         if os.path.realpath(path) in seen:
-            raise InputError(f"{path}: is also an input or another output: give another path")
+            raise InputError(
+                f"Cannot write to {path}: it is also an input or another output. Choose another "
+                "path."
+            )
         seen.add(os.path.realpath(path))
 
 
@@ -327,16 +336,16 @@ def private_inputs(
     schema, sql, database = options.schema, options.sql, options.database
     if options.demo:
         if data is not None or schema is not None or sql is not None or database is not None:
-            raise InputError("--demo brings its own data and schema: leave out DATA and --schema")
+            raise InputError("--demo has its own data and schema. Remove DATA and --schema.")
         epsilon = options.epsilon if options.budgeted else 1.0
         renewing = options.force or options.out is None
         options = replace(options, out=options.out or demo_out, epsilon=epsilon)
         return *demo_files(), options, renewing
     if (table := locate_table(data, sql, database)) is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file, or try --demo")
+        raise InputError("No DATA is set. Name a CSV or Parquet file, or try --demo.")
     if schema is None:
         raise InputError(
-            "no --schema was given: write one, or start from adaptive-qs schema init DATA"
+            "No schema is set. Use --schema; adaptive-qs schema init DATA proposes one."
         )
     return table, schema, options, options.force
 
@@ -347,11 +356,11 @@ def locate_table(
     """Return a table that is a file (the argument of this name) or a query; None without either."""
     if (sql is None) != (database is None):
         missing = "--database FILE" if database is None else "--sql 'SELECT ...'"
-        raise InputError(f"--sql and --database belong together: give {missing} as well")
+        raise InputError(f"--sql and --database belong together. Set {missing}, too.")
     if sql is None or database is None:
         return data
     if data is not None:
-        raise InputError(f"both {name} and --sql were given: give one of them")
+        raise InputError(f"{name} and --sql cannot be combined. Use one of them.")
     from adaptive_qs.table.sql import Query
 
     return Query(database, sql)

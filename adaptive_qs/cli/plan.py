@@ -75,10 +75,10 @@ class Options(JsonOptions, FamilyOptions, SelectionOptions, PlanOptions, SchemaO
 
     demo: Annotated[bool, Option("Plan for the schema of the shipped sample (UCI Adult).")] = False
     public_rows: Annotated[Any, Option(
-        "About how many rows the table will have, if that is public. The plan then gives the rows "
-        "in a cell, and the columns that a synthetic table would leave independent. Of a set of "
-        "tables, as households=10000,persons=25000.", "N", read=read_rows, check=check_rows,
-        flag="--rows")] = None  # fmt: skip
+        "Approximate number of rows, from public knowledge. Adds the rows per cell, and the "
+        "columns that would be independent in a synthetic table. Of a set of tables, as "
+        "households=10000,persons=25000.", "N", read=read_rows, check=check_rows, flag="--rows"
+    )] = None  # fmt: skip
 
 
 def plan(*, options: Options) -> None:
@@ -91,11 +91,11 @@ def plan(*, options: Options) -> None:
     """
     schema = options.schema
     if options.demo and schema is not None:
-        raise InputError("--demo brings its own schema: leave out --schema")
+        raise InputError("--demo has its own schema. Remove --schema.")
     if options.demo:
         schema = demo_files()[1]
     if schema is None:
-        raise InputError("no --schema was given: name the public schema, or try --demo")
+        raise InputError("No schema is set. Use --schema FILE, or try --demo.")
     spec = workload_spec(options.workload, options.ways, options.queries)
 
     from adaptive_qs.answering.api import plan_answers
@@ -120,8 +120,8 @@ def plan(*, options: Options) -> None:
             planned, warnings = error, ()
         looked, left_out = select_candidates(spec, described.widest_domain(), options)
     lines, forecast, scoring = _forecast_tables(described, spec, looked, left_out, options)
-    for doubt in warnings:
-        io.warn(doubt)
+    for warning in warnings:
+        io.warn(warning)
     if isinstance(planned, ResourceExceeded):
         io.warn(f"only for synthesize: answer refuses this workload: {planned}")
         if options.as_json:
@@ -170,7 +170,7 @@ def _forecast_tables(
 # What `plan` says, for people and for scripts.
 
 
-SERVED = "for a synthetic table every set of attributes is also requested together with it"
+SERVED = "each set of attributes is also requested together with it"
 """What a target means."""
 
 
@@ -212,25 +212,26 @@ def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
 def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     """Return the same for people."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
-    text = f"{mean} in a set of attributes on average, {largest} at most"
+    text = f"{mean} per marginal on average, {largest} at most"
     if found["rows"] is None:
-        return ("cells", f"{text} (--rows N adds the rows in each)")
-    text += f"; {found['rows']:,} rows are {io.figure(found['rows_per_cell'])} for each"
+        return ("cells", f"{text} (--rows N adds the rows per cell)")
+    each = io.figure(found["rows_per_cell"])
+    text += f"; with {found['rows']:,} rows a cell holds {each} rows on average"
     if found["relative_rmse"] is not None:
-        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of that"
+        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of this"
     return ("cells", text)
 
 
 def describe_tables(
-    schema: Schema, spec: WorkloadSpec, workload: Workload, requested: PlanOptions
+    schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
 ) -> dict[str, Any]:
     """Predict what `synthesize` makes of a workload with the same budget.
 
     Args:
         schema: the public schema.
         spec: the workload as it was given.
-        workload: its marginals that can be measured.
-        requested: the options of the run.
+        workload: the marginals that can be selected.
+        options: the options of the run.
 
     Returns:
         Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
@@ -247,14 +248,14 @@ def describe_tables(
     from adaptive_qs.run.job import resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
-    rho = requested.rho if requested.cost is None else requested.cost / 2
-    budget = partial(PrivacyTarget.of, requested.epsilon, requested.delta, rho)
-    target, learning = resolve_budget(schema, requested, budget)
+    rho = options.rho if options.cost is None else options.cost / 2
+    budget = partial(PrivacyTarget.of, options.epsilon, options.delta, rho)
+    target, learning = resolve_budget(schema, options, budget)
     left = target.within(target.budget - learning)
     served = QueryStrategies.of(spec, workload.domain)
     strategies = CELLS_ALONE if served is None else served.strategies
     forecast = LoopForecast(workload, left.compute_published_rho)
-    return predict_measurements(forecast, strategies, requested.public_rows)
+    return predict_measurements(forecast, strategies, options.public_rows)
 
 
 def predict_measurements(
@@ -321,23 +322,23 @@ def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--row
 
 
 def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
-    """Return how much would be known of the columns, for people; ``flag`` gives numbers of rows."""
+    """Return a row on the columns of the synthetic table; ``flag`` is the option for rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
-    known, unconnected = f"to about +/- {io.figure(found['total_std'])}", found["unconnected"]
-    text = f"with synthesize the number of rows would be known {known}"
+    std, unconnected = io.figure(found["total_std"]), found["unconnected"]
+    text = f"would measure the number of rows with a standard error of about {std}"
     if found["least_rows"] is None:
-        return ("tables", text)
+        return ("synthesize", text)
     if unconnected is None:
         flag = flag if flag.endswith("=") else f"{flag} "
-        return ("tables", f"{text} ({flag}N tells which columns it would leave independent)")
+        return ("synthesize", f"{text} ({flag}N shows which columns would be independent)")
     if not unconnected:
-        return ("tables", f"{text}, and likely no column independent of all others")
+        return ("synthesize", f"{text}; probably no column would be independent of all others")
     if found["least_rows"].keys() == set(unconnected):
-        return ("tables", f"{text}, and likely nothing but single columns: {REMEDY}")
+        return ("synthesize", f"{text}; probably nothing but single columns. {REMEDY}")
     some = f"{len(unconnected):,} of {counted(columns, 'column')}"
-    named = f"likely independent of all others: {join_first(unconnected, 6)}: {REMEDY}"
-    return ("tables", f"{text}, and {some} {named}")
+    named = f"probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
+    return ("synthesize", f"{text}; {some} {named}")
 
 
 def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
@@ -348,26 +349,29 @@ def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
     fine = [one for one in likely if one["groups"] == one["codes"]]
     some = [at_resolution(**one) for one in likely if one not in fine]
-    text = f"likely {len(likely):,} of {counted(combinations, 'combination')} measured"
+    text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
     if some:
-        text += f", {len(fine):,} over all codes and {len(some):,} over groups"
+        text += f": {len(fine):,} at full resolution, {len(some):,} with grouped codes"
         text += f" ({join_first(some, 4)})"
     elif likely:
-        text += ", over all codes"
+        text += ", at full resolution"
     if len(likely) < combinations:
         missed = "all columns" if not likely else "what the others would show beyond these"
-        text += f": {missed} would come out as if independent"
+        text += f"; {missed} would be independent"
     return ("resolution", text)
 
 
 def strategies_line(found: Mapping[str, Any]) -> io.Row:
     """Which single columns would be measured by other queries than their cells, for people."""
     some = [
-        f"{short(one['column'])} by {counted(one['queries'], 'query', 'queries')} "
-        f"(cells {io.excess(one['cell_noise'] - 1)} noisier)"
+        f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
+        f"(noise of cells +{io.excess(one['cell_noise'] - 1)})"
         for one in found["strategies"]
     ]
-    return ("strategies", f"for what the workload asks of single columns: {join_first(some, 4)}")
+    return (
+        "strategies",
+        f"single columns measured by queries of the workload: {join_first(some, 4)}",
+    )
 
 
 # `plan` of a set of tables: what each would get of one budget.

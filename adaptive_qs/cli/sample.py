@@ -40,16 +40,16 @@ class SampleOptions(DrawOptions, MachineOptions):
         'Only rows that meet this condition, such as "sex = F and age >= 65".', "CONDITION"
     )] = None  # fmt: skip
     balance: Annotated[str | None, Option(
-        "As many rows of each value, bin or period of this column as of any other.", "COLUMN"
+        "Column of which every value, bin or period gets equally many rows.", "COLUMN"
     )] = None  # fmt: skip
 
 
 def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     """Sample another table, or set of tables, from a release, at no cost.
 
-    The noise was drawn when the release was made, so that sampling spends no budget. Rows that meet
-    a condition are drawn as such. They are not searched for among other rows. Of a set of tables,
-    conditions choose rows of the root, which come with all rows below them.
+    Sampling spends no budget, because the noise is in the release. With a condition, only rows
+    that meet it are drawn. Of a set of tables, conditions select rows of the root, which come with
+    all rows below them.
     """
     where, balance, kind = (
         options.where,
@@ -71,8 +71,8 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     _check_loaded(release, loaded.root, options.out, options.as_json)
     check_sample_rows(loaded, rows, options.max_memory, held=False)
     if rows is None and not loaded.root.counted:
-        for doubt in loaded.warnings:
-            io.warn(doubt)
+        for warning in loaded.warnings:
+            io.warn(warning)
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         clock.start("fit")
@@ -96,7 +96,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     if balance is not None:
         lines.append(("balance", f"{balance}: as many rows of each value"))
     lines += [
-        ("privacy", "no budget spent: everything comes from the release"),
+        ("privacy", "no budget spent (sampled from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
     io.emit_done(lines, options.out)
@@ -115,9 +115,9 @@ def _check_loaded(path: Path, loaded: Release, out: Path, as_json: bool) -> None
 
 # `marginals RELEASE`: the counts in a release, measured or fitted.
 
-FITTED = "the model's: closer on average than what was measured, by an amount that nobody knows"
+FITTED = "fitted model: closer on average than the measured counts; the error is not known"
 MEASURED = "as measured: unbiased, with Gaussian noise"
-PARTLY = "partly measured: what was not is filled by the reference, so there is no standard error"
+PARTLY = "partly measured; the rest is filled in under independence, so there is no standard error"
 
 
 @dataclass(kw_only=True)
@@ -136,8 +136,8 @@ class MarginalsOptions(OutputOptions, MachineOptions):
 def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     """Write the counts of a marginal from a release, at no cost.
 
-    They are the measured counts with their standard error, or those of the fitted model, which are
-    closer on average and have no standard error.
+    Writes the measured counts with their standard error, or the counts of the fitted model, which
+    are closer on average and have no standard error.
     """
     columns, out = options.columns, options.out
     kind = chosen_formulas(options.formulas, release)
@@ -176,7 +176,7 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
     lines = [
         ("counts", f"{out} ({counted(found.counts.size, 'cell')} of {' x '.join(found.columns)})"),
         ("basis", words),
-        ("privacy", "no budget spent: everything comes from the release"),
+        ("privacy", "no budget spent (taken from the release)"),
         ("seconds", f"{seconds['total']:.1f}"),
     ]
     if (error := found.standard_error) is not None:

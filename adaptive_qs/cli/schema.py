@@ -35,7 +35,7 @@ HELP = "Describe a table in public: propose schemas and check them."
 class InitOptions(ForceOptions, QueryOptions):
     """The options of `schema init`."""
 
-    out: Annotated[Path | None, Option("Where to write.", "FILE", OUTPUT, "print")] = None
+    out: Annotated[Path | None, Option("Schema file.", "FILE", OUTPUT, "print")] = None
 
 
 def init(
@@ -43,9 +43,9 @@ def init(
     *,
     options: InitOptions,
 ) -> None:
-    """Propose a schema from the data: review it, it is not private.
+    """Propose a schema from the data. The proposal is not private and must be reviewed.
 
-    With --out it also lists the columns and what there is to review.
+    With --out it also lists the columns and the points to review.
     """
     from adaptive_qs.evaluation.finding import proposed_rules
     from adaptive_qs.table.propose import propose
@@ -53,7 +53,7 @@ def init(
 
     source, out = locate_table(data, options.sql, options.database), options.out
     if source is None:
-        raise InputError("no DATA was given: name a CSV or Parquet file")
+        raise InputError("No DATA is set. Name a CSV or Parquet file.")
     if out is not None:
         check_distinct([out], [locate_file(source)])
         check_file(out, options.force)
@@ -64,14 +64,17 @@ def init(
         io.warn(f"left out: {reason}")
     for remark in proposal.remarks:
         io.warn(f"check: {remark}")
-    io.warn("taken from the data, not private: replace values and ranges by public knowledge")
+    io.warn(
+        "This schema was taken from the data and is not private. Replace its values and ranges by "
+        "public knowledge."
+    )
     schema = proposal.schema.with_rules(rules, AS_PROPOSED)
     if out is None:
         io.emit(schema.to_json())
         return
     schema.dump(out, force=True)  # checked before
     following = shlex.join([io.PROGRAM, "schema", "check", str(out)])
-    io.note(f"{out}: {len(schema.columns)} columns; next: {following}")
+    io.note(f"{out} has {len(schema.columns)} columns. Next: {following}")
     emit_checklist(schema.columns, str(out), rules)
 
 
@@ -85,8 +88,8 @@ def check(
 ) -> None:
     """Check a schema, and whether a table fits it.
 
-    For a proposed schema it lists what is left to review. The schema of a set of tables is checked
-    without them.
+    For a proposed schema it lists what is still to be reviewed. The schema of a set of tables is
+    checked without them.
     """
     from adaptive_qs.table.files import is_table_file, is_written_only
     from adaptive_qs.table.tables import TableSet
@@ -100,13 +103,13 @@ def check(
             )
         names = ["init", str(schema)] if data is None else ["check", str(data), str(schema)]
         usage = shlex.join([io.PROGRAM, "schema", *names])
-        proposes = " proposes one" if data is None else ""
-        raise InputError(f"{schema}: is a table; the schema comes first: {usage}{proposes}")
+        remedy = f"To propose a schema, run {usage}" if data is None else f"Usage: {usage}"
+        raise InputError(f"{schema} is a table, not a schema. {remedy}")
     described = TableSet.load(schema)
     if source is not None and described.is_set:
         raise InputError(
-            f"{schema}: describes a set of tables: leave the table out here; synthesize checks all "
-            "of them before it spends anything"
+            f"{schema} describes a set of tables. Remove DATA; synthesize checks all tables before "
+            "it spends anything."
         )
     for name, each in described.tables.items():
         _emit_checked(each, schema, f"{name}: " if described.is_set else "")
@@ -130,7 +133,7 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
-    io.emit(f"{path}: {table}valid, {len(schema.columns)} columns, {codes:,} codes in all")
+    io.emit(f"{path} is valid: {table}{len(schema.columns)} columns, {codes:,} codes in total")
     if left := left_as_proposed(schema):
         emit_checklist(left, str(path))
 
@@ -152,11 +155,11 @@ def json_schema(
         "schema": of_schema.render, "tables": of_tables.render, "workload": of_workload.render,
     }  # fmt: skip
     if kind not in renderers:
-        raise InputError(f"{kind!r} is no kind of file: give {', '.join(renderers)}")
+        raise InputError(f"{kind!r} is not a kind of file. Use {', '.join(renderers)}.")
     io.emit(renderers[kind]())
 
 
-NOT_PRIVATE = "taken from the data, not private: for the owner only"
+NOT_PRIVATE = "Taken from the data, not private. For the owner only."
 """First line of each list of a proposal."""
 
 MANY = 100
@@ -176,23 +179,36 @@ def emit_checklist(columns: Sequence[ColumnBase], path: str, rules: Sequence[str
         [(c.name, _kind(c), _taken(c), f"{c.size:,}") for c in columns],
     )
     if rules:
-        io.emit_columns(("rule", ""), [(rule, "holds in the rows looked at") for rule in rules])
+        io.emit_columns(
+            ("rule", ""), [(rule, "holds in all rows that were read") for rule in rules]
+        )
     many = [c.name for c in columns if "groups" in type(c).model_fields and c.size > MANY]
-    grouped = f'{join_first(many, 4)}: towns of counties, say? Then name these as "groups"'
-    ruled = [("rules", "must they hold for every row there can be? Take the others out")]
+    grouped = (
+        f"Do the values of {join_first(many, 3)} belong to larger units, as towns to counties? "
+        'Then declare them as "groups".'
+    )
+    ruled = [("rules", "Must each rule hold for every possible row? Remove the others.")]
     io.emit_rows(
-        "To review, with what is known without the rows:",
+        "Review these points, using public knowledge only:",
         [
-            ("column", "may it be shared? If not, list its name under ignore"),
-            ("persons", 'have they several rows? Take out the column that says whose, as "person"'),
-            ("computed", "does it follow from others (a sum, the month of a date)? Ignore it, too"),
+            ("column", 'May it be published? If not, add its name to "ignore".'),
+            (
+                "persons",
+                "Can a person have several rows? Then remove the column that identifies the person "
+                'and name it as "person".',
+            ),
+            (
+                "computed",
+                "Is it computed from other columns (a sum, the month of a date)? Add it to "
+                '"ignore".',
+            ),
             *dict(row for questions in reviews for row in questions.items()).items(),
             *([("groups", grouped)] if many else ()),
             *(ruled if rules else ()),
-            ("missing", "may cells be empty, or say that a value is not known?"),
-            ("reviewed", f'take "{AS_PROPOSED}" out of the description of the column'),
-            ("all reviewed", f'take "{TAKEN_FROM_DATA}" out of the description of the schema'),
-            ("what is left", shlex.join([io.PROGRAM, "schema", "check", path])),
+            ("missing", "Can cells be empty or contain a marker for unknown values?"),
+            ("done", f'Delete "{AS_PROPOSED}" from the description of each reviewed column.'),
+            ("all done", f'Delete "{TAKEN_FROM_DATA}" from the description of the schema.'),
+            ("next", f"List what is left: {shlex.join([io.PROGRAM, 'schema', 'check', path])}"),
         ],
     )
 

@@ -137,9 +137,9 @@ class Outcome:
             rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
         rows += table_rows(self.written)
         share = manifest.spent_share(self.release.events)
-        spent = "all" if share > 1 - 1e-5 else f"{share:.2%}"
+        spent = "fully" if share > 1 - 1e-5 else f"{share:.2%}"
         rows += [
-            ("release", str(self.outputs.release or "not kept (--release FILE would)")),
+            ("release", str(self.outputs.release or "not saved (use --release FILE)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {spent} spent"),
             *io.closed_rows(self.closed),
@@ -202,9 +202,9 @@ def _describe_measured(release: Release) -> list[str]:
     taken = {past.clique for past in release.rounds if len(past.clique) > 1}
     names = (release.domain.clique_names(clique) for clique in measured)
     coarse = len(taken - set(names)) if release.domain.groupings else 0
-    grouped = f" and {coarse:,} over groups of codes" if coarse else ""
+    grouped = f" at full resolution, {coarse:,} with grouped codes" if coarse else ""
     rounds = counted(len(release.rounds), "round")
-    return [f"{len(measured):,} of {whole}{grouped}, in {rounds}"]
+    return [f"{len(measured):,} of {whole}{grouped}; {rounds}"]
 
 
 def _list_measured(release: Release, cliques: Sequence[Clique]) -> list[Clique]:
@@ -245,24 +245,24 @@ class Options(DrawOptions, SynthesizeOptions, QueryOptions, SchemaOptions):
     """The options of `synthesize`."""
 
     ways: Annotated[str | None, Option(
-        "All K-way marginals. Give several numbers as 1,2.", "K", default="2")] = None  # fmt: skip
+        "All sets of K columns, such as 2 or 1,2.", "K", default="2")] = None  # fmt: skip
     demo: Annotated[bool, Option(
-        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes, or replaces, ./{DEMO_OUT} "
-        "unless --out is given.")] = False  # fmt: skip
+        f"Run on the shipped sample (UCI Adult) with epsilon 1. Writes or replaces ./{DEMO_OUT} "
+        "unless --out is set.")] = False  # fmt: skip
     out: Annotated[Path | None, Option(OUT_HELP, "FILE", OUTPUT)] = None
     release: Annotated[Path | None, Option(
-        "Release bundle (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
+        "Release (.zip). More tables can be sampled from it at no cost.", "FILE", OUTPUT
     )] = None  # fmt: skip
 
 
 def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     """Turn a private table, or a set of tables that keys relate, into synthetic ones.
 
-    The unit of privacy is one row: neighbouring tables differ by adding or removing one row. It is
-    one person if the schema names the person column (--rows-per-person), and one row of the root
-    with all rows below it if the schema describes a set of tables. These come from a folder or a
-    database. Everything is checked before any budget is spent. The release is saved as soon as it
-    is paid for, and tables when they are fitted.
+    Protects one row: neighbouring tables differ by adding or removing one row. If the schema names
+    a person column, protects all rows of a person (--rows-per-person). If it describes a set of
+    tables, in a folder or a database, protects a row of the root with all rows below it. Everything
+    is checked before any budget is spent. The release is saved when all measurements are done; the
+    tables are saved after fitting.
     """
     source, path, options, replacing = private_inputs(data, options, DEMO_OUT)
 
@@ -331,7 +331,7 @@ def _check_outputs(
 ) -> tuple[bool, bool]:
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:
-        raise InputError("nothing would be written: give --out, --release or both")
+        raise InputError("No output file is set. Use --out, --release or both.")
     io.check_standard_output(outputs.out, options.insecure, options.as_json)
     known = [*inputs, options.workload, options.about, *companions(options)]
     check_distinct(outputs.files, known)
@@ -358,7 +358,7 @@ def _check_job(schema: TableSet, path: Path, options: Options) -> SetJob:
         columns = len(job.root.schema.columns)
         check_table_rows(options.rows, columns, options.max_memory, held=schema.is_set)
     io.show_warnings(job.root, path)
-    for warning in (*job.more_doubts, *job.list_dropped()):
+    for warning in (*job.more_warnings, *job.list_dropped()):
         io.warn(warning)
     before = partial(_note_forecasts, job, options)
     return replace(job, members=(replace(job.root, before=before), *job.members[1:]))

@@ -302,7 +302,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return comparison.association
+        return comparison.once(associate)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from adaptive_qs.arguments import Registry
 from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, TablePair, count_pairs
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.associations import Association
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.table.coded import CodedTable
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.workload import QueryWorkload, Workload
+
+T = TypeVar("T")
 
 # Grades and the rules that give them.
 
@@ -217,6 +218,7 @@ class Comparison:
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
+    _computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -237,12 +239,11 @@ class Comparison:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
 
-    @cached_property
-    def association(self) -> Association:
-        """The association matrices of both tables."""
-        from adaptive_qs.evaluation.associations import associate  # which has a check itself
-
-        return associate(self.pairs)
+    def once(self, compute: Callable[[PairCounts], T]) -> T:
+        """Return what several checks compute from the counts of pairs; compute it once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self.pairs)
+        return self._computed[compute]
 
 
 class Check:

@@ -56,7 +56,7 @@ class ColumnPair:
         codes: their number.
         variation: share of the rows that would have to change their code.
         fresh: the same expected of a fresh sample.
-        doubt: variation beyond that of a fresh sample which chance and the estimate explain.
+        tolerance: variation beyond that of a fresh sample which chance and the estimate explain.
         shares: of the codes, in the true and in the synthetic table.
     """
 
@@ -65,13 +65,13 @@ class ColumnPair:
     codes: int
     variation: float
     fresh: float
-    doubt: float
+    tolerance: float
     shares: tuple[Numbers, Numbers]
 
     @property
     def is_off(self) -> bool:
         """Whether the variation exceeds that of a fresh sample clearly."""
-        return self.variation - self.fresh >= max(LOST_COLUMN, self.doubt)
+        return self.variation - self.fresh >= max(LOST_COLUMN, self.tolerance)
 
 
 def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
@@ -82,15 +82,15 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
         shares = true / rows[0], made / rows[1]
         variation = float(np.abs(shares[0] - shares[1]).sum() / 2)
         fresh = fresh_sample_l1(true, rows[1]) / 2
-        doubt = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
-        found.append(ColumnPair(number, name, true.size, variation, fresh, doubt, shares))
+        tolerance = STEP_ERROR * fresh + chance_l1(*rows, sparse_share(true)) / 2
+        found.append(ColumnPair(number, name, true.size, variation, fresh, tolerance, shares))
     return tuple(sorted(found, key=lambda column: (-column.variation, column.number)))
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
     """Return whether a table has so few rows that chance can explain any difference of columns."""
     several = [c for c in columns if c.codes > 1]
-    return bool(several) and all(c.fresh + c.doubt >= BLIND for c in several)
+    return bool(several) and all(c.fresh + c.tolerance >= BLIND for c in several)
 
 
 class ColumnsCheck(Check):

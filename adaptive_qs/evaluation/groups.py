@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
@@ -68,7 +69,7 @@ class GroupMeans:
         error: root mean squared error of the means, groups weighted by their true rows, in the
             column's unit; a group without synthetic rows has the mean of all true rows.
         fresh: the same expected of a fresh sample.
-        doubt: how much larger than expected chance may make the squared error.
+        tolerance: how much larger than expected chance may make the squared error.
         spread: the same if all groups had the mean of all true rows.
         groups: some of them: those that are far off first, then the largest.
         number: of all groups.
@@ -80,7 +81,7 @@ class GroupMeans:
     explained: float
     error: float
     fresh: float
-    doubt: float
+    tolerance: float
     spread: float
     groups: tuple[GroupMean, ...]
     number: int
@@ -89,7 +90,7 @@ class GroupMeans:
     @property
     def off(self) -> float:
         """The part of the way from a fresh sample (0) to equal means (1); 0 if it may be chance."""
-        if self.error**2 <= self.fresh**2 + self.doubt:
+        if self.error**2 <= self.fresh**2 + self.tolerance:
             return 0.0
         room = self.spread - self.fresh
         return (self.error - self.fresh) / room if room > 0 else 1.0
@@ -122,7 +123,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
                and pair.find_amounts(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.association.cramers_v[0]
+    true_v = comparison.once(associate).cramers_v[0]
     pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
     compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
     found, times = [], Counter[str]()
@@ -197,8 +198,8 @@ def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> 
     error, spread = (
         math.sqrt(float((weight * (means - true) ** 2).sum())) for means in (made, overall)
     )
-    fresh, doubt = float(expected.sum()), DOUBTFUL * math.sqrt(2 * float((expected**2).sum()))
-    figures = (explained, error, math.sqrt(fresh), doubt, spread)
+    fresh, tolerance = float(expected.sum()), DOUBTFUL * math.sqrt(2 * float((expected**2).sum()))
+    figures = (explained, error, math.sqrt(fresh), tolerance, spread)
     return GroupMeans(column, by.name, *figures, named, len(chosen), int(far.sum()))
 
 

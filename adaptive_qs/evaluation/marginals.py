@@ -257,7 +257,7 @@ class MarginalsCheck(Check):
         )
         worst = sorted(facts.per_clique, key=lambda c: (-c.l1, c.attributes))[:MARGINALS_SHOWN]
         rows = [(*row, c.rmse) for row, c in zip(marginal_rows(worst, scale), worst)]
-        caption = "Marginals, the worst first: L1 error, 0 is equal and 2 has nothing in common"
+        caption = "Marginals, the worst first: L1 error from 0 (equal) to 2 (disjoint)"
         if len(worst) < len(facts.per_clique):
             caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
         columns = (*MARGINAL_COLUMNS, checks.number("RMSE of a cell", share))
@@ -279,7 +279,7 @@ def marginals_sentence(
     differ = "differs" if len(facts.per_clique) == 1 else "differ"
     start = f"{subject} {differ} by {significant(facts.mean_l1)} on average"
     measured = (
-        f"{start} (L1: 0 is equal, 2 has nothing in common): {share(facts.mean_l1 / 2)} of the "
+        f"{start} (L1, from 0 for equal to 2 for disjoint): {share(facts.mean_l1 / 2)} of the "
         "rows would have to move to another cell."
     )
     if not scale.per_clique:

@@ -75,8 +75,8 @@ class PartError:
     @property
     def is_gone(self) -> bool:
         """Whether the error is clearly that of independent columns."""
-        doubt = max(LEAST_ROOM * self.fresh, self.chance(DEVIATIONS))
-        return self.joint and like_independent(self.rmse, self.fresh, self.independent, doubt)
+        tolerance = max(LEAST_ROOM * self.fresh, self.chance(DEVIATIONS))
+        return self.joint and like_independent(self.rmse, self.fresh, self.independent, tolerance)
 
     @property
     def title(self) -> str:

@@ -101,10 +101,10 @@ CLOSENESS = (
 """The words for a relative error."""
 
 
-def like_independent(error: float, fresh: float, independent: float, doubt: float) -> bool:
-    """Return whether an error is that of independent columns, and both are beyond the doubt."""
+def like_independent(error: float, fresh: float, independent: float, tolerance: float) -> bool:
+    """Return whether an error is that of independent columns, and both exceed the tolerance."""
     room, excess = independent - fresh, error - fresh
-    return min(room, excess) > doubt and excess >= GONE * room
+    return min(room, excess) > tolerance and excess >= GONE * room
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,10 @@ class Scale:
 
     def is_gone(self, l1: float) -> bool:
         """Return whether an error is clearly that of independent columns."""
-        doubt = max(CLOSE_SINGLE, self.chance + STEP_ERROR * self.fresh)
-        return self.sparse <= SPARSE and like_independent(l1, self.fresh, self.independent, doubt)
+        tolerance = max(CLOSE_SINGLE, self.chance + STEP_ERROR * self.fresh)
+        return self.sparse <= SPARSE and like_independent(
+            l1, self.fresh, self.independent, tolerance
+        )
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,10 @@ class WorkloadScale:
     @property
     def vacuous(self) -> bool:
         """Whether chance may take a fresh sample as far off as any table can be."""
-        return self.fresh + self.doubt >= FURTHEST
+        return self.fresh + self.tolerance >= FURTHEST
 
     @property
-    def doubt(self) -> float:
+    def tolerance(self) -> float:
         """How much further than expected a fresh sample may be, and the estimate be wrong."""
         return self.chance + STEP_ERROR * self.fresh
 
@@ -205,13 +207,13 @@ class WorkloadScale:
     @property
     def place(self) -> RelativeError:
         """The relative error of the mean."""
-        excess, doubt = self.l1 - self.fresh, self.doubt
-        worse = self.joint and self.l1 >= self.independent and excess > doubt
+        excess, tolerance = self.l1 - self.fresh, self.tolerance
+        worse = self.joint and self.l1 >= self.independent and excess > tolerance
         scaled = self.position is not None
         room = self.independent - self.fresh if scaled else 1.0
         limits = (CLOSE, USABLE) if scaled else (CLOSE_SINGLE, USABLE_SINGLE)
         doubtful = len(self.per_clique) > 1 and bool(self.gone)
-        measured = (excess / room, doubt / room, *limits)
+        measured = (excess / room, tolerance / room, *limits)
         return RelativeError(self.known, *measured, scaled, self.joint, worse, worse, doubtful)
 
 

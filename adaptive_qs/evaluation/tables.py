@@ -24,7 +24,7 @@ from adaptive_qs.table.schema import Schema
 
 Margins = tuple[NDArray[np.int64], ...]
 """The number of rows with each code, one array for each attribute."""
-OWNER_ONLY = "owner only: computed from private rows without noise, do not publish"
+OWNER_ONLY = "For the owner only: computed from private rows without noise. Do not publish."
 """The notice in front of every output."""
 
 

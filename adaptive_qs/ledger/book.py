@@ -29,7 +29,7 @@ from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.privacy.budget import (
-    Place,
+    LedgerPosition,
     float_above,
     float_below,
 )
@@ -335,9 +335,9 @@ class LedgerBook(Store):
             confirmed: Whether the list is complete; otherwise no run starts until it is.
         """
         with self.writing():
-            lost: dict[Place, Recovered] = {}
+            lost: dict[LedgerPosition, Recovered] = {}
             for release in releases:
-                place = Place(self.identity, release.run, release.releases, release.hash)
+                place = LedgerPosition(self.identity, release.run, release.releases, release.hash)
                 if not self.has(place) and not self.recovered(place):
                     lost[place] = release if place not in lost else lost[place].joined(release)
             still_open = self.open_runs()
@@ -384,14 +384,16 @@ class LedgerBook(Store):
                     pass
         return self.last().number
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: LedgerPosition) -> bool:
         """Return whether this ledger has all releases of a run up to a position."""
         digest, releases = START, 0
         for body in self.bodies(Released, place.run):
             digest, releases = release_hash(digest, body), releases + 1
-        return releases > 0 and place == Place(self.identity, place.run, releases, digest.hex())
+        return releases > 0 and place == LedgerPosition(
+            self.identity, place.run, releases, digest.hex()
+        )
 
-    def recovered(self, place: Place) -> Recovered | None:
+    def recovered(self, place: LedgerPosition) -> Recovered | None:
         """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
         wanted = (self.identity, place.run, place.releases, place.hash)

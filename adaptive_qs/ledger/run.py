@@ -30,7 +30,7 @@ from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import Ledger, Output, Place, check_process, float_above
+from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, check_process, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -72,9 +72,9 @@ class LedgerRun(Ledger):
         self.resumed = sum(1 for _ in store.rows("released", self.number))
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LedgerPosition | None:
         """The position of the releases that were returned."""
-        return Place(self._identity, self.number, self._position, self._digest.hex())
+        return LedgerPosition(self._identity, self.number, self._position, self._digest.hex())
 
     def release(
         self, events: Sequence[Event], draw: Callable[[], Sequence[Output]], definition: str = ""

@@ -150,10 +150,10 @@ class Store:
                     _insert(connection, row)
                 path.hardlink_to(temporary)
         except FileExistsError:
-            why = "exists already, and a total is set once: give another path"
+            why = f"{path} already exists, and a total is set once. Choose another path."
             if path.is_dir():
-                why = "is a folder: name a file in it, such as my.ledger"
-            raise LedgerError(f"{path}: {why}") from None
+                why = f"{path}: is a folder: name a file in it, such as my.ledger"
+            raise LedgerError(why) from None
         except OSError as error:
             raise LedgerError(
                 f"{path}: cannot be written ({reason(error)}): give a path in a writable folder"

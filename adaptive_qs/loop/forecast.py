@@ -32,7 +32,7 @@ from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
 from adaptive_qs.loop.loop import choose_rounds
 from adaptive_qs.loop.planner import Errors
-from adaptive_qs.pages.words import at_resolution, join_first
+from adaptive_qs.pages.words import at_resolution, counted, join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
 from adaptive_qs.workload.workload import Workload
 
@@ -55,9 +55,9 @@ MOST_ROUNDS = 2_000
 ROWS = tuple(digit * 10**power for power in range(1, 9) for digit in (1, 3))
 """Numbers of rows among which the least is looked for."""
 FEW_ROWS = 1_000
-NAMED = 6
+NAMED = 3
 """Columns that a line names."""
-REMEDY = "use coarser bins, fewer values or columns, or more budget"
+REMEDY = "Use coarser bins, fewer columns or a larger budget."
 
 
 def total_std(workload: Workload, rho: float, rows: float = 0.0) -> float:
@@ -166,9 +166,9 @@ class LoopForecast:
             return ()
         size = len(self.workload.domain)
         return (
-            f"{len(columns):,} of {size:,} column{'s' if size > 1 else ''} will likely be "
-            f"independent of all others at this budget, with {rows:,} rows: "
-            f"{join_first(columns, NAMED)}: {REMEDY}",
+            f"With this budget and {rows:,} rows, {len(columns):,} of {size:,} "
+            f"column{'s' if size > 1 else ''} will probably be independent of all others: "
+            f"{join_first(columns, NAMED)}. {REMEDY}",
         )
 
     def note(self, compare: str = "--public-rows N") -> str | None:
@@ -188,9 +188,10 @@ class LoopForecast:
         if not columns:
             return None
         return (
-            "at this budget these columns will likely be independent of all others unless the "
-            f"table has at least about this many rows: {join_first(columns, NAMED)}: {REMEDY} "
-            f"({compare} compares)"
+            f"At this budget, {counted(len(columns), 'column')} will probably be independent of "
+            f"all others in a small table. {'They need' if columns[1:] else 'It needs'} about this "
+            "many rows: "
+            f"{join_first(columns, NAMED)}. {REMEDY} Use {compare} to check your table."
         )
 
     @cached_property

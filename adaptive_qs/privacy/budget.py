@@ -31,7 +31,7 @@ Hex = Annotated[str, Field(pattern="^[0-9a-f]+$")]
 
 
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
-class Place:
+class LedgerPosition:
     """The position of a run in a durable ledger, which every release states.
 
     Attributes:
@@ -108,7 +108,7 @@ class Ledger(ABC):
         return Cost(min(left.rho_units, self._filter_left), left.delta_units)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LedgerPosition | None:
         """The position in a durable ledger; None if nothing outlives the process."""
         return None
 
@@ -204,7 +204,7 @@ class Part(Ledger):
         return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LedgerPosition | None:
         """Where the releases of the whole stand."""
         return self._whole.place
 

@@ -42,8 +42,8 @@ class Relation(NamedTuple):
     """Which tables are neighbours.
 
     Attributes:
-        steps: how often a unit is added or removed on the way from one to the other.
-        verb: what happens to a unit, in words.
+        steps: Number of additions and removals of a unit between the two tables.
+        verb: The change of a unit as text.
     """
 
     steps: int
@@ -65,7 +65,7 @@ WEIGH: Mapping[str, str] = MappingProxyType(
         "persons": "every person weighs 1, and each of k rows 1/k",
     }
 )
-"""What weighs the same in everything that is counted, by the name that a run is told."""
+"""What has equal weight in all counts, by the name of the option."""
 
 MOST_ROWS = 2**20
 """Largest number of rows of one person: above it there is nothing but noise."""
@@ -73,27 +73,23 @@ _TOGETHER = "which together count as one row"
 
 
 def check_weigh(weigh: Any, person: str | None) -> None:
-    """Refuse a name that is none of ``WEIGH``, and persons where no column tells whose a row is.
-
-    Raises:
-        InputError: it is such a name.
-    """
+    """Raise InputError for an unknown name, or for persons without a person column."""
     if check_choice("weigh", weigh, WEIGH) != DEFAULT_WEIGH and person is None:
         raise InputError(
-            "weigh is 'persons', and the schema names no person column: add \"person\", the name "
-            "of the column that tells whose a row is, or leave it out"
+            '--weigh persons needs a person column, and the schema names none. Add "person": '
+            "COLUMN to the schema, or remove --weigh."
         )
 
 
 @dataclass(frozen=True)
 class SetMember:
-    """A table of a set of tables, of which one row of the root is protected with all rows below it.
+    """A table of a set, of which one row of the root is protected with all rows below it.
 
     Attributes:
-        tables: names of all tables, root first.
-        table: the one whose rows are measured.
-        keys: which columns relate the tables, one text for each key; a release has them in its
-            schema.
+        tables: The names of all tables, root first.
+        table: The table whose rows are measured.
+        keys: The columns that relate the tables, one text for each key; a release has them in
+            its schema.
     """
 
     tables: Annotated[tuple[str, ...], Field(min_length=2)]
@@ -109,25 +105,25 @@ class SetMember:
 
     @property
     def others(self) -> str:
-        """The other tables, in a list for a sentence, in the same order for every schema."""
+        """The other tables as text, in the same order for every schema."""
         *first, last = sorted(self.tables[1:])
         return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What two neighbouring tables differ by.
+    """The unit of privacy: the difference between two neighbouring tables.
 
     Attributes:
-        person: name of the column that tells whose a row is; None where each row is one unit.
-        rows: rows of one person that count, at most.
-        neighbours: a name of ``NEIGHBOURS``.
-        related: the table of a set whose rows are measured; None for one table. ``rows`` are then
-            those below one row of the root, at most.
-        weigh: a name of ``WEIGH``; with "persons" each has exactly ``rows`` rows in the table that
-            is counted, and is one row in what is published.
+        person: The name of the person column; None if each row is one unit.
+        rows: Maximum number of rows per person that count.
+        neighbours: A name of ``NEIGHBOURS``.
+        related: The table of a set whose rows are measured; None for one table. ``rows`` is then
+            the maximum number of its rows below one row of the root.
+        weigh: A name of ``WEIGH``; with "persons" each person has exactly ``rows`` rows in the
+            table that is counted, and is one row in publications.
         query: SHA-256 of the text of the query whose result is the private table, or ``RELATION``
-            if its text is not stated; None where no query makes the rows.
+            if its text is not stated; None without a query.
     """
 
     person: Annotated[str, Field(min_length=1)] | None = None
@@ -156,12 +152,12 @@ class Unit:
         check_weigh(weigh, person)
         if (person is None) != (rows_per_person is None):
             raise InputError(
-                'rows-per-person was given, and the schema names no person column: add "person", '
-                "the name of the column that tells whose a row is, or leave it out"
+                "--rows-per-person needs a person column, and the schema names none. Add "
+                '"person": COLUMN to the schema, or remove --rows-per-person.'
                 if person is None
-                else f"the schema names the person column {person!r}: say how many rows of one "
-                "person count at most with --rows-per-person (in Python rows_per_person=): a "
-                "public number"
+                else f"The schema names the person column {person!r}. Set --rows-per-person (in "
+                "Python rows_per_person=) to the maximum number of rows per person, a public "
+                "number."
             )
         kind = cast(Literal["add-remove", "replace"], neighbours)
         rows = 1 if person is None else positive_integer("rows-per-person", rows_per_person)
@@ -170,49 +166,37 @@ class Unit:
         return Unit(person, rows, kind, weigh=weigh)
 
     def __post_init__(self) -> None:
-        """Rows of nobody are not grouped."""
+        """Raise ValueError for parts that contradict each other."""
         if (member := self.related) is not None:
             if self.person is not None:
                 raise ValueError("a person column in a set of tables")
             if member.table not in member.tables or (self.rows > 1 and member.table == member.root):
                 raise ValueError("no table of the set, or several rows for one of the root")
         elif self.person is None and self.rows > 1:
-            raise ValueError("several rows, and no column that tells whose they are")
+            raise ValueError("several rows per person without a person column")
         if self.weigh != DEFAULT_WEIGH and self.person is None:
-            raise ValueError("persons that weigh alike, and there are none")
-
-    @property
-    def asked(self) -> int | None:
-        """The number of rows of a person that a run is told."""
-        return None if self.person is None else self.rows
+            raise ValueError("equal weight of persons without a person column")
 
     @property
     def group(self) -> int:
-        """Most rows by which the tables that are measured differ, for neighbouring tables."""
+        """Maximum number of rows by which the measured tables of neighbours differ."""
         return self.rows * NEIGHBOURS[self.neighbours].steps
 
     @property
     def copies(self) -> int:
-        """How many rows of the table that is counted stand for one row of what is published."""
+        """Number of counted rows for each published row."""
         return 1 if self.weigh == DEFAULT_WEIGH else self.rows
 
     @property
     def noun(self) -> str:
-        """What is protected, as a noun."""
+        """The unit as a noun."""
         if self.related is not None:
             return f"row of {self.related.root}"
         return "row" if self.person is None else "person"
 
     @property
-    def otherwise(self) -> str:
-        """How the tables come about that are compared with the private one, in words."""
-        if self.neighbours == "replace":
-            return f"with any other {self.noun} in the place of a given one"
-        return f"without any given {self.noun}, and with one more"
-
-    @property
     def protected(self) -> str:
-        """What is protected, in words: the same for every number of rows that count."""
+        """The unit as text, the same for any number of rows that count."""
         if self.related is not None:
             return f"one {self.noun} with all rows of {self.related.others} below it"
         if self.person is None:
@@ -221,19 +205,21 @@ class Unit:
 
     @property
     def identity(self) -> str:
-        """What is protected, with the keys that decide which rows belong together: costs add up
-        only where it is the same."""
+        """The unit with the keys that decide which rows belong together.
+
+        Costs add up only if it is the same.
+        """
         keys = () if self.related is None else self.related.keys
         return f"{self.protected}, related by {' and '.join(keys)}" if keys else self.protected
 
     @property
     def name(self) -> str:
-        """What is protected, in words, with the number of rows that count, and the query."""
+        """The unit as text, with the number of rows that count and the query."""
         return self._counted + self.queried
 
     @property
     def queried(self) -> str:
-        """The query that makes the rows, in words that follow what is protected."""
+        """The query that makes the rows, as text that follows the unit."""
         if self.query is None:
             return ""
         of = " of" if self.protected == "one row" else ", in"
@@ -243,7 +229,7 @@ class Unit:
 
     @property
     def _counted(self) -> str:
-        """What is protected, in words, with the number of rows that count."""
+        """The unit as text, with the number of rows that count."""
         if self.related is not None and self.related.table != self.related.root:
             rows = f"row of {self.related.table} counts"
             rows = rows if self.rows == 1 else f"rows of {self.related.table} count"
@@ -257,14 +243,14 @@ class Unit:
 
     @property
     def relation(self) -> str:
-        """Which tables are neighbours, in words."""
+        """The neighbouring tables as text."""
         whole = "" if self.person is None else " with all rows"
         whole = whole if self.related is None else " with all rows below it"
         return f"{NEIGHBOURS[self.neighbours].verb} one {self.noun}{whole}"
 
     @property
     def replaced(self) -> bool:
-        """Whether neighbours have another unit in the place of one."""
+        """Whether one unit replaces another in neighbouring tables."""
         return self.neighbours == "replace"
 
     def priced(self, event: E) -> E:

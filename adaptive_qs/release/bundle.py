@@ -23,7 +23,7 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.jsonfile import read_json
 from adaptive_qs.levels import Grouping
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.privacy.budget import Place
+from adaptive_qs.privacy.budget import LedgerPosition
 from adaptive_qs.privacy.events import Event, Purpose, Transcript
 from adaptive_qs.release.facts import Fact, list_paid_facts
 from adaptive_qs.release.statement import (
@@ -465,7 +465,7 @@ def is_from_interrupted_run(
                 place = Bundle.read(one, release).manifest.ledger
         else:
             stated = read_sidecar(release, max_memory).get("ledger")
-            place = None if stated is None else TypeAdapter(Place).validate_python(stated)
+            place = None if stated is None else TypeAdapter(LedgerPosition).validate_python(stated)
     except (InputError, ValidationError, ResourceExceeded):  # it is no output of a run
         return False
     from adaptive_qs.ledger.book import LedgerBook

@@ -44,7 +44,7 @@ from adaptive_qs.workload.workload import Workload
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
 UNCOUNTED_ROWS = 1_000
-"""Most rows of a table where their noisy number is nothing but noise, and none was requested."""
+"""Maximum rows of a table whose noisy number of rows is mostly noise, if none is requested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class Release(Bundle):
             settings: how the loop was to spend, and what makes rows.
             privacy: ρ, and the (ε, δ) that it implies.
             watched_cells: most cells of the marginals watched while a table is refined.
-            most_rows: most rows of a table whose number of rows is not requested.
+            most_rows: maximum rows of a table whose number of rows is not requested.
         """
         rho, epsilon, delta = privacy
         ledger = mechanisms.ledger
@@ -188,15 +188,15 @@ class Release(Bundle):
         (total, std), delta = self._total, self.manifest.delta
         if not self.counted:
             return (
-                f"the number of rows, measured as {total:,.0f} +/- {std:,.0f}, is nothing but "
-                f"noise: a table has {self.num_rows:,} rows unless their number is given, "
-                "and its counts say little: raise epsilon",
+                f"The measured number of rows, {total:,.0f} ± {std:,.0f}, is mostly noise. The "
+                f"synthetic table has {self.num_rows:,} rows (set --rows to change this), and its "
+                "counts are not reliable. Raise epsilon.",
             )
         if delta * total > 1:
             return (
-                f"delta is {delta:g}, above one in the noisy number of rows, {total:,.0f}: even a "
-                "program that publishes a row picked at random keeps such a promise: give a delta "
-                "far below one in the number of rows, such as 1e-9",
+                f"delta {delta:g} is large. With {total:,.0f} rows (noisy), even publishing a "
+                "random row would satisfy it. Choose a delta far below 1 / number of rows, such "
+                "as 1e-9.",
             )
         return ()
 
@@ -322,9 +322,9 @@ class Release(Bundle):
     ) -> tuple[Marginal, ...]:
         """Marginals of the model that tables follow, without the error of drawing rows.
 
-        No count is negative, and those of all sets agree with one distribution of rows, as near as
-        the fit comes to one. They come from the release alone and cost nothing. How far they are
-        from the truth depends on it, so they have no standard error.
+        No count is negative, and the counts of all sets agree with one distribution of rows, as
+        near as the fit comes to one. They come from the release alone and cost nothing. Their
+        error is not known, so they have no standard error.
 
         Args:
             columns: sets of columns by name.
@@ -437,13 +437,13 @@ class Release(Bundle):
 
 
 MOST_CELLS = 2**24
-"""Most cells of marginals that are requested at a time."""
+"""Maximum cells of marginals that are requested together."""
 MOST_EXPECTED = 2**14
 """Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:
-    """Return the requested number of rows of a table.
+    """Check a requested number of rows.
 
     Raises:
         InputError: it is not a positive integer.

@@ -22,7 +22,7 @@ from adaptive_qs.privacy.accounting import (
     compute_gaussian_delta,
     left_after,
 )
-from adaptive_qs.privacy.budget import Place, float_above, weaknesses
+from adaptive_qs.privacy.budget import LedgerPosition, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import (
@@ -120,7 +120,7 @@ class Statement(BaseModel):
     settings: dict[str, Any]
     """The settings of the run."""
     schema_fingerprint: str
-    ledger: Place | None = None
+    ledger: LedgerPosition | None = None
     """The position in the ledger that keeps the charges, if there is one."""
     facts: Annotated[tuple[Fact, ...], FailFast()]
     """Everything that the release reveals, with its basis."""

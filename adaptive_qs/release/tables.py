@@ -24,7 +24,6 @@ from adaptive_qs.privacy.budget import float_above
 from adaptive_qs.privacy.events import Cost, Event
 from adaptive_qs.privacy.unit import SetMember
 from adaptive_qs.release.drawing import Contradiction, Drawing
-from adaptive_qs.release.page import build_pages
 from adaptive_qs.release.release import Release, chosen_seed
 from adaptive_qs.release.statement import FORMAT_VERSION, Manifest, check_version
 from adaptive_qs.table.archive import ArchiveReader, open_archive, write_archive
@@ -32,7 +31,6 @@ from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import STAMP_KEY, compute_sha256
-from adaptive_qs.table.grammar import parse_condition
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.schema_files import SET_MEMBER
 from adaptive_qs.table.tables import MeasuredTable, TableSet
@@ -248,6 +246,8 @@ class ReleaseSet:
         root, requested = self.root.schema, [] if balance is None else [balance]
         named = {c.name: c for release in self.tables.values() for c in release.schema.columns}
         if where is not None:
+            from adaptive_qs.table.grammar import parse_condition  # few samples need it
+
             with suppress(InputError):  # refused with the columns of the root
                 requested += parse_condition(where, {**named, **root.by_name}).columns()
         if other := [name for name in requested if name in named and name not in root.by_name]:
@@ -261,6 +261,8 @@ class ReleaseSet:
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the members of the bundle, by name."""
+        from adaptive_qs.release.page import build_pages  # a run that saves no release draws none
+
         if self.schema.is_set:
             content = {
                 "format_version": FORMAT_VERSION,
@@ -291,7 +293,10 @@ class ReleaseSet:
         Raises:
             InputError: The file exists and is not to be replaced, or cannot be written.
         """
-        write_archive(path, self.members(), force)
+        if self.schema.is_set:
+            write_archive(path, self.members(), force)
+        else:
+            self.root.save(path, force)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

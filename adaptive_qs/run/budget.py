@@ -53,7 +53,7 @@ MIN_EPSILON, MAX_EPSILON = 1e-12, 1e9
 """Below them, or above, exact Gaussian DP is not shown for discrete noise, or costs too much."""
 
 # Where all noise is Gaussian, the budget is that of exact Gaussian DP: its cost β = μ² = 2ρ is the
-# largest μ² whose curve δ(ε) meets the (ε, δ) requested, 8-15 % more than through zCDP.
+# largest μ² whose curve δ(ε) meets the requested (ε, δ), 8-15 % more than through zCDP.
 #
 # The noise is discrete, and this is why its curve is that of Gaussian DP all the same. Divide each
 # answer by its σ, which is at least F = ``FINE_NOISE``. All answers together then are a point z of
@@ -342,9 +342,9 @@ class Session:
         promise: tuple[float, float] | None = None,
     ) -> None:
         if path is None and resume:
-            raise InputError("resume was requested without a ledger: name the ledger of the run")
+            raise InputError("--resume needs --ledger. Name the ledger of the interrupted run.")
         if path is None and anchor is not None:
-            raise InputError("an anchor was given without a ledger: name the ledger that it is of")
+            raise InputError("--anchor needs --ledger. Name the ledger of the anchor.")
         self._book: LedgerBook | None = None
         if path is not None:
             from adaptive_qs.ledger.book import LedgerBook

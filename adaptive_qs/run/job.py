@@ -35,7 +35,6 @@ from adaptive_qs.table.engines.local import Spool, engine_for, preflight
 from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.read import check_held
 from adaptive_qs.table.schema import UNREVIEWED, Schema, check_reviewed, is_unreviewed
-from adaptive_qs.table.sql import as_source, digest_query
 from adaptive_qs.workload.matrices import Custom
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -47,6 +46,10 @@ if TYPE_CHECKING:  # a run that protects rows does not read the module of person
 # The number of private rows must not steer what is measured. So a fixed part of the memory is set
 # aside for rows: the plan uses the number of rows that fit there, and a table that has more is
 # refused before any budget is spent.
+
+
+PLAIN = (str, Path, CodedTable)
+"""Types of tables that are no rows of a query."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +222,8 @@ class Job(Generic[W]):
         check_reviewed(schema, options.unreviewed_schema)
         if options.scheduler is not None and options.engine not in SCHEDULED:
             raise InputError(
-                f"engine {options.engine} has no use for a scheduler: take --engine dask, or leave "
-                "--scheduler out"
+                f"--scheduler needs --engine dask; the engine is {options.engine}. Change the "
+                "engine or remove --scheduler."
             )
         rows = options.public_rows
         target, learning = resolve_budget(schema, options, budget, unit)
@@ -245,7 +248,7 @@ class Job(Generic[W]):
         """Show all warnings; ``insecure`` says what is not private with a noise seed."""
         warn_all(self.warnings, stacklevel + 1)
         if self.options.insecure:
-            words = "insecure_seed: whoever knows the seed can remove the noise"
+            words = "insecure_seed: anyone who knows the seed can remove the noise"
             warnings.warn(f"{words}: {insecure} NOT PRIVATE", stacklevel=stacklevel + 1)
         if is_unreviewed(self.schema):
             warnings.warn(UNREVIEWED, stacklevel=stacklevel + 1)
@@ -301,7 +304,12 @@ class Job(Generic[W]):
 
         Of several queries it states none.
         """
-        found = {digest_query(table) for table in tables} - {None}
+        made = [table for table in tables if not isinstance(table, PLAIN)]
+        if not made:
+            return self
+        from adaptive_qs.table.sql import digest_query
+
+        found = {digest_query(table) for table in made} - {None}
         if not found:
             return self
         query = found.pop() if len(found) == 1 else RELATION
@@ -324,7 +332,10 @@ class Job(Generic[W]):
             ResourceExceeded: its file takes too much memory while it is open.
         """
         how, learns = self._engine_options, bool(self.schema.open_columns)
-        table = as_source(table, how)
+        if not isinstance(table, PLAIN):
+            from adaptive_qs.table.sql import as_source
+
+            table = as_source(table, how)
         check_held(table, self.work.limits.opened_bytes, (*schema.names, *schema.set_aside))
         if isinstance(table, CodedTable):
             yield table, partial(coded_bytes, table)

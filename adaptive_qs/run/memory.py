@@ -131,11 +131,11 @@ class ScoringForecast:
         more = ""
         if self.rows is None:
             each = self.candidates * ROW_SECONDS * 1e6
-            more = f", {each:.1f} more for every million rows"
+            more = f" ({each:.1f} more per million rows)"
         memory = f"{self.memory_bytes / 2**20:,.0f} MB"
         return (
-            f"{some} of {self.cells:,} cells; to score all takes {self.seconds:.1f} processor "
-            f"seconds{more}, and {memory} without the rows"
+            f"{some} with {self.cells:,} cells in all; scoring them takes {self.seconds:.1f} "
+            f"processor seconds{more} and {memory} plus the rows"
         )
 
 
@@ -247,15 +247,15 @@ def _refusal(domain: Domain, largest: Clique, needed: int, max_memory_bytes: int
     cells = domain.size(largest)
     marginal = cells * (MEASURED_CELL_BYTES + SCORING_THREADS * SCORED_CELL_BYTES)
     message = (
-        f"the plan needs {megabytes(needed)} and the ceiling is {megabytes(max_memory_bytes)}: "
-        "raise --max-memory"
+        f"The run needs {megabytes(needed)}; --max-memory allows {megabytes(max_memory_bytes)}. "
+        "Raise --max-memory"
     )
     if 2 * marginal < needed:
-        return message
+        return f"{message}."
     return (
-        f"{message}, ask for fewer ways, or declare coarser bins; the largest marginal, over "
+        f"{message}, use fewer ways or coarser bins. The largest marginal, over "
         f"{' x '.join(domain.clique_names(largest))}, has {cells:,} cells and takes "
-        f"{megabytes(marginal)} of it"
+        f"{megabytes(marginal)} of it."
     )
 
 

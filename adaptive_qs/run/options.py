@@ -240,8 +240,8 @@ class PromiseOptions:
     """The promise."""
 
     epsilon: Annotated[float | None, Option(
-        "Privacy loss of the whole run. Give it or --rho.", "E", BUDGET, check=positive_number
-    )] = None  # fmt: skip
+        "Privacy loss of the whole run. Required, unless --rho is set.", "E", BUDGET,
+        check=positive_number)] = None  # fmt: skip
     delta: Annotated[float | None, Option(
         "Delta of the whole run. Choose it far below 1 / number of rows.", "D", BUDGET, "1e-9"
     )] = None  # fmt: skip
@@ -255,9 +255,9 @@ class NeighbourOptions:
     """Which tables are neighbours."""
 
     neighbours: Annotated[str, Option(
-        "Which tables the budget makes alike: add-remove (with and without one row or person), or "
-        "replace (with another row or person instead), which takes up to twice the noise.", "KIND",
-        BUDGET)] = "add-remove"  # fmt: skip
+        "Definition of neighbouring tables: add-remove (one row or person more or less) or replace "
+        "(one row or person exchanged; up to twice the noise).", "KIND", BUDGET
+    )] = "add-remove"  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -265,8 +265,7 @@ class LimitOptions:
     """A consent."""
 
     beyond_limits: Annotated[bool, Option(
-        "Accept an epsilon, a delta or a noise beyond the limits, which are refused otherwise.", "",
-        BUDGET)] = False  # fmt: skip
+        "Accept an epsilon, a delta or noise beyond the limits.", "", BUDGET)] = False  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -274,13 +273,12 @@ class UnitOptions(NeighbourOptions):
     """What is protected."""
 
     rows_per_person: Annotated[int | None, Option(
-        "Maximum number of rows per person that count, a public number, if the schema has a "
-        "person column. The budget then protects a person with all rows.", "K", BUDGET
+        "Maximum number of rows per person that count, a public number. Required if the schema "
+        "names a person column.", "K", BUDGET
     )] = None  # fmt: skip
     weigh: Annotated[str, Option(
-        "What counts alike: rows, or persons. With persons, each person counts as one row in "
-        "everything that is published: the average of the person's rows, made of "
-        "--rows-per-person equal parts.", "KIND", BUDGET)] = "rows"  # fmt: skip
+        "Unit of equal weight: rows, or persons (each person counts as one row; --rows-per-person "
+        "sets the resolution of the weights).", "KIND", BUDGET)] = "rows"  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -312,8 +310,8 @@ class PublicRows:
     """What is public of the size of the table."""
 
     public_rows: Annotated[int | None, Option(
-        "About how many rows the private table has, if that is public. The budget is compared "
-        "with it before it is spent; the true number is never used for this.", "N", BUDGET,
+        "Approximate number of rows, from public knowledge. Used to check the budget before it is "
+        "spent; the true number is never used.", "N", BUDGET,
         check=check_public_rows)] = None  # fmt: skip
 
     @property
@@ -330,7 +328,7 @@ class MemoryOptions:
     """The memory ceiling."""
 
     max_memory: Annotated[str | int | None, Option(
-        "Memory ceiling, such as 3GB. A command that needs more is refused before it spends or "
+        "Memory limit, such as 3GB. A command that needs more is refused before it spends or "
         "writes anything.", "SIZE", MACHINE, "three quarters of the machine's",
         python="A number is in bytes.")] = None  # fmt: skip
 
@@ -348,11 +346,11 @@ class CountingOptions:
     """What keeps and counts the rows."""
 
     engine: Annotated[str, Option(
-        f"What keeps and counts the rows: {ENGINES.listed()}. Results do not depend on it.", "NAME",
-        MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
+        f"Engine that stores and counts the rows: {ENGINES.listed()}. Results do not depend on it.",
+        "NAME", MACHINE, check=_choice(ENGINES))] = DEFAULT_ENGINE  # fmt: skip
     scheduler: Annotated[Any, Option(
-        "Dask scheduler, such as tls://host:8786, whose workers keep and count the rows. They "
-        "must see the files under the same paths.", "ADDRESS", MACHINE, read=str,
+        "Address of a Dask scheduler, such as tls://host:8786. Its workers must see the files "
+        "under the same paths.", "ADDRESS", MACHINE, read=str,
         python="A distributed.Client is accepted, too.")] = None  # fmt: skip
 
 
@@ -361,24 +359,24 @@ class RunOptions(CountingOptions, MachineOptions, LimitOptions, PublicRows, Budg
     """The options of every run on a private table."""
 
     insecure_seed: Annotated[int | None, Option(
-        "Reproducible noise, for tests: the outputs are NOT PRIVATE and are stamped so.", "N",
+        "Reproducible noise, for tests. The outputs are NOT PRIVATE and are marked so.", "N",
         BUDGET, check=natural_number)] = None  # fmt: skip
     ledger: Annotated[Path | str | None, Option(
-        "Ledger of the data set. It counts the budget over all runs, and keeps what an "
-        "interrupted run has paid for. adaptive-qs ledger create makes one.", "FILE", BUDGET
+        "Ledger of the data set, made by adaptive-qs ledger create. It counts the budget of all "
+        "runs and stores the measurements of an interrupted run.", "FILE", BUDGET
     )] = None  # fmt: skip
     resume: Annotated[bool, Option(
         "Continue the interrupted run of this command in the ledger. Nothing is paid for twice.",
         "", BUDGET)] = False  # fmt: skip
     anchor: Annotated[str | Path | None, Option(
-        "How far the ledger must have come: a file on another volume, which is moved forward with "
-        "the ledger, or its newest entry as ledger show prints it.", "FILE", BUDGET
+        "Minimum state of the ledger, to detect old copies: a file on another volume that is "
+        "updated with the ledger, or the newest entry as printed by ledger show.", "FILE", BUDGET
     )] = None  # fmt: skip
     unreviewed_schema: Annotated[bool, Option(
         "Accept a schema that is still marked as taken from the data. The privacy promise does "
-        "not cover what it reveals.", "", BUDGET)] = False  # fmt: skip
+        "not cover what such a schema reveals.", "", BUDGET)] = False  # fmt: skip
     temp_folder: Annotated[Path | str | None, Option(
-        "Folder for codes of rows that do not stay in memory. They are removed at the end.", "DIR",
+        "Folder for encoded rows that do not fit in memory. They are deleted at the end.", "DIR",
         MACHINE, "the system's folder for temporary files")] = None  # fmt: skip
 
     @property
@@ -392,14 +390,14 @@ class SelectionOptions(MachineOptions):
     """Which marginals a run of tables can measure."""
 
     target: Annotated[str | None, Option(
-        "Column that models trained on the synthetic table will predict: every requested marginal "
-        "is also requested together with this column.", "COLUMN")] = None  # fmt: skip
+        "Column that models will predict. Each set of columns in the workload is also added with "
+        "this column.", "COLUMN")] = None  # fmt: skip
     max_candidates: Annotated[int | None, Option(
-        "Most marginals of several columns that can be measured. A rule that does not depend on "
-        "the rows drops the rest.", "N", MACHINE, "250,000", check=positive_integer
+        "Maximum number of multi-column marginals to choose from. Others are dropped by a rule "
+        "that does not depend on the data.", "N", MACHINE, "250,000", check=positive_integer
     )] = None  # fmt: skip
     max_cells: Annotated[int | None, Option(
-        "Most cells of all these marginals together, likewise.", "N", MACHINE, "2^39",
+        "Maximum number of cells of all these marginals together.", "N", MACHINE, "2^39",
         check=positive_integer)] = None  # fmt: skip
 
 
@@ -413,11 +411,11 @@ class SynthesizeOptions(SelectionOptions, RunOptions):
         python="A number of ways, several numbers, parsed JSON and a Workload are accepted, too."
     )] = None  # fmt: skip
     levels: Annotated[str, Option(
-        "Whether marginals can be measured over groups of codes, too: auto (if it may pay), or "
-        "off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
+        "Whether marginals may be measured with grouped codes: auto (if this may reduce the error) "
+        "or off.", "KIND", check=_choice(LEVELS))] = LEVELS[0]  # fmt: skip
     about: Annotated[Any, Option(
         "JSON or Markdown file with title, publisher, contact, date, licence and description of "
-        "the data: the page of the release opens with them. All of it is public.", "FILE", OUTPUT,
+        "the data, shown at the top of the release page. All of it is public.", "FILE", OUTPUT,
         "what the schema says", read=Path, python="A mapping is accepted, too."
     )] = None  # fmt: skip
 

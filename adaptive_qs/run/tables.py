@@ -335,7 +335,7 @@ class SetJob:
         return self.root.session
 
     @property
-    def more_doubts(self) -> tuple[str, ...]:
+    def more_warnings(self) -> tuple[str, ...]:
         """Warnings about the budget that concern other tables than the root."""
         found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.warnings)
         return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.warnings)

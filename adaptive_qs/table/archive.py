@@ -74,7 +74,7 @@ Members = Iterable[tuple[str, str | Sequence[NDArray[np.float64]]]]
 def check_archive_name(path: str | Path) -> None:
     """Raise InputError unless the name of a release ends in .zip."""
     if Path(path).suffix.lower() != ".zip":
-        raise InputError(f"{path}: a release is a zip archive: give a name that ends in .zip")
+        raise InputError(f"{path}: a release is a zip archive. Use a name that ends in .zip.")
 
 
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
@@ -211,9 +211,7 @@ def open_archive(
     except (PermissionError, IsADirectoryError) as error:
         raise InputError(f"{path}: {reason(error, 'unreadable')}: check the path") from None
     except DAMAGE:
-        raise InputError(
-            f"{path}: is not a readable {kind}: it is damaged or of another kind, copy it again"
-        ) from None
+        raise InputError(f"{path} is not a {kind}, or is damaged.") from None
 
 
 def _refuse_additions(archive: zipfile.ZipFile) -> None:

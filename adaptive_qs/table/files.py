@@ -204,7 +204,8 @@ def give_name(temporary: Path, target: Path, replace: bool) -> None:
             temporary.replace(target)
     except FileExistsError:
         raise NameTaken(
-            f"{target}: exists already: replace it with --force (force=True), or give another path"
+            f"{target} already exists. Use --force (force=True) to replace it, or choose another "
+            "path."
         ) from None
 
 
@@ -272,7 +273,7 @@ def check_new(path: str | Path, force: bool, option: str = "force=True") -> None
     """Raise InputError if a file exists, unless ``force`` is set; ``option`` is the remedy."""
     if not force and os.path.lexists(path):
         raise InputError(
-            f"{path}: exists already: add {option} to replace it, or give another path"
+            f"{path} already exists. Use {option} to replace it, or choose another path."
         )
 
 
@@ -328,7 +329,7 @@ def temporary_folder(folder: str | Path | None) -> Path:
     """Return the folder for temporary files; raise InputError if there is none."""
     path = Path(tempfile.gettempdir() if folder is None else folder)
     if not os.path.isdir(path):
-        raise InputError(f"temp-folder is {path}: is no folder: make it, or name another one")
+        raise InputError(f"--temp-folder {path} is not a folder. Create it or choose another one.")
     return path
 
 

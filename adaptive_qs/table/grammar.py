@@ -77,7 +77,7 @@ LONGEST = 2_000
 """Most characters of a rule or a condition."""
 MOST_QUOTED = 200
 """Most characters of a condition or a rule that a message quotes."""
-NAMED_VALUE = "quote a value with ' and a column with `"
+NAMED_VALUE = "Quote values with ' and columns with `."
 
 # From text, for the columns of a schema.
 
@@ -131,9 +131,9 @@ def _parsed(kind: str, text: str, columns: Columns) -> Any:
     except UnexpectedInput as error:
         ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
-        place = f" from {shown(rest[0])} on" if rest else ""
-        said, form = shown(text, MOST_QUOTED), f"write {FORMS[kind]}; {NAMED_VALUE}"
-        raise InputError(f"{kind} {said} is no {kind}{place}: {form}") from None
+        place = f" at {shown(rest[0])}" if rest else ""
+        said, form = shown(text, MOST_QUOTED), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
+        raise InputError(f"Cannot parse the {kind} {said}{place}. {form}") from None
     except VisitError as error:
         raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
     except RecursionError:
@@ -314,7 +314,7 @@ class _Bound(Transformer[Token, Any]):
             raise _Refused(f"{part.text!r} marks missing values: write {column.name} is missing")
         listed = [str(value) for value in column.listed or ()]
         remedy = _suggest(part.text, [*listed, *self._columns])
-        remedy = remedy or f", which has {column.summary}: check the spelling; {NAMED_VALUE}"
+        remedy = remedy or f" ({column.summary}). Check the spelling. {NAMED_VALUE}"
         said = shown(part.text)
         raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 

@@ -19,7 +19,7 @@ from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
-from adaptive_qs.table.columns.base import ColumnBase
+from adaptive_qs.table.columns.category import identifier_column
 from adaptive_qs.table.encode import with_plain_names
 from adaptive_qs.table.files import TAB_SEPARATED, inside
 from adaptive_qs.table.formats import BATCH_ROWS
@@ -288,7 +288,7 @@ def _bound(rows: Rows, schema: Schema, most: int, most_bytes: int) -> Rows:
     """Return rows without those that exceed the bound; held rows stay held."""
     if not isinstance(rows, HeldRows):
         return ContributionBound.from_source(rows, schema, most, most_bytes)
-    keyed = schema.changed(columns=(*schema.columns, _identifiers(rows.key)))
+    keyed = schema.changed(columns=(*schema.columns, identifier_column(rows.key)))
     few = ContributionBound.from_source(replace(rows, keyed=True), keyed, most, most_bytes)
     with few.open() as source:
         kept = [chunk.columns[0] for chunk in source.read((rows.key,))]
@@ -379,12 +379,6 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
 
 def _index_rows(column: str, cells: Cells, table: str, label: str) -> PersonIndex:
     return PersonIndex.from_cells(column, cells, label, table)
-
-
-def _identifiers(name: str) -> ColumnBase:
-    """Return a column whose cells differ as their texts do, and that is never measured."""
-    column = {"name": name, "type": "categorical", "private_values": 1, "catch_all": "-"}
-    return Schema.parse({"version": 1, "columns": [column]}).columns[0]
 
 
 def _take_rows(cells: Cells, rows: Places) -> Cells:

@@ -243,8 +243,7 @@ class PersonIndex:
         Raises:
             DataError: A cell is missing or blank, or not exactly one identifier.
         """
-        one, several = ("person", "persons") if table is None else (f"row of {table}",) * 2
-        several = several.replace("row ", "rows ")
+        kind, several = ("person", "persons") if table is None else ("key", f"rows of {table}")
         explain = partial(unreadable_column, label, name)
         texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
         for part in split_chunks(cells):
@@ -255,16 +254,16 @@ class PersonIndex:
                 found, problem = redacted(partial(as_identifiers, each), explain)
                 if problem:
                     raise DataError(
-                        f"{label}: column {name!r} has {problem}, which can confuse {several}: "
-                        "give text or integers"
+                        f"{label}: column {name!r} has {problem}, which can confuse {several}. "
+                        "Store it as text or integers."
                     )
                 texts.append(found)
         persons, whose = pa.concat_arrays(texts), np.concatenate(rows)
         blank = pc.equal(persons, "").fill_null(True).to_numpy(zero_copy_only=False)
         if (whose < 0).any() or blank[whose].any():
             raise DataError(
-                f"{label}: column {name!r} is empty in some rows, which belong to no {one}: give "
-                "each row one, or take these rows out"
+                f"{label}: some cells of the {kind} column {name!r} are empty. Fill them in or "
+                "remove these rows."
             )
         return cls(persons, whose)
 

@@ -311,7 +311,7 @@ class Profile:
         first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
         if last - first < bins.WIDE_SPAN:
             return ""
-        return "the values span many orders of magnitude: a mistake, or several units?"
+        return "the values span many orders of magnitude. Is this a mistake or a mix of units?"
 
     def explain_identifier(self, name: str) -> str:
         """Return why integers are identifiers; empty if they are not.

@@ -48,7 +48,7 @@ def draft_column(name: str, profile: Profile) -> Draft:
     return Draft({**draft.content, **form, **missing}, "; ".join(notes))
 
 
-WHOSE = 'does it identify persons? Then name it as "person", not in columns or ignore'
+WHOSE = 'it may identify persons. If so, name it as "person" and remove it from columns and ignore'
 """Note on columns that can identify persons with several rows."""
 
 
@@ -106,8 +106,8 @@ def propose(table: Any) -> Proposal:
     if len(left_out) == len(drafts):
         # Without the names of the columns, which may be cells of a table without a header.
         raise DataError(
-            f"{label}: no column that a schema can describe "
-            f"({'; '.join(dict.fromkeys(left_out.values()))}): write one by hand"
+            f"{label}: no column can be described "
+            f"({'; '.join(dict.fromkeys(left_out.values()))}). Write the schema by hand."
         )
     note = f" Left out: {'; '.join(_grouped(left_out))}." if left_out else ""
     content = {

@@ -101,8 +101,8 @@ class Schema(BaseModel):
             raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
         if self.person in seen:
             raise ValueError(
-                f"column {self.person!r} identifies persons: leave it out of the columns and of "
-                '"ignore", as it is never measured'
+                f'column {self.person!r} is the person column. Remove it from "columns" and '
+                '"ignore"; it is never measured.'
             )
         return self
 
@@ -332,7 +332,7 @@ TAKEN_FROM_DATA = "Taken from the data: review, not private."
 AS_PROPOSED = "As proposed: review."
 """First sentence of the description of a proposed column. Its owner removes it after the review."""
 
-UNREVIEWED = "the schema was taken from the data and reveals parts of it: review it"
+UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
 MAX_NAMED = 10
 """Most columns that one line of advice names."""
@@ -348,17 +348,15 @@ def check_reviewed(schema: Schema, unreviewed_schema: bool) -> None:
     """Raise SchemaError if the schema is unreviewed, unless that is allowed."""
     if unreviewed_schema or not is_unreviewed(schema):
         return
-    left = len(left_as_proposed(schema))
-    marks = [f'"{TAKEN_FROM_DATA}" from its description'] * (TAKEN_FROM_DATA in schema.description)
-    if left:
-        columns = f"{left:,} column{'s' if left > 1 else ''}"
-        marks.append(f'"{AS_PROPOSED}" from the description of {columns}')
-    if rules := len(rules_as_proposed(schema)):
-        marks.append(f'"{AS_PROPOSED}" from that of {rules:,} rule{"s" if rules > 1 else ""}')
+    left, rules = len(left_as_proposed(schema)), len(rules_as_proposed(schema))
+    marks = ["1 schema"] * (TAKEN_FROM_DATA in schema.description)
+    marks += [f"{left:,} column{'s' if left > 1 else ''}"] if left else []
+    marks += [f"{rules:,} rule{'s' if rules > 1 else ''}"] if rules else []
     raise SchemaError(
-        "the schema was taken from the data, which the privacy promise does not cover: review "
-        f"it and remove {' and '.join(marks)} (adaptive-qs schema check lists what is left to "
-        "do), or give --unreviewed-schema (in Python unreviewed_schema=True)"
+        "The schema is still marked as taken from the data, which the privacy promise does not "
+        f"cover. Review it and delete the review marks ({', '.join(marks)}; see adaptive-qs schema "
+        "check). To use it unreviewed, set --unreviewed-schema (in Python "
+        "unreviewed_schema=True)."
     )
 
 

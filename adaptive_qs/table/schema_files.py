@@ -148,7 +148,7 @@ def read_content(path: str | Path, max_memory: int | str | None) -> Any:
 
     with (
         contextlib.suppress(InputError),
-        open_archive(path, "release bundle", max_memory) as archive,
+        open_archive(path, "release", max_memory) as archive,
     ):
         if SET_MEMBER in archive.names:
             return as_object(archive.json(SET_MEMBER)).get("schema")

@@ -69,16 +69,16 @@ class DroppedMarginals:
     def __str__(self) -> str:
         """Return one line: how much, by which ceiling, in which order."""
         most = {
-            "candidates": f"{self.ceilings.candidates:,} of several columns "
-            f"(--{self.ceilings.candidates_by})",
-            "cells": f"{self.ceilings.cells:,} cells in all (--max-cells)",
-            "largest": f"{self.ceilings.largest:,.0f} cells in one (--max-memory)",
+            "candidates": f"{self.ceilings.candidates:,} multi-column ones: "
+            f"--{self.ceilings.candidates_by}",
+            "cells": f"{self.ceilings.cells:,} cells in all: --max-cells",
+            "largest": f"{self.ceilings.largest:,.0f} cells in one: --max-memory",
         }
         options = ", ".join(most[name] for name in self.bound)
         return (
             f"{self.requested - self.kept:,} of {self.requested:,} requested marginals were "
-            f"dropped; {self.candidates:,} can be measured, single columns and marginals inside "
-            f"others counted: at most {options}, chosen by weight per cell"
+            f"dropped (at most {options}). The {self.candidates:,} candidates are the marginals "
+            "with the largest weight per cell, their sub-marginals and the single columns."
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "adaptive_qs"
 EXAMPLE = ROOT / "docs" / "example"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+PHRASES = re.compile(
+    r"\b(?:told|tells? of|so many|mends?|whoever|what there is to|those of|beside"
+    r"|as far as|of theirs|by itself|at once|in words|doubts?|wanted|are those|is said to be|asked"
+    r"|stands? against|comes? about|serves? for)\b",
+    re.IGNORECASE,
+)
+"""Phrases that a reader has to read twice; each has a plainer word."""
 COMMANDS = {
     "synthesize": ["--out", "synthetic.csv"],
     "answer": ["--ways", "1,2", "--out", "answers.csv"],
@@ -139,6 +147,20 @@ def circles() -> list[list[str]]:
     return sorted(sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1)
 
 
+def pages() -> dict[str, str]:
+    """Return the text of every page in `docs/`, by path."""
+    found = sorted((ROOT / "docs").rglob("*.md"))
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in found}
+
+
+def phrases() -> dict[str, list[str]]:
+    """Return the phrases to replace of package, pages and README, by file."""
+    sources = [*MODULES, *sorted(PACKAGE.rglob("*.html")), *sorted(PACKAGE.rglob("*.md"))]
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sources}
+    texts |= pages() | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    return {name: PHRASES.findall(" ".join(text.split())) for name, text in texts.items()}
+
+
 def figures() -> dict[str, float]:
     """All figures by name."""
     ran, named = commands(), column_files().values()
@@ -150,6 +172,8 @@ def figures() -> dict[str, float]:
         "files that name a type of column, at least": min(named),
         "files that name a type of column, at most": max(named),
         "import circles": len(circles()),
+        "phrases to replace": sum(map(len, phrases().values())),
+        "lines of pages": sum(len(read.splitlines()) for read in pages().values()),
     }
 
 
@@ -159,3 +183,6 @@ if __name__ == "__main__":
     for circle in circles():
         print("circle:", ", ".join(circle))
     print("files that name a type of column:", column_files())
+    for file, found in sorted(phrases().items(), key=lambda item: -len(item[1])):
+        if found:
+            print(f"{file}: {', '.join(found)}")

@@ -19,7 +19,7 @@ from adaptive_qs.answering.measure import answer_sets
 from adaptive_qs.answering.plan import Batch, answers_limits
 from adaptive_qs.audit.replay import AuditReport, Check, compare, record
 from adaptive_qs.errors import InputError
-from adaptive_qs.privacy.budget import Budget, Place
+from adaptive_qs.privacy.budget import Budget, LedgerPosition
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, GaussianEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
@@ -112,7 +112,7 @@ def test_every_budget_that_a_batch_accepts_can_be_stated(budget, delta):
 
 def test_the_page_is_about_answers():
     planned, events = run()
-    entry = Place(ledger="ab", run=1, releases=7, hash="cd")
+    entry = LedgerPosition(ledger="ab", run=1, releases=7, hash="cd")
     stated = state(planned, events, ledger=entry)
     page = statement_page(stated)
     assert "mu-Gaussian DP" in page

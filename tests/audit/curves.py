@@ -179,7 +179,10 @@ def _game(
         own = [[[*row, "the one who differs"] for row in some] for some in own]
     file = bool(rng.integers(2))
     worlds = [_source([*common, *some], names, file) for some in own]
-    rho, options = mu**2 / 2, {"rows_per_person": unit.asked, "neighbours": unit.neighbours}
+    rho, options = (
+        mu**2 / 2,
+        {"rows_per_person": unit.rows if unit.person else None, "neighbours": unit.neighbours},
+    )
     if mechanism is None:
         publisher: Any = Synthesis.of(schema, queries, rho, **options)
     else:

@@ -54,7 +54,7 @@ def test_a_clean_audit(run):
     assert all(check["made"] > 0 and check["failed"] == 0 for check in told["checks"])
     code, out, err = run(*ONE_PAIR)
     assert (code, err) == (0, "")
-    assert out.startswith("Nothing found.")
+    assert out.startswith("No differences found.")
     assert "outputs equal to the last byte" in out
     assert sorted(path.name for path in Path.cwd().iterdir()) == [
         "ordered.json",
@@ -92,7 +92,7 @@ def test_findings_are_an_own_fault(run):
     with mutant.apply():
         code, out, err = run(*AUDIT)
         assert code == 1
-        assert out.startswith("Found something.")
+        assert out.startswith("Differences found.")
         assert "scores differ by at most the sensitivity declared" in out
         assert err.startswith("error: ")
         assert err.count("\n") == 1
@@ -125,7 +125,7 @@ def test_a_bug_is_found_in_sets(run):
 
 
 BAD = {
-    "no schema": (["audit"], "no --schema"),
+    "no schema": (["audit"], "No schema is set"),
     "missing schema": (["audit", "--schema", "no.json"], "no.json"),
     "ways": ([*AUDIT, "--ways", "9"], "ways is 9"),
     "both": ([*AUDIT, "--ways", "1", "--workload", "w.json"], "--workload and --ways"),

@@ -51,7 +51,12 @@ def test_plan_tells_errors_and_a_table_of_epsilons(run):
     outcome = done(run(*PLAN))
     assert outcome.err == ""
     assert outcome.out.startswith(f"{PAIRS} queries about 3 sets of attributes\n")
-    for text in ("privacy cost 1, rho 0.5", "expected RMSE", "optimal within the gap", "7 subwork"):
+    for text in (
+        "privacy cost 1, rho 0.5",
+        "expected RMSE",
+        "within the requested gap",
+        "7 subwork",
+    ):
         assert text in outcome.out
     rows = [line.split() for line in outcome.out.splitlines() if line.strip()][-6:]
     epsilons, costs, errors = zip(*((float(a), float(b), float(c)) for a, b, c in rows))
@@ -107,7 +112,7 @@ def test_mechanisms_by_name_say_for_which_ones_their_bounds_hold(mechanism, kind
     content = planned(run, "--mechanism", mechanism)
     assert content["mechanism"] == mechanism
     assert content["rmse"] >= planned(run)["rmse"] * (1 - 1e-9)
-    assert f"no {kind} is below RMSE" in done(run(*PLAN, "--mechanism", mechanism)).out
+    assert f"for any {kind}; gap" in done(run(*PLAN, "--mechanism", mechanism)).out
 
 
 def test_a_solver_that_stops_early_says_its_honest_gap(run, monkeypatch):
@@ -137,7 +142,7 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
     assert outcome.err.startswith("warning: the optimal solver could not take on 3 of 4 subwork")
     assert f"within {100 * content['gap']:.2g} % of the least, no closer" in outcome.err
     assert "raise --max-memory, declare coarser bins" in outcome.err
-    assert "querysmasher: not proven optimal in 3 of 4 subworkloads" in done(run(*arguments)).out
+    assert "querysmasher (not proven optimal in 3 of 4 subworkloads" in done(run(*arguments)).out
     assert done(run(*arguments, "--gap", "100")).err == ""
     assert done(run(*arguments, "--mechanism", "wff")).err == ""
 
@@ -145,10 +150,10 @@ def test_subworkloads_without_certificate_are_told(run, monkeypatch):
 def test_a_strategy_for_the_whole_table_says_what_is_known(run):
     Path("cube.json").write_text('{"a": 20, "b": 20, "c": 20}')
     outcome = done(run("plan", "--schema", "cube.json", "--queries", "prefix", "--ways", "1,2,3"))
-    assert outcome.err.startswith("a strategy for the whole table has less error")
+    assert outcome.err.startswith("note: a strategy for the whole table has less error")
     assert "within 39 % of the least of all matrix mechanisms" in outcome.err
-    assert "hdmm: the best found of its family" in outcome.out
-    assert "no matrix mechanism is below RMSE" in outcome.out
+    assert "hdmm (the best strategy found in its family)" in outcome.out
+    assert "for any matrix mechanism" in outcome.out
 
 
 def test_an_error_below_its_bound_is_shown(run, monkeypatch):
@@ -276,7 +281,7 @@ def test_insecure_answers_repeat_and_are_stamped(run):
 def test_existing_answers_are_replaced_only_by_force(run):
     done(run(*ANSWER))
     before = Path("a.parquet").read_bytes()
-    assert "a.parquet: exists already: add --force" in refused(run(*ANSWER))
+    assert "a.parquet already exists. Use --force" in refused(run(*ANSWER))
     assert Path("a.parquet").read_bytes() == before
     done(run(*ANSWER, "--force"))
     assert Path("a.parquet").read_bytes() != before
@@ -313,27 +318,30 @@ def changed(arguments, option, value):
 
 
 BAD = {
-    "no schema": (["plan"], "no --schema was given"),
+    "no schema": (["plan"], "No schema is set"),
     "missing schema": (["plan", "--schema", "no.json"], "no.json: no such file"),
     "two budgets": ([*PLAN, "--epsilon", "1", "--cost", "1"], "epsilon and cost were given"),
     "ways": ([*PLAN, "--ways", "4"], "ways is 4: give a number from 1 to 3"),
     "ways text": ([*PLAN, "--ways", "x"], "--ways is 'x'"),
     "ways and queries": ([*PLAN, "--ways", "0", "--queries", "range"], "ways"),
-    "family": ([*PLAN, "--queries", "rnage"], "--queries is 'rnage': give one of marginal"),
-    "both": ([*PLAN, "--ways", "1", "--workload", "w.json"], "both --workload and --ways"),
-    "file and queries": ([*PLAN, "--queries", "range", "--workload", "w.json"], "both --workload"),
+    "family": ([*PLAN, "--queries", "rnage"], "--queries is 'rnage'. Use one of marginal"),
+    "both": ([*PLAN, "--ways", "1", "--workload", "w.json"], "--workload and --ways cannot"),
+    "file and queries": (
+        [*PLAN, "--queries", "range", "--workload", "w.json"],
+        "--workload and --queries",
+    ),
     "unordered": ([*PLAN, "--ways", "1", "--queries", "range"], "'job' is not ordered"),
     "custom": ([*PLAN, "--queries", "custom"], "or a --workload file"),
-    "demo": (["plan", "--demo", "--schema", "s.json"], "--demo brings its own schema"),
-    "demo answer": (["answer", "t.csv", "--demo"], "--demo brings its own"),
-    "no data": (["answer", *ANSWER[2:]], "no DATA was given"),
+    "demo": (["plan", "--demo", "--schema", "s.json"], "--demo has its own schema"),
+    "demo answer": (["answer", "t.csv", "--demo"], "--demo has its own"),
+    "no data": (["answer", *ANSWER[2:]], "No DATA is set"),
     "no file": (["answer", "no.csv", *ANSWER[2:]], "no.csv"),
-    "no answer schema": (without(ANSWER, "--schema"), "no --schema was given"),
+    "no answer schema": (without(ANSWER, "--schema"), "No schema is set"),
     "no budget": (without(ANSWER, "--epsilon"), "neither epsilon, rho nor cost"),
-    "no out": (without(ANSWER, "--out"), "no --out was given"),
+    "no out": (without(ANSWER, "--out"), "No output file is set"),
     "out suffix": (changed(ANSWER, "--out", "a.txt"), "a.txt: unknown table format"),
     "out folder": (changed(ANSWER, "--out", "no/a.csv"), "no/a.csv: cannot be written"),
-    "out is data": ([*changed(ANSWER, "--out", "t.csv"), "--force"], "t.csv: is also an input"),
+    "out is data": ([*changed(ANSWER, "--out", "t.csv"), "--force"], "t.csv: it is also an input"),
     "confidence 1": ([*ANSWER, "--confidence", "1"], "confidence is 1.0"),
     "confidence 95": ([*ANSWER, "--confidence", "95"], "confidence is 95.0"),
 }
@@ -444,7 +452,7 @@ def test_cells_are_counted(run):
     found = planned(run)
     assert found["cells"] == {"mean": sum(PLAN_CELLS_PAIRS) / 3, "largest": 90}
     assert (found["rows"], found["rows_per_cell"], found["relative_rmse"]) == (None,) * 3
-    words = "49 in a set of attributes on average, 90 at most (--rows N adds the rows in each)"
+    words = "49 per marginal on average, 90 at most (--rows N adds the rows per cell)"
     assert line_of(run) == words
 
 
@@ -454,8 +462,8 @@ def test_rows_of_a_cell_and_the_error_beside_them(run):
     assert found["relative_rmse"] == pytest.approx(found["rmse"] / 100)
     line = line_of(run, "--rows", "4900", "--epsilon", "1")
     assert line.endswith(
-        "; 4,900 rows are 100 for each, and the expected RMSE is "
-        f"{100 * found['relative_rmse']:.3g} % of that"
+        "; with 4,900 rows a cell holds 100 rows on average, and the expected RMSE is "
+        f"{100 * found['relative_rmse']:.3g} % of this"
     )
 
 
@@ -465,13 +473,13 @@ def test_a_set_that_occurs_twice_counts_once_and_a_weighted_error_is_not_compare
     found = planned(run, *options)
     assert found["cells"]["mean"] == sum(PLAN_CELLS_PAIRS) / 3
     assert (found["rows_per_cell"], found["relative_rmse"]) == (100, None)
-    assert line_of(run, *options).endswith("; 4,900 rows are 100 for each")
+    assert line_of(run, *options).endswith("; with 4,900 rows a cell holds 100 rows on average")
 
 
 def test_errors_of_queries_that_count_more_than_a_cell_are_not_compared(run):
     found = planned(run, "--queries", "hybrid", "--rows", "4900")
     assert (found["rows_per_cell"], found["relative_rmse"]) == (100, None)
-    assert line_of(run, "--queries", "hybrid", "--rows", "4900").endswith("100 for each")
+    assert line_of(run, "--queries", "hybrid", "--rows", "4900").endswith("100 rows on average")
 
 
 @pytest.mark.parametrize("rows", ["0", "-5", "1" + 50 * "0"])
@@ -577,7 +585,7 @@ def test_answers_go_to_standard_output(run):
     ("options", "said"),
     [
         (["--json"], "both write to standard output"),
-        (["--insecure-seed", "1"], "needs its stamp beside it: name a file"),
+        (["--insecure-seed", "1"], "needs its mark next to it. Name a file"),
     ],
 )
 def test_answers_on_standard_output_that_would_be_misread_are_refused(run, options, said):

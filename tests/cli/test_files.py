@@ -224,7 +224,7 @@ def test_a_file_that_appears_during_a_run_is_not_replaced(run, ledger, monkeypat
         during.setattr("adaptive_qs.machine._handlers", [appear])
         outcome = run(*command)
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"{name}: exists already: replace it with --force" in outcome.err
+    assert f"{name} already exists. Use --force" in outcome.err
     assert "--resume continues it and spends nothing twice" in outcome.err
     assert Path(name).read_text() == "theirs"
     own = {"t.csv", "s.json", "w.json", "l", "l.key", "l.mark", "l-wal", "l-shm"}
@@ -244,7 +244,7 @@ def test_python_replaces_nothing_that_appeared_meanwhile(folder, monkeypatch):
 
     with monkeypatch.context() as during:
         during.setattr("adaptive_qs.machine._handlers", [appear])
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             release.save("r.zip")
         assert Path("r.zip").read_text() == "theirs"
         release.save("r.zip", force=True)
@@ -265,7 +265,7 @@ def test_of_two_runs_at_the_same_time_one_writes_all_and_one_is_refused(folder):
     codes = [process.returncode for process in both]
     assert sorted(codes) == [0, 2], said
     line = said[codes.index(2)]
-    assert "another run is about to write it" in line or "exists already" in line
+    assert "another run is about to write it" in line or "already exists" in line
     stated = json.loads(Path("o.csv.manifest.json").read_text())
     with zipfile.ZipFile("r.zip") as bundle:
         assert stated["ledger"] == json.loads(bundle.read("manifest.json"))["ledger"]
@@ -338,7 +338,7 @@ def test_evaluate_takes_one_table_from_standard_input(run, pipe):
 )
 def test_standard_input_holds_one_table(run, pipe, tables):
     pipe(contents())
-    assert "- is given twice" in refused(run("evaluate", *tables, "--schema", "s.json"))
+    assert "- is used twice" in refused(run("evaluate", *tables, "--schema", "s.json"))
 
 
 def test_schema_init_and_check_read_standard_input(run, pipe):

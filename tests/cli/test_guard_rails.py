@@ -134,7 +134,7 @@ def test_resuming_asks_for_no_consent(run, monkeypatch):
     run(*LEDGER, "--epsilon", "400", "--beyond-limits")
     budget = ["--epsilon", "150", "--ledger", "l.ledger"]
     with monkeypatch.context() as patch:
-        patch.setattr("adaptive_qs.cli.synthesize.write_stamped", lambda *_: 1 / 0)
+        patch.setattr("adaptive_qs.cli.outputs.Outputs.write", lambda *_, **__: 1 / 0)
         assert run(*SYNTHESIZE, *budget, "--beyond-limits").code == 1
     done(run(*SYNTHESIZE, *budget, "--resume"))
 

@@ -286,12 +286,12 @@ def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledge
         assert run(*command).code == 1
     bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
     Path("precious.csv").write_text("not to be lost")
-    assert "add --force" in refused(run(*command, "--resume", "--out", "precious.csv"))
+    assert "Use --force" in refused(run(*command, "--resume", "--out", "precious.csv"))
     assert Path("precious.csv").read_text() == "not to be lost"
     done(run(*command, "--resume"))
     assert (Path("r.zip").read_bytes(), Path("o.csv").read_bytes()) == (bundle, table)
     # The run is over, so the files are like any others.
-    assert "add --force" in refused(run(*command, "--resume"))
+    assert "Use --force" in refused(run(*command, "--resume"))
 
 
 def test_a_name_that_is_too_long_is_refused_when_resuming_too(run, ledger):
@@ -338,7 +338,7 @@ def test_an_export_holds_the_whole_chain_and_neither_key_nor_answers(run, ledger
 
 @pytest.mark.parametrize("verb", ["create", "show", "verify", "export", "close"])
 def test_a_ledger_must_be_named(run, verb):
-    assert "no --ledger was given" in refused(run("ledger", verb))
+    assert "No ledger is set" in refused(run("ledger", verb))
 
 
 def test_resuming_needs_a_ledger(run):
@@ -542,16 +542,16 @@ def test_files_that_are_no_anchors_are_refused_and_stay(run, restore_ledger, mor
 
 def test_an_anchor_is_made_once_and_of_a_ledger_that_is_sound(run, folder):
     done(ledger_of(run, "create", "--rho", 1))
-    assert "no --anchor was given" in refused(ledger_of(run, "anchor"))
+    assert "No anchor is set" in refused(ledger_of(run, "anchor"))
     done(ledger_of(run, "anchor", "--anchor", "anchor"))
-    assert "exists already" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
+    assert "already exists" in refused(ledger_of(run, "anchor", "--anchor", "anchor"))
     assert "another output" in refused(ledger_of(run, "anchor", "--anchor", "l.mark"))
     backup()
     done(run(*TABLE, "--rho", "0.25", "--out", "o.csv", "--anchor", "anchor"))
     put_back()
     refused(ledger_of(run, "show", "--anchor", "anchor"))
     no_ledger = ["synthesize", "t.csv", "--schema", "s.json", "--rho", 1, "--out", "x.csv"]
-    assert "without a ledger" in refused(run(*no_ledger, "--anchor", "anchor"))
+    assert "--anchor needs --ledger" in refused(run(*no_ledger, "--anchor", "anchor"))
 
 
 def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
@@ -560,7 +560,8 @@ def test_outputs_do_not_replace_the_anchor(run, restore_ledger):
 
 
 def test_a_copy_that_was_put_back_is_locked_until_its_owner_says_what_it_lacks(run, turned_back):
-    assert "locked: say what was released since" in done(ledger_of(run, "restore", "--lock"))
+    said = done(ledger_of(run, "restore", "--lock"))
+    assert "is now locked. State what was released since" in said
     for command in commands([])[:2]:
         line = refused(run(*command))
         assert "releases since it was made are not" in line
@@ -588,7 +589,7 @@ def test_a_ledger_that_lacks_nothing_is_not_locked_by_a_command_without_options(
     assert "--release for each file" in line
     assert "--lock" in line
     for words in (["--none"], ["--rho", "0.1"]):
-        assert "give one of them" in refused(ledger_of(run, "restore", "--lock", *words))
+        assert "Use one of them" in refused(ledger_of(run, "restore", "--lock", *words))
     assert shown(run) == before
     done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", *anchor))
 
@@ -598,11 +599,11 @@ def test_what_was_released_since_the_copy_is_counted_once(run, turned_back, name
     spent = 0.375
     given = [word for name in names for word in ("--release", name)]
     out = done(ledger_of(run, "restore", *given, "--release", "o.csv"))
-    assert "counted: 2 lost releases" in out
+    assert "counted 2 lost releases" in out
     content = shown(run)
     assert spent * 0.99 < content["counted"]["rho"] <= spent
     assert content["restored"][0]["releases"] == [1, 2]
-    assert "counted: 0 lost releases" in done(ledger_of(run, "restore", *given))
+    assert "counted 0 lost releases" in done(ledger_of(run, "restore", *given))
     assert shown(run)["counted"] == content["counted"]
     for name in names:
         assert f"{name} is recorded in it" in done(ledger_of(run, "verify", "--release", name))
@@ -695,7 +696,7 @@ def test_nothing_is_not_said_lightly_of_entries_that_are_known_to_be_lost(
     for words in (["--none"], ["--none", "--missing", "1"], ["--none", "--missing", lost + 1]):
         line = refused(ledger_of(run, "restore", *words, *ANCHOR))
         assert f"is known to lack {lost} entries" in line
-    assert "without --none" in refused(ledger_of(run, "restore", "--missing", lost))
+    assert "--missing needs --none" in refused(ledger_of(run, "restore", "--missing", lost))
     done(ledger_of(run, "restore", "--none", "--missing", lost, *ANCHOR))
     assert f"nothing else of {lost} lost entries" in done(ledger_of(run, "show"))
     assert shown(run)["restored"][-1]["missing"] == lost
@@ -728,11 +729,11 @@ def test_a_damaged_ledger_is_not_restored_but_a_copy_of_it(run, turned_back):
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (["--none", "--rho", "0.1"], "--none was given together"),
-        (["--none", "--release", "r.zip"], "--none was given together"),
+        (["--none", "--rho", "0.1"], "--none cannot be combined"),
+        (["--none", "--release", "r.zip"], "--none cannot be combined"),
         (["--rho", "-1"], "rho"),
         (["--rho", "nan"], "rho"),
-        (["--discovery-delta", "2"], "discovery-delta is 2.0: give a number from 0"),
+        (["--discovery-delta", "2"], "discovery-delta is 2.0. Use a number from 0"),
         (["--release", "free.zip"], "without a ledger: count what it cost with --rho"),
         (["--release", "foreign.zip"], "belongs to another ledger"),
         (["--release", "s.json"], "neither a release bundle nor"),

@@ -70,11 +70,11 @@ def test_a_ledger_of_persons(persons):
 
 def test_the_audit_of_persons(persons):
     asked = ["--schema", "s.json", "--epsilon", "1", "--pairs", "1"]
-    assert "Nothing found" in done(persons("audit", *asked, "--rows-per-person", "2")).out
+    assert "No differences found" in done(persons("audit", *asked, "--rows-per-person", "2")).out
 
 
 def test_what_is_missing_is_said_in_one_line(persons):
     assert "--rows-per-person" in refused(persons(*BASE, "--out", "o.csv"), 2)
     Path("t.csv").write_text(Path("t.csv").read_text().replace("n7,", ",", 1))
     lost = persons(*BASE, "--rows-per-person", "2", "--out", "o.csv")
-    assert "column 'id' is empty in some rows" in refused(lost, 2)
+    assert "some cells of the person column 'id' are empty" in refused(lost, 2)

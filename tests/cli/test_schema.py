@@ -49,7 +49,7 @@ def listed(text):
 
 def test_init_lists_every_column_with_what_was_taken_which_stays_out_of_the_notes(proposed, run):
     assert listed(proposed.out) == LINES
-    for word in ("may it be shared", "catch_all", "clip", AS_PROPOSED, TAKEN_FROM_DATA):
+    for word in ("May it be published", "catch_all", "clip", AS_PROPOSED, TAKEN_FROM_DATA):
         assert word in proposed.out
     assert "adaptive-qs schema check p.json" in proposed.out
     assert CANARY in proposed.out
@@ -92,8 +92,8 @@ def test_marks_of_columns_alone_refuse_a_run(run):
     assert "1 of 7 columns is as proposed" in run("schema", "check", "p.json").err
     options = ["t.csv", "--schema", "p.json", "--epsilon", "1", "--out", "o.csv"]
     for verb in ("synthesize", "answer"):
-        mend = f'remove "{AS_PROPOSED}" from the description of 1 column ('
-        assert mend in refused(run(verb, *options))
+        remedy = "delete the review marks (1 column; see"
+        assert remedy in refused(run(verb, *options))
     assert not Path("o.csv").exists()
     content["columns"][0].pop("description")
     Path("p.json").write_text(json.dumps({**content, "description": ""}))
@@ -127,9 +127,11 @@ def test_long_lists_keep_their_ends(run):
 @pytest.mark.parametrize("name", ["t.csv", "T.CSV", "t.csv.gz", "t.tsv", "t.parquet", "t.xlsx"])
 def test_a_table_in_the_place_of_a_schema(run, name):
     Path(name).write_bytes(b"a,b\n1,2\n")
-    first = f"error: {name}: is a table; the schema comes first: adaptive-qs schema"
-    assert refused(run("schema", "check", name)) == f"{first} init {name} proposes one\n"
-    assert refused(run("schema", "check", name, "s.json")) == f"{first} check s.json {name}\n"
+    first = f"error: {name} is a table, not a schema."
+    init, check = f"adaptive-qs schema init {name}", f"adaptive-qs schema check s.json {name}"
+    said = refused(run("schema", "check", name))
+    assert said == f"{first} To propose a schema, run {init}\n"
+    assert refused(run("schema", "check", name, "s.json")) == f"{first} Usage: {check}\n"
     assert f"{name}: is a table, not a schema" in refused(run("plan", "--schema", name))
 
 
@@ -162,7 +164,7 @@ def test_groups_are_asked_for(run):
     rows = [f"{i * 1.5},t{i % 120}" for i in range(400)]
     Path("t.csv").write_text("\n".join(["price,town", *rows]))
     said = done(run("schema", "init", "t.csv", "--out", "p.json"))
-    assert 'town: towns of counties, say? Then name these as "groups"' in said.out
+    assert "values of town belong to larger units" in said.out
 
 
 def test_whole_numbers_are_integers_however_they_are_spelled(run):

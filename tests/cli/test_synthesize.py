@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.cli import entry
+from adaptive_qs.cli.outputs import Outputs
 from adaptive_qs.cli.synthesize import Outcome
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
@@ -22,9 +23,11 @@ from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.release.bundle import unconnected_columns
 from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
+from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
+from adaptive_qs.table.tables import LONE, TableSet
 
 from .conftest import done, refused
 
@@ -72,9 +75,9 @@ def test_a_table_on_standard_output_that_would_be_misread_is_refused(run):
     out = ["--out", "-"]
     assert "both write to standard output" in refused(run(*BASE, *out, "--json"))
     seeded = ["--insecure-seed", "1"]
-    assert "needs its stamp beside it: name a file" in refused(run(*BASE, *out, *seeded))
+    assert "needs its mark next to it. Name a file" in refused(run(*BASE, *out, *seeded))
     done(run(*BASE, "--release", "r.zip", *seeded))
-    assert "needs its stamp beside it: name a file" in refused(run("sample", "r.zip", *out))
+    assert "needs its mark next to it. Name a file" in refused(run("sample", "r.zip", *out))
 
 
 @pytest.mark.parametrize("form", ["json", "md", "schema"])
@@ -175,10 +178,10 @@ def test_the_stamp_of_an_insecure_table_is_an_output_like_any_other(run):
     stamp.write_text("kept")
     for seed in ([], ["--insecure-seed", "1"]):
         command = [*BASE, "--out", "o.csv", *seed]
-        assert f"{stamp}: exists already" in refused(run(*command))
+        assert f"{stamp} already exists" in refused(run(*command))
         assert stamp.read_text() == "kept"
         said = refused(run(*command, "--release", stamp, "--force"))
-        assert f"{stamp}: is also an input or another output" in said
+        assert f"{stamp}: it is also an input or another output" in said
     assert not Path("o.csv").exists()
 
 
@@ -230,7 +233,7 @@ def test_schema_commands(run):
     assert "fits the schema" in outcome.out
     assert "taken from the data" in outcome.err
     arguments = ["synthesize", "t.csv", "--schema", "new.json", "--epsilon", "1"]
-    assert "review it" in done(run(*arguments, "--release", "r.zip", "--unreviewed-schema")).err
+    assert "Review it" in done(run(*arguments, "--release", "r.zip", "--unreviewed-schema")).err
     assert json.loads(done(run("schema", "init", "t.csv")).out)["version"] == 1
     for kind in ("schema", "workload"):
         content = json.loads(done(run("schema", "json-schema", kind)).out)
@@ -298,9 +301,9 @@ def test_one_row_with_a_single_value_and_a_thousand_values(run):
 def test_synthesize_says_how_much_of_the_workload_was_measured(run):
     """At a budget this small, at most a pair or two of the three columns can be measured."""
     out = done(run(*BASE[:-1], "0.01", "--out", "o.csv")).out
-    assert re.search(r"measured\s+\d of 3 marginals, in \d+ rounds?\n", out)
+    assert re.search(r"measured\s+\d of 3 marginals; \d+ rounds?\n", out)
     generous = done(run(*BASE[:-1], "50", "--out", "p.csv")).out
-    assert re.search(r"measured\s+3 of 3 marginals, in \d+ rounds\n", generous)
+    assert re.search(r"measured\s+3 of 3 marginals; \d+ rounds\n", generous)
     assert "unconnected" not in generous
 
 
@@ -363,15 +366,17 @@ def outcome(release, *combinations):
     unconnected = unconnected_columns(release.workload, estimates)
     manifest = release.manifest.model_copy(update={"unconnected": unconnected})
     changed = replace(release, manifest=manifest, estimates=estimates)
-    return Outcome(Path("t.csv"), Path("s.json"), None, Path("r.zip"), changed, 5, {}, None, ())
+    released = ReleaseSet.of_run(TableSet.of_one(release.schema), {LONE: changed})
+    outputs = Outputs(None, {}, Path("r.zip"))
+    return Outcome(Path("t.csv"), Path("s.json"), outputs, released, {}, None)
 
 
 @pytest.mark.parametrize(
     ("measured", "unconnected", "row", "warning"),
     [
-        ([], NAMES, "9 of 9 columns: c0, c1, c2, c3, c4, c5 and 3 more", "9 of 9 columns are"),
-        ([("c0", "c1"), ("c2", "c3", "c4")], NAMES[5:], "4 of 9 columns: c5, c6, c7, c8: no", "4"),
-        ([tuple(NAMES[:8])], ["c8"], "1 of 9 columns: c8: no combination", "1 of 9 columns is"),
+        ([], NAMES, "9 of 9 columns (c0, c1, c2, c3, c4, c5 and 3 more)", "9 of 9 columns are"),
+        ([("c0", "c1"), ("c2", "c3", "c4")], NAMES[5:], "4 of 9 columns (c5, c6, c7, c8): no", "4"),
+        ([tuple(NAMES[:8])], ["c8"], "1 of 9 columns (c8): no combination", "1 of 9 columns is"),
     ],
 )
 def test_they_are_counted_in_a_warning_and_listed_for_scripts(
@@ -381,8 +386,8 @@ def test_they_are_counted_in_a_warning_and_listed_for_scripts(
     assert dict(found.lines())["unconnected"].startswith(row)
     *warnings, independent = found.warnings
     assert tuple(warnings) == found.release.warnings
-    assert independent.startswith(warning)
-    assert "independent of all others at this budget: use coarser bins" in independent
+    assert independent.removeprefix("At this budget ").startswith(warning)
+    assert "independent of all others. Use coarser bins" in independent
     assert found.json()["unconnected"] == unconnected
 
 

@@ -330,6 +330,6 @@ def test_commands_refuse_before_anything_is_spent(tmp_path, monkeypatch, capfd):
         assert main([*words.split(), "--rows-per-person", "1"]) == 2
         said = capfd.readouterr().err
         assert said.count("\n") == 1
-        assert "over 7 digits, which can confuse persons: give text or integers" in said
+        assert "over 7 digits, which can confuse persons. Store it as text or integers" in said
     with closing(LedgerBook(tmp_path / "l")) as book:
         assert all("released" not in row.body for row in book.rows())

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from adaptive_qs.table.columns import COLUMN_TYPES
-
 from .snippets import ROOT
 
 PACKAGE = ROOT / "adaptive_qs"
@@ -59,10 +57,3 @@ def test_the_layers_are_those_of_the_contract():
     named = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.+?) \|", table, re.M)]
     checked = set(re.findall(r"\w+", contract[1]))
     assert {layer for row in named for layer in row} == checked - {"__main__"}
-
-
-def test_the_overview_lists_every_type_of_columns():
-    table = (ROOT / "docs/overview.md").read_text().split("| every type |")[0]
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.M)
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert set(named) == set(COLUMN_TYPES)

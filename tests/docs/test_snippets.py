@@ -6,7 +6,7 @@ from .snippets import Reader, Snippet, commands, missing_line, snippets
 
 MISTAKE = """\
 $ adaptive-qs sample
-error: Missing argument 'RELEASE': see adaptive-qs sample --help
+error: Missing argument 'RELEASE'. See adaptive-qs sample --help.
 """
 
 

@@ -296,7 +296,7 @@ def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
 
 def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(release, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match=r"t\.csv: is not a readable release"):
+    with pytest.raises(InputError, match=r"t\.csv is not a release"):
         find_promise(tmp_path / "t.csv", tmp_path / "o.csv", PROMISED_SCHEMA)
     path = tmp_path / "o.csv"
     with pytest.raises(InputError, match=r"r\.zip: was made with another schema") as caught:

@@ -112,7 +112,10 @@ def test_page_and_json_have_what_was_found(name):
             assert cell in text
     content = found.as_json()
     assert json.loads(json.dumps(content, allow_nan=False)) == json.loads(json.dumps(content))
-    assert (content["verdict"], content["notice"][:10]) == (found.verdict.brief, "owner only")
+    assert (content["verdict"], content["notice"][:18]) == (
+        found.verdict.brief,
+        "For the owner only",
+    )
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -116,7 +116,7 @@ def test_the_schema_is_read_written_published_and_checked(table, schema, capsys)
     columns = json.loads(render())["properties"]["columns"]
     assert columns["items"]["discriminator"]["mapping"]["grey"]
     assert main(["schema", "check", str(schema), str(table)]) == 0
-    assert "15 codes in all" in capsys.readouterr().out
+    assert "15 codes in total" in capsys.readouterr().out
     with pytest.raises(SchemaError, match="column 'paint': 3 shades do not part 256 levels"):
         Schema.parse({"version": 1, "columns": [{"name": "paint", "type": "grey", "shades": 3}]})
     with pytest.raises(SchemaError, match=r"use one of .*'grey'"):

@@ -130,14 +130,14 @@ def test_synthesize_tells_it_before_it_spends_and_what_to_do(wide, capsys):
     assert main([*RUN, "r.zip", "--public-rows", "2000"]) == 0
     first, *rest = capsys.readouterr().err.splitlines()
     assert first == (
-        "warning: 1 of 3 columns will likely be independent of all others at this budget, with "
-        "2,000 rows: c: use coarser bins, fewer values or columns, or more budget"
+        "warning: With this budget and 2,000 rows, 1 of 3 columns will probably be independent of "
+        "all others: c. Use coarser bins, fewer columns or a larger budget."
     )
     assert "1 of 3 columns is independent" in rest[0]
     assert main([*RUN, "q.zip"]) == 0
     said = capsys.readouterr().err.splitlines()[0]
-    assert "unless the table has at least about this many rows: c " in said
-    assert "use coarser bins" in said
+    assert "It needs about this many rows: c " in said
+    assert "Use coarser bins" in said
 
 
 def test_it_is_told_before_the_first_draw(wide, capsys, monkeypatch):
@@ -169,7 +169,7 @@ def test_plan_says_where_nothing_but_single_columns_can_be_had(wide, capsys):
     for rows, said in (("1000", True), ("100000000", False)):
         assert main([*plan, "--rows", rows]) == 0
         printed = " ".join(capsys.readouterr().out.split())
-        assert ("likely nothing but single columns: use coarser bins" in printed) == said
+        assert ("probably nothing but single columns. Use coarser bins" in printed) == said
 
 
 def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
@@ -184,7 +184,7 @@ def test_plan_tells_it_for_scripts_and_python_warns(wide, capsys):
     assert json.loads(capsys.readouterr().out)["tables"]["unconnected"] is None
     assert main([*plan[:3], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tables"] is None
-    with pytest.warns(GuardRailWarning, match="independent of all others at this budget, with"):
+    with pytest.warns(GuardRailWarning, match="With this budget and"):
         Synthesizer(epsilon=1.0, public_rows=2000).fit(wide, schema="s.json")
 
 
@@ -236,5 +236,7 @@ def test_with_what_a_refusal_asks_for_it_fits(columns):
 
 
 def test_the_refusal_blames_the_workload_only_where_that_is_the_cause():
-    with pytest.raises(ResourceExceeded, match=r"^the plan needs 5,\d\d\d MB .* --max-memory$"):
+    with pytest.raises(
+        ResourceExceeded, match=r"^The run needs 5,\d\d\d MB; .* Raise --max-memory\.$"
+    ):
         plan(rows=150_000_000, max_memory=2 * GB)

@@ -149,8 +149,11 @@ def test_draws_are_those_of_rows():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (("who", None, "add-remove"), "schema names the person column 'who': say how many"),
-        ((None, 3, "add-remove"), "schema names no person column"),
+        (
+            ("who", None, "add-remove"),
+            "schema names the person column 'who'. Set --rows-per-person",
+        ),
+        ((None, 3, "add-remove"), "needs a person column, and the schema names none"),
         (("who", 0, "add-remove"), "rows-per-person is 0: give a positive integer"),
         (("who", 2.5, "add-remove"), "rows-per-person is 2.5"),
         (("who", 2**21, "add-remove"), "rows-per-person is 2,097,152: give 1,048,576 at most"),

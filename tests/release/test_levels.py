@@ -204,7 +204,7 @@ def test_levels_can_be_switched_off_through_both_doors(shops, tmp_path, monkeypa
         bundle = Release.load(f"{levels}.zip")
         assert bundle.manifest.settings["levels"] == levels
         assert bool(bundle.groupings) == (levels == "auto")
-    assert "over groups of codes" in capsys.readouterr().out
+    assert "with grouped codes" in capsys.readouterr().out
     assert Synthesizer.load("off.zip").levels == "off"
     assert main([*run, "--levels", "some", "--release", "no.zip"]) == 2
     assert "levels is 'some': give one of auto, off" in capsys.readouterr().err

@@ -168,7 +168,7 @@ def test_the_command_writes_what_python_gives(bundle, capsys):
     assert (said["basis"], said["columns"], said["cells"]) == ("measured", ["b,c"], 6)
     assert main([*command[:3], "count,a", "--fitted", "--out", "f.parquet"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "the model's: closer on average" in printed
+    assert "fitted model: closer on average" in printed
     assert "standard error" not in printed
     table = pq.read_table("f.parquet")
     assert table.column_names == ["a", "count", "fitted_count"]
@@ -190,10 +190,10 @@ def test_the_command_replaces_nothing_and_takes_a_release_only(bundle, capsys):
     assert main([*command, "o.csv"]) == 0
     capsys.readouterr()
     for arguments, said in (
-        ([*command, "o.csv"], "exists already"),
+        ([*command, "o.csv"], "already exists"),
         ([*command, "r.zip"], "r.zip"),
         (["marginals", "r.zip", "--columns", "a,q", "--out", "p.csv"], "'q' is not in the schema"),
-        (["marginals", "o.csv", "--columns", "a", "--out", "p.csv"], "not a readable release"),
+        (["marginals", "o.csv", "--columns", "a", "--out", "p.csv"], "o.csv is not a release"),
     ):
         assert main(arguments) == 2
         assert said in capsys.readouterr().err

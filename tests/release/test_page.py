@@ -1,5 +1,6 @@
 """The page inside a release bundle: only what the bundle holds, and that correctly."""
 
+import html
 import json
 import re
 import zipfile
@@ -67,7 +68,7 @@ def page(bundle):
 
 def opened(page):
     """The text of a page, without tags."""
-    return re.sub(r"<[^>]*>", "", page).replace("\u00a0", " ")
+    return html.unescape(re.sub(r"<[^>]*>", "", page)).replace("\u00a0", " ")
 
 
 def test_it_opens_with_what_the_data_are_and_what_they_are_good_for(bundle, page):
@@ -106,7 +107,7 @@ def test_what_it_is_good_for_follows_from_the_released_noise(bundle):
         "rules that every row of a table keeps: fine <= finer",
     )
     assert uses.careful[0] == "single columns whose noise is large: noisy"
-    assert uses.careful[1].endswith("over groups of codes: finer in 2 groups")
+    assert uses.careful[1].endswith("with grouped codes: finer in 2 groups")
     assert uses.careful[2].startswith("1 combination not measured as a whole")
     assert uses.bad[0] == "how anything depends on noisy: no combination was measured"
     assert "groups of fewer than about 18 rows" in uses.bad[1]  # 1.96 · 9

@@ -17,7 +17,7 @@ from adaptive_qs.privacy.accounting import (
     compute_gaussian_delta,
     compute_mu,
 )
-from adaptive_qs.privacy.budget import Place, float_above
+from adaptive_qs.privacy.budget import LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, PartitionEvent, Purpose
 from adaptive_qs.release.bundle import manifest_path, with_manifest, write_manifest
 from adaptive_qs.release.facts import DISCRETE, TABLES, list_facts, list_mechanisms
@@ -226,12 +226,12 @@ def test_a_noise_seed_is_said_first_and_never_told():
 
 
 def test_the_ledger_is_named():
-    entry = Place(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
+    entry = LedgerPosition(ledger="0f" * 16, run=3, releases=41, hash="ab" * 32)
     page = statement_page(manifest_of(SCHEMA, [BEFORE], ledger=entry))
     kept = f"keeps the charges as the 41 releases of run 3, with hash {'ab' * 32}"
     assert f"ledger: {'0f' * 16} {kept}" in page
     with pytest.raises(ValidationError):
-        Place(ledger="../x", run=3, releases=41, hash="ab")
+        LedgerPosition(ledger="../x", run=3, releases=41, hash="ab")
 
 
 def test_versions_name_what_bytes_depend_on():
@@ -276,7 +276,7 @@ def test_where_no_table_appears_no_statement_stays(tmp_path):
     table.unlink()
     stated = manifest_path(table).read_bytes()
     with (
-        pytest.raises(InputError, match="exists already"),
+        pytest.raises(InputError, match="already exists"),
         with_manifest(table, False) as put,
     ):
         put(PLAIN, sampling={"seed": 7, "rows": 3})

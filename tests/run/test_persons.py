@@ -195,14 +195,14 @@ def test_more_rows_than_fit_are_refused_before_anything_is_spent(tmp_path):
 @pytest.mark.parametrize(
     ("schema", "options", "words"),
     [
-        (PERSONS, {}, "names the person column 'who': say how many rows"),
-        (BY_ROWS, {"rows_per_person": 2}, "the schema names no person column"),
+        (PERSONS, {}, "names the person column 'who'. Set --rows-per-person"),
+        (BY_ROWS, {"rows_per_person": 2}, "needs a person column"),
         (PERSONS, {"rows_per_person": -1}, "rows-per-person is -1"),
         (PERSONS, {"rows_per_person": 2, "neighbours": "other"}, "neighbours is 'other'"),
         (PERSONS, {"rows_per_person": 10**6}, "leaves nothing but noise"),
         (PERSONS, {"rows_per_person": 2, "weigh": "some"}, "weigh is 'some'"),
-        (BY_ROWS, {"weigh": "persons"}, "weigh is 'persons', and the schema names no person"),
-        ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' identifies persons: leave"),
+        (BY_ROWS, {"weigh": "persons"}, "--weigh persons needs a person column"),
+        ({**PERSONS, "person": "a"}, {"rows_per_person": 1}, "'a' is the person column. Remove"),
         ({**PERSONS, "person": "x"}, {"rows_per_person": 1}, "column 'x' of the schema is missing"),
     ],
 )
@@ -265,7 +265,7 @@ def test_nothing_is_spent_where_a_row_has_no_person(tmp_path):
     path = ledger(tmp_path, Unit("who"))
     torn = FRAME.assign(who=FRAME.who.where(FRAME.index != 5, None))
     for schema in (PERSONS, LEARNING):
-        with pytest.raises(InputError, match="'who' is empty in some rows"):
+        with pytest.raises(InputError, match="person column 'who' are empty"):
             fitted(schema, torn, rho=1, rows_per_person=2, ledger=path)
     assert LedgerBook(path).held == Cost()
 

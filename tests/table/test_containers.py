@@ -109,7 +109,7 @@ def test_every_command_takes_them(tmp_path, capsys):
         assert main(["schema", "check", str(schema), str(out)]) == 0
         assert f"{out}: fits the schema" in capsys.readouterr().out
         assert main(["schema", "check", str(path)]) == 2
-        assert "is a table; the schema comes first" in capsys.readouterr().err
+        assert "is a table, not a schema" in capsys.readouterr().err
 
 
 MIXED = [[7, "a"], ["7", "a"], [7.0, "a"], [None, "b"], [" 3 ", "b"], [0, "a"]]

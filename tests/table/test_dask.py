@@ -366,7 +366,7 @@ def test_a_fault_of_whoever_shows_progress_stays_what_it_is(frame, opened):
         pass
 
 
-NO_ANSWER = "scheduler {!r}: does not answer: give the address of one that runs"
+NO_ANSWER = "Cannot connect to the scheduler at {!r}"
 ADDRESSES = ["nonsense://", "tcp://host:port", "tcp://127.0.0.1:1"]
 
 

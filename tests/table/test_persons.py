@@ -148,7 +148,7 @@ def values(few, name):
 
 @pytest.mark.parametrize("nobody", [None, "", "  ", float("nan"), pd.NA])
 def test_a_row_of_nobody_is_refused(nobody):
-    with pytest.raises(DataError, match="'who' is empty in some rows") as refused:
+    with pytest.raises(DataError, match="person column 'who' are empty") as refused:
         kept(table([("secret", 1, "x"), (nobody, 1, "y")]))
     assert "secret" not in str(refused.value)
 

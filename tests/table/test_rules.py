@@ -122,8 +122,8 @@ def test_a_cell_is_left_where_some_of_its_values_keep_the_rule(text, names, hold
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        (["age <"], "rule 'age <' is no rule: write such as"),
-        (["age < 3 status"], "is no rule from 'status' on"),
+        (["age <"], "Cannot parse the rule 'age <'. Write it such as"),
+        (["age < 3 status"], "at 'status'. Write it"),
         (["agee < 3"], "column 'agee' is not in the schema: did you mean 'age'?"),
         (["status = nevr"], "'nevr' is neither a column nor a value of 'status': did you mean"),
         (["age = status"], "compares different kinds of values"),

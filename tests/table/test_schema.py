@@ -26,7 +26,7 @@ def one(**column):
         ({"type": "integr"}, "type"),
         ({"type": "integer", "min": 0}, "max"),
         ({"type": "integer", "min": "0", "max": 1}, "min"),
-        ({"type": "integer", "min": 1, "max": 0}, "exchange"),
+        ({"type": "integer", "min": 1, "max": 0}, "Swap or correct them"),
         ({"type": "integer", "min": 0, "max": 9, "bins": 11}, "more than"),
         ({"type": "integer", "min": 0, "max": 9, "bin_starts": [1, 2]}, "begin with min"),
         ({"type": "integer", "min": 0, "max": 9, "bin_starts": [0, 10]}, "up to max"),

@@ -35,7 +35,7 @@ from adaptive_qs.table.write import check_format, check_table_path, table_format
 
 SCHEMA = Schema.parse({"age": 77, "height": 2})
 FRAME = pd.DataFrame({"age": [30, 41, 52] * 40, "height": [0, 1] * 60})
-REFUSED = r"exists already: .*force=True\)?( to replace it)?, or give another path$"
+REFUSED = r"already exists\. Use .*force=True\)? to replace it, or choose another path\.$"
 
 
 def fitted(**options):

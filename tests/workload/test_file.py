@@ -99,7 +99,7 @@ BAD = {
     "no family": (of_parts({"ways": [1], "queries": "sums"}), "part 1: queries"),
     "version": ({"version": 2, "parts": [{"ways": [1]}]}, "version"),
     "array": ([1, 2], "w.json"),
-    "not JSON": ("{", "line 1: not valid JSON"),
+    "not JSON": ("{", "not valid JSON (line 1"),
     "key twice": ('{"version": 1, "version": 1, "parts": []}', "occurs twice"),
 }
 

@@ -183,7 +183,7 @@ def test_plan_says_whom_a_table_would_serve(tmp_path, monkeypatch, capsys):
     assert len({each["rmse"] for each in found}) == 1  # answers are not weighted by it
     assert main([*plan, "--target", "f"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "f: for a synthetic table every set" in printed
+    assert "f: each set of attributes is also requested" in printed
 
 
 def test_a_target_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys):

@@ -104,7 +104,12 @@ class RangeColumn(ColumnBase):
 
     measured = True
     disclosed: ClassVar = "their bounds and bins"
-    review: ClassVar = {"range": 'which ends are public? "outside": "clip" moves what is beyond'}
+    review: ClassVar = {
+        "range": (
+            'Which bounds are public? "outside": "clip" moves values outside them to the nearest '
+            "bound."
+        )
+    }
     heap_keys: ClassVar[tuple[str, ...]] = ("heaps", "private_heaps")
     """Keys of a schema that say which values are frequent."""
     periods: ClassVar[tuple[int, ...]] = (10, 100, 1000)
@@ -264,7 +269,10 @@ class NumberColumn(RangeColumn):
     numeric = True
     kind: ClassVar[Hashable] = "numbers"
     review: ClassVar = RangeColumn.review | {
-        "bins": "round or usual limits? A bin each for 0, top codes and the like?"
+        "bins": (
+            "Are the bin limits round or usual numbers? Do 0, top codes and similar values have "
+            "their own bins?"
+        )
     }
     bin_keys: ClassVar[tuple[str, ...]]
     """Keys of a schema that say where the bins lie."""

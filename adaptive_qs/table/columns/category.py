@@ -68,8 +68,10 @@ class CategoricalColumn(ColumnBase):
     """What was learnt from private rows and paid for, as the program notes it."""
 
     review: ClassVar = {
-        "values": "could others occur? Add them, or a catch_all, for rare ones, too",
-        "order": "do the values have one? Is it right?",
+        "values": (
+            'Can other values occur? Add them, or set "catch_all", which can also hold rare values.'
+        ),
+        "order": "Do the values have an order? Is the order correct?",
     }
 
     @property
@@ -344,6 +346,17 @@ class CategoricalColumn(ColumnBase):
         if self.catch_all is None:
             return None
         return "1" if {"true", "false"} & {str(value) for value in self.values} else "true"
+
+
+def listed_column(name: str, values: Sequence[str]) -> ColumnBase:
+    """Return a column with these values."""
+    return CategoricalColumn(name=name, type="categorical", values=tuple(values))
+
+
+def identifier_column(name: str) -> ColumnBase:
+    """Return a column whose cells differ as their texts do, and that is never measured."""
+    content = {"name": name, "type": "categorical", "private_values": 1, "catch_all": "-"}
+    return CategoricalColumn.model_validate(content)
 
 
 class BooleanColumn(ColumnBase):

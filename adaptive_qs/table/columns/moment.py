@@ -116,7 +116,9 @@ class MomentColumn(RangeColumn):
 
     def _check_values(self) -> None:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
+            raise ValueError(
+                f"min {self.min} is greater than max {self.max}. Swap or correct them."
+            )
         if self.format is None:
             return
         for moment in (self.min, self.max):

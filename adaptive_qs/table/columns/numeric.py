@@ -87,7 +87,9 @@ class IntegerColumn(NumberColumn):
         if self.min is None or self.max is None:
             raise ValueError("min or max is missing: give both, or private_bins to learn them")
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}: exchange them")
+            raise ValueError(
+                f"min {self.min} is greater than max {self.max}. Swap or correct them."
+            )
         if self.bins is not None and self.bin_starts is not None:
             raise ValueError("both bins and bin_starts are given: keep one")
         self._check_number(self.bins or 1)

@@ -368,10 +368,10 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     if not isinstance(given, str):
         raise InputError(f"scheduler is {shown(given)}: give an address or a distributed.Client")
     with_tls = given.startswith("tls://")
-    problem = "does not answer, or refuses the certificate" if with_tls else "does not answer"
+    certificate = " and that it accepts the certificate" if with_tls else ""
     no_answer = InputError(
-        f"scheduler {shown(given)}: {problem}: give the address of one that runs, such as "
-        "tls://host:8786"
+        f"Cannot connect to the scheduler at {shown(given)}. Check the address (such as "
+        f"tls://host:8786) and that it is running{certificate}."
     )
     if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
         raise no_answer
