@@ -267,7 +267,7 @@ def test_a_bundle_holds_all_tables_and_is_checked_as_a_whole(model, tmp_path):
             if each.filename == "trips/manifest.json":
                 text = json.dumps({**json.loads(text), "epsilon": 0.001})
             other.writestr(each, text)
-    with pytest.raises(InputError, match=r"^[^\n]* is not a readable release bundle[^\n]*$"):
+    with pytest.raises(InputError, match=r"^[^\n]* is not a release bundle[^\n]*$"):
         Synthesizer.load(forged)
     schema, tables = model.schema_, dict(model.release_.tables)
     keys = DEEP["keys"]

@@ -13,6 +13,7 @@ import pytest
 
 from adaptive_qs import Synthesizer
 from adaptive_qs.ledger.book import LedgerBook
+from adaptive_qs.table import write
 
 from ..family import DEEP, made_deep
 from .conftest import done, refused
@@ -98,7 +99,7 @@ BAD = {
     ),
     "a row without a key": (
         {**TABLES, "persons": TABLES["persons"].assign(home=None)},
-        r"persons[.a-z]*: column 'home' is empty in some"
+        r"persons[.a-z]*: some cells of the key column 'home'"
     ),
     "no rows": ({**TABLES, "trips": TABLES["trips"][:0]}, "no rows"),
     "a table less": ({name: TABLES[name] for name in ("homes", "persons")}, "trips"),
@@ -122,6 +123,38 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(town, kind,
         assert book.held.rho_units == 0
 
 
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_run_that_was_stopped_between_two_tables_writes_them_when_resumed(
+    town, monkeypatch, foreign
+):
+    """It replaces the tables that it wrote, and no file that was there before."""
+    CONTAINERS["csv"](TABLES, "town")
+    given = ["synthesize", "town", "--schema", "deep.json", *SEEDED, "--seed", "1"]
+    done(town(*given, "--out", "whole"))
+    given += ["--ledger", "l.db", "--out", "made", "--release", "r.zip"]
+    write_table, written = write.write_table, []
+
+    def stopping(pages, path, *others):
+        if written:
+            raise KeyboardInterrupt
+        written.append(path)
+        return write_table(pages, path, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "write_table", stopping)
+        assert town(*given).code != 0
+    assert [path.name for path in written] == ["homes.csv"]
+    if foreign:
+        Path("made/trips.csv").write_text("of somebody\n")
+        assert "exists" in refused(town(*given, "--resume"))
+        assert Path("made/trips.csv").read_text() == "of somebody\n"
+        return
+    done(town(*given, "--resume"))
+    for name in TABLES:
+        assert Path(f"made/{name}.csv").read_bytes() == Path(f"whole/{name}.csv").read_bytes()
+        done(town("ledger", "verify", "--ledger", "l.db", "--release", f"made/{name}.csv"))
+
+
 OTHER = {
     "rows": ["--rho", "50"],
     "persons": ["--rho", "50", "--person", "home"],
@@ -143,6 +176,6 @@ def test_a_ledger_is_made_for_a_set_or_for_persons_and_says_so(town):
     shown = done(town("ledger", "show", "--ledger", "l.db")).out
     assert "one row of homes with all rows of persons and trips below it" in shown
     create = ["ledger", "create", "--ledger", "o.db", "--rho", "1", "--schema"]
-    assert "--person was given" in refused(town(*create, "deep.json", "--person", "home"))
+    assert "--person cannot be combined" in refused(town(*create, "deep.json", "--person", "home"))
     Path("one.json").write_text(json.dumps(DEEP["tables"]["homes"]))
     assert "describes one table" in refused(town(*create, "one.json"))
