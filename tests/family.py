@@ -37,8 +37,15 @@ DEEP = {
          "most": 2},
     ],
 }  # fmt: skip
-UNIT = Unit(related=SetMember(("homes", "persons"), "homes"))
-DEEP_UNIT = Unit(related=SetMember(("homes", "persons", "trips"), "homes"))
+
+
+def find_unit(content):
+    """What a run on the tables of a schema protects, as it is for the root."""
+    schema = TableSet.parse(content)
+    return Unit(related=SetMember(schema.names, schema.root, schema.joins))
+
+
+UNIT, DEEP_UNIT = find_unit(SCHEMA), find_unit(DEEP)
 
 
 def made(parents=400, seed=0, most=4):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -207,7 +210,7 @@ def test_replays_on_neighbours_that_differ_by_a_family(neighbours, rhos, places)
 
 
 def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():
-    below = Unit(rows=3, related=SetMember(("homes", "persons"), "persons"))
+    below = replace(UNIT, rows=3, related=replace(UNIT.related, table="persons"))
     for filtered in (False, True):
         whole = Budget(1.0, 0, filtered, UNIT)
         part = Part(whole, Cost.within(0.25), UNIT)
@@ -223,7 +226,8 @@ def test_a_part_of_a_budget_charges_the_whole_and_refuses_what_does_not_fit():
         assert rest.unit.priced(event).squared_sensitivity == 72
         assert rest.left == whole.left
         assert rest.place is None
-    for unit in (Unit("k", 3), DEEP_UNIT, Unit()):
+    others = replace(UNIT, related=replace(UNIT.related, keys=("persons.'x' = homes.'home'",)))
+    for unit in (Unit("k", 3), DEEP_UNIT, Unit(), others):
         with pytest.raises(ValueError, match="protects what the whole does"):
             Part(whole, whole.left, unit)
 
@@ -256,6 +260,15 @@ def test_a_bundle_holds_all_tables_and_is_checked_as_a_whole(model, tmp_path):
     model.release_.root.save(single)
     with pytest.raises(InputError, match="is the release of one table of a set"):
         Synthesizer.load(single)
+    forged = tmp_path / "forged.zip"
+    with zipfile.ZipFile(path) as members, zipfile.ZipFile(forged, "w") as other:
+        for each in members.infolist():
+            text = members.read(each)
+            if each.filename == "trips/manifest.json":
+                text = json.dumps({**json.loads(text), "epsilon": 0.001})
+            other.writestr(each, text)
+    with pytest.raises(InputError, match=r"^[^\n]* is not a release bundle[^\n]*$"):
+        Synthesizer.load(forged)
     schema, tables = model.schema_, dict(model.release_.tables)
     keys = DEEP["keys"]
     wrong = [
@@ -446,3 +459,40 @@ def test_drawn_tables_are_compared_with_the_release(monkeypatch):
     assert not found["homes"]
     assert not found["persons"]
     assert "km" in {name for each in found["trips"] for name in each.columns}
+
+
+def test_a_ledger_refuses_the_same_tables_that_other_keys_relate(tmp_path):
+    """Other rows belong to a home then, and what two runs cost protects no family of either."""
+    path = tmp_path / "l.db"
+    LedgerBook.create(path, Cost.within(10.0), {"rho": 10.0, "delta": 1e-8}, unit=DEEP_UNIT).close()
+    homes, persons, trips = TABLES.values()
+    owners = {**TABLES, "persons": persons.rename(columns={"home": "owner"})}
+    first, second = DEEP["keys"]
+    changed = [{**first, "column": "owner", "parent_column": "home"}, second]
+    direct = {**TABLES, "trips": trips.assign(home=homes["home"].iloc[0]).drop(columns="person")}
+    flat = [first, {"child": "trips", "column": "home", "parent": "homes", "most": 2}]
+    people = {**DEEP["tables"]["persons"], "ignore": ["id"]}
+    for tables, keys, ignoring in ((owners, changed, {}), (direct, flat, {"persons": people})):
+        schema = {**DEEP, "tables": {**DEEP["tables"], **ignoring}, "keys": keys}
+        with pytest.raises(LedgerError, match=r"related by .* costs do not add up"):
+            fitted(tables, schema, rho=1.0, ledger=path)
+    with closing(LedgerBook(path)) as book:
+        assert not book.runs()
+
+
+@pytest.mark.parametrize("queried", ["homes", "persons", "trips"])
+def test_every_statement_names_the_query_that_makes_rows_of_one_table(queried, tmp_path):
+    """Rows of a table are measured with those of its ancestors, which a query can make."""
+    with duckdb.connect() as database:
+        database.register("frame", TABLES[queried])
+        database.execute("CREATE TABLE made AS SELECT * FROM frame")
+        model = fitted({**TABLES, queried: database.table("made")})
+        model.save(tmp_path / "r.zip")
+    words = ", in the result of a query that is not stated"
+    for release in (model.release_, Synthesizer.load(tmp_path / "r.zip").release_):
+        assert release.unit.endswith(words)
+        assert all(each.manifest.unit.endswith(words) for each in release.tables.values())
+    plain = fitted().release_
+    mixed = {**model.release_.tables, "homes": plain.root}
+    with pytest.raises(ValueError, match="promises of the tables differ"):
+        ReleaseSet(model.schema_, mixed)

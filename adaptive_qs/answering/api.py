@@ -132,7 +132,7 @@ def _batch(
 def measure_answers(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
     """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
-    job = job.of_table(source)
+    job = job.of_tables(source)
     work = job.work
     planned = work.measurable
     learns = bool(job.schema.private_columns)

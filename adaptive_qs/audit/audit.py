@@ -277,7 +277,7 @@ def _find_unit(schema: TableSet, options: Mapping[str, Any]) -> Unit:
     root, neighbours = schema.tables[schema.root], options.get("neighbours", DEFAULT_NEIGHBOURS)
     weigh = options.get("weigh", DEFAULT_WEIGH)
     unit = Unit.of(root.person, options.get("rows_per_person"), neighbours, weigh)
-    related = SetMember(schema.names, schema.root) if schema.is_set else None
+    related = SetMember(schema.names, schema.root, schema.joins) if schema.is_set else None
     return replace(unit, related=related)
 
 

@@ -245,7 +245,7 @@ def _root_of_set(schema: Path, person: str | None) -> SetMember:
         raise InputError(
             "--person cannot be combined with the schema of a set, whose root row is protected."
         )
-    return SetMember(described.names, described.root)
+    return SetMember(described.names, described.root, described.joins)
 
 
 def create(*, options: CreateOptions) -> None:

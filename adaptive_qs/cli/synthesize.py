@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -21,6 +22,7 @@ from adaptive_qs.cli.options import (
     locate_file,
     private_inputs,
     resumes,
+    with_sidecar,
     workload_spec,
 )
 from adaptive_qs.cli.outputs import Outputs, Written
@@ -335,7 +337,8 @@ def _check_outputs(
     io.check_standard_output(outputs.out, options.insecure, options.as_json)
     known = [*inputs, options.workload, options.about, *companions(options)]
     check_distinct(outputs.files, known)
-    replacing |= bool(outputs.tables) and all(resumes(p, options) for p in outputs.tables.values())
+    begun = [path for path in outputs.tables.values() if any(map(exists, with_sidecar(path)))]
+    replacing |= bool(begun) and all(resumes(path, options) for path in begun)
     renewing = options.force
     if outputs.release is not None:
         renewing |= resumes(outputs.release, options)

@@ -106,7 +106,7 @@ class LedgerBook(Store):
             ledger=secrets.token_hex(16),
             total=limit,
             declared=dict(declared),
-            unit=unit.protected,
+            unit=unit.identity,
             neighbours=unit.relation,
         )
         cls.write_new(Path(path), opened, None if anchor is None else Anchor(anchor))
@@ -178,10 +178,10 @@ class LedgerBook(Store):
 
     def check_unit(self, unit: Unit) -> None:
         """Raise LedgerError if a run protects another unit, so that costs do not add up."""
-        if (unit.protected, unit.relation) != (self.protected, self.relation):
+        if (unit.identity, unit.relation) != (self.protected, self.relation):
             raise LedgerError(
                 f"{self.path} protects {self.protected} (neighbouring tables: {self.relation}), "
-                f"but the run protects {unit.protected} ({unit.relation}). Their costs do not add "
+                f"but the run protects {unit.identity} ({unit.relation}). Their costs do not add "
                 "up. Use a ledger that was created for this unit."
             )
 

@@ -192,7 +192,7 @@ class Part(Ledger):
     """
 
     def __init__(self, whole: Ledger, limit: Cost, unit: Unit) -> None:
-        if (unit.protected, unit.relation) != (whole.unit.protected, whole.unit.relation):
+        if (unit.identity, unit.relation) != (whole.unit.identity, whole.unit.relation):
             raise ValueError("a part of a budget protects what the whole does")
         super().__init__(limit, whole.filtered, unit)
         self._whole = whole

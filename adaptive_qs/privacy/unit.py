@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -88,10 +88,13 @@ class SetMember:
     Attributes:
         tables: The names of all tables, root first.
         table: The table whose rows are measured.
+        keys: The columns that relate the tables, one text for each key; a release has them in
+            its schema.
     """
 
     tables: Annotated[tuple[str, ...], Field(min_length=2)]
     table: str
+    keys: Annotated[tuple[str, ...], Field(exclude=True)] = field(default=(), compare=False)
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -201,14 +204,28 @@ class Unit:
         return f"one person: all rows with the same {self.person!r}"
 
     @property
+    def identity(self) -> str:
+        """The unit with the keys that decide which rows belong together.
+
+        Costs add up only if it is the same.
+        """
+        keys = () if self.related is None else self.related.keys
+        return f"{self.protected}, related by {' and '.join(keys)}" if keys else self.protected
+
+    @property
     def name(self) -> str:
         """The unit as text, with the number of rows that count and the query."""
+        return self._counted + self.queried
+
+    @property
+    def queried(self) -> str:
+        """The query that makes the rows, as text that follows the unit."""
         if self.query is None:
-            return self._counted
+            return ""
         of = " of" if self.protected == "one row" else ", in"
         if self.query == RELATION:
-            return f"{self._counted}{of} the result of a query that is not stated"
-        return f"{self._counted}{of} the result of this query (SHA-256 of its text: {self.query})"
+            return f"{of} the result of a query that is not stated"
+        return f"{of} the result of this query (SHA-256 of its text: {self.query})"
 
     @property
     def _counted(self) -> str:

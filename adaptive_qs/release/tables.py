@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from adaptive_qs.cliques import Rows
 from adaptive_qs.domain import Clique
@@ -107,7 +108,8 @@ class ReleaseSet:
         for table, release in zip(measured, self.tables.values()):
             if release.schema.fingerprint != table.schema.fingerprint:
                 raise ValueError(f"the columns of {table.name} are not those of the schema")
-            if any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
+            same = release.manifest.protects.query == first.protects.query
+            if not same or any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
                 raise ValueError("the promises of the tables differ")
             related = release.manifest.protects.related
             if not self.schema.is_set:
@@ -139,7 +141,8 @@ class ReleaseSet:
             return self.root.manifest.unit
         below = self.schema.measured()[1:]
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
-        return f"{self.manifest.protects.protected}, at most {' and '.join(rows)}"
+        protects = self.manifest.protects
+        return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -323,6 +326,8 @@ class ReleaseSet:
             schema = TableSet.parse(content.get("schema"), claim=archive.claim)
             tables = {n: Release.read(archive.within(n), path) for n in schema.names}
             return cls(schema, tables)
+        except ValidationError:  # whose text is long: explained as for one table
+            raise
         except (InputError, ValueError) as error:
             raise InputError(f"{path}: the release is damaged: {error}") from None
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from adaptive_qs.arguments import RELATION
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseClock, memory_bytes
@@ -298,14 +299,20 @@ class Job(Generic[W]):
         counter.owns(closing_engine.close)
         return schema, counter, begin
 
-    def of_table(self, table: Any) -> Self:
-        """Return the run on this table: its unit names the query, if a query makes the rows."""
-        if isinstance(table, PLAIN):
+    def of_tables(self, *tables: Any) -> Self:
+        """Return the run on these tables: its unit names the query, if a query makes rows of one.
+
+        Of several queries it states none.
+        """
+        made = [table for table in tables if not isinstance(table, PLAIN)]
+        if not made:
             return self
         from adaptive_qs.table.sql import digest_query
 
-        if (query := digest_query(table)) is None:
+        found = {digest_query(table) for table in made} - {None}
+        if not found:
             return self
+        query = found.pop() if len(found) == 1 else RELATION
         target = replace(self.target, unit=replace(self.target.unit, query=query))
         return replace(self, target=target)
 

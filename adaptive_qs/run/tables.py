@@ -299,7 +299,7 @@ class SetJob:
             given = replace(options, workload=workloads[table.name])
             if members:  # the root's alone opens the ledger: the budget is one
                 given = replace(given, ledger=None, anchor=None, resume=False, public_rows=None)
-            related = SetMember(schema.names, table.name)
+            related = SetMember(schema.names, table.name, schema.joins)
             own = replace(unit, related=related, rows=table.rows_per_unit)
             job = tables_job(table.schema, given, own, float(table.share))
             left = float(table.share) * float(own.for_rows(job.target.budget).rho)
@@ -365,7 +365,7 @@ def synthesize(job: SetJob, tables: Mapping[str, Any], clock: PhaseClock) -> Rel
         InputError: A table does not fit the schema, or keys do not fit each other.
         ResourceExceeded, LedgerError, BudgetExceeded: As for :meth:`Job.read`.
     """
-    members = tuple(each.of_table(tables[name]) for name, each in job.by_table.items())
+    members = tuple(each.of_tables(*tables.values()) for each in job.members)
     job, releases, left = replace(job, members=members), dict[str, Release](), Fraction(1)
     with ExitStack() as opened:
         read, begin = _read_tables(job, tables, clock, opened)

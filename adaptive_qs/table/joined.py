@@ -21,7 +21,7 @@ from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
 from adaptive_qs.table.encode import with_plain_names
-from adaptive_qs.table.files import TAB_SEPARATED
+from adaptive_qs.table.files import TAB_SEPARATED, inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
 from adaptive_qs.table.read import (
@@ -31,6 +31,7 @@ from adaptive_qs.table.read import (
     Rows,
     Source,
     check_names,
+    name_source,
     open_source,
 )
 from adaptive_qs.table.schema import Schema
@@ -370,6 +371,8 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
         source = with_plain_names(source, own, keys)
         if source.label == FRAME:
             source = replace(source, label=name)
+        elif inside(name_source(table))[1] is not None:  # one of several tables in a file
+            source = replace(source, label=f"{source.label}: {name}")
         check_names(source, (*own.names, *keys), own.ignore)
         yield source
 

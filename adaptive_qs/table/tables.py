@@ -44,7 +44,8 @@ PARENT_SHARE = Fraction(1, 4)
 LONE = "table"
 """Name of the table of a set with one member whose schema names none."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
+_RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)\d|sqlite_.*", re.IGNORECASE)
+"""Names of devices, and those that SQLite keeps for itself."""
 
 
 class Key(BaseModel):
@@ -134,10 +135,11 @@ class TableSet(BaseModel):
 
     def _check_table_names(self) -> None:
         for name in self.tables:
-            if not _NAME.fullmatch(name) or _DEVICE.fullmatch(name):
+            if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
                 raise ValueError(
                     f"{name!r} cannot be the name of a table: begin with a letter, and use letters "
-                    "without accents, digits and underscores, 60 at most"
+                    "without accents, digits and underscores, 60 at most, but not a name such as con or "
+                    "sqlite_x, which systems reserve"
                 )
         for kind, names in (
             ("names", list(self.tables)),
@@ -261,6 +263,13 @@ class TableSet(BaseModel):
     def by_child(self) -> dict[str, Key]:
         """The key of each table but the root, by the table's name."""
         return {key.child: key for key in self.keys}
+
+    @cached_property
+    def joins(self) -> tuple[str, ...]:
+        """The columns that each key relates, in the same order for every schema."""
+        return tuple(
+            sorted(f"{k.child}.{k.column!r} = {k.parent}.{k.identifier!r}" for k in self.keys)
+        )
 
     def find_keys_below(self, name: str) -> tuple[Key, ...]:
         """Return the keys whose parent is a table, in the order of the schema."""

@@ -1,17 +1,24 @@
 """Bugs in what protects a row of the root of a set of tables with all rows below it."""
 
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import duckdb
 import numpy as np
 import pyarrow.compute as pc
 
+from adaptive_qs import Synthesizer
 from adaptive_qs.audit.replay import AuditReport, compare, record
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, LedgerError
+from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
+from adaptive_qs.run.job import Job
 from adaptive_qs.table import joined
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.persons import PersonIndex
@@ -81,6 +88,47 @@ def merged_keys():
     renamed = {n: TABLES[n].assign(home=TABLES[n]["home"].map(texts)) for n in ("homes", "persons")}
     sizes = [read_joined(tables)["homes"]["size"] for tables in (TABLES, {**TABLES, **renamed})]
     return [] if np.array_equal(*sizes) else ["families are merged"]
+
+
+def merged_units():
+    """Tables that another key relates are no part of a total: their families are others."""
+    keys = ("persons.'owner' = homes.'home'", *DEEP_UNIT.related.keys[1:])
+    other = replace(DEEP_UNIT, related=replace(DEEP_UNIT.related, keys=keys))
+    found = []
+    with TemporaryDirectory() as folder, suppress(LedgerError):
+        path, total = Path(folder, "l.db"), (Cost.within(1.0), {"rho": 1.0})
+        with closing(LedgerBook.create(path, *total, unit=DEEP_UNIT)) as book:
+            book.check_unit(other)
+            found.append("a ledger adds up costs for other families")
+    with suppress(ValueError):
+        Part(Budget(1.0, unit=DEEP_UNIT), Cost.within(0.5), other)
+        found.append("a budget has a part for other families")
+    return found
+
+
+def rows_of_an_unstated_query():
+    """What is measured of trips is as well what a query made of persons."""
+    with duckdb.connect() as database:
+        database.register("frame", TABLES["persons"])
+        database.execute("CREATE TABLE made AS SELECT * FROM frame")
+        model = Synthesizer(rho=20.0, insecure_seed=1, beyond_limits=True)
+        try:
+            model.fit({**TABLES, "persons": database.table("made")}, schema=SCHEMA)
+        except ValueError as error:  # no release, whose parts do not fit each other
+            return [str(error)]
+    units = {name: each.manifest.unit for name, each in model.release_.tables.items()}
+    return [f"{name}: no query is stated" for name, unit in units.items() if "query" not in unit]
+
+
+@replaced(Unit, "identity", "a total for families that other keys make", merged_units)
+def without_keys(_, self):
+    return self.protected
+
+
+@replaced(Job, "of_tables", "a query stated for its own table alone", rows_of_an_unstated_query)
+def own_query(original, self, *tables):
+    table = self.target.unit.related.table
+    return original(self, tables[SCHEMA.names.index(table)])
 
 
 @replaced(Unit, "priced", "rows below the root charged as one row", replayed_families)

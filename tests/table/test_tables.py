@@ -126,6 +126,7 @@ HEAPS = {"name": "r", "type": "integer", "min": 0, "max": 99, "bins": 9, "privat
         (lambda c: [key.update(most=4_000) for key in c["keys"]], "16,000,000 rows can be below"),
         (lambda c: c["tables"].update({"my table": HOMES}), "'my table' cannot be the name of"),
         (lambda c: c["tables"].update({"aux": HOMES}), "'aux' cannot be the name of a table"),
+        (lambda c: c["tables"].update({"SQLite_x": HOMES}), "'SQLite_x' cannot be the name of a t"),
         (lambda c: c["tables"].update({"Homes": HOMES}), "two tables have the same names"),
         (set_table("trips", file="Persons"), "two tables have the same files"),
         (set_table("trips", file="../trips.csv"), "is no name of a file"),
