@@ -138,8 +138,8 @@ class TableSet(BaseModel):
             if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
                 raise ValueError(
                     f"{name!r} cannot be the name of a table: begin with a letter, and use letters "
-                    "without accents, digits and underscores, 60 at most, but not a name such as con or "
-                    "sqlite_x, which systems reserve"
+                    "without accents, digits and underscores, 60 at most, but no name that systems "
+                    "reserve, such as con or sqlite_x"
                 )
         for kind, names in (
             ("names", list(self.tables)),
