@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from adaptive_qs import synthesizer
 from adaptive_qs.answering import answers
 from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.measure import grid_bits
@@ -338,7 +337,7 @@ def kept_release():
             kept[job.schema.fingerprint] = original(job, source, clock)
         return kept[job.schema.fingerprint]
 
-    with wrapped(synthesizer, "synthesize", synthesize):
+    with wrapped(tables, "synthesize", synthesize):
         yield
 
 
