@@ -405,7 +405,7 @@ def _tables_in_form(
         return [partial(_codes, rows, own, folder) for rows in tables]
     keys = schema.key_columns(name) if schema.is_set else [own.person] if own.person else []
     types, place = Types(keyed(own, keys, pair), *tables), folder / name
-    place.mkdir(exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
     return [partial(FORMS[form], rows, types, place) for rows in tables]
 
 
