@@ -117,14 +117,17 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     """Compare the pairs of a column of values and one of groups that depend on each other most.
 
     Groups are the codes of columns without amounts of their own. Of the pairs with the largest
-    Cramér's V those are returned whose groups explain most of the variance.
+    Cramér's V those are returned whose groups explain most of the variance. In a table of a set
+    at least one column of a pair is its own, not an ancestor's.
     """
     pair, schema = comparison.pair, comparison.schema
+    given = comparison.key.given if comparison.key else frozenset()
     amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
                and pair.find_amounts(c, 1) is not None]  # fmt: skip
     groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v = comparison.once(associate).cramers_v[0]
-    pairs = sorted(((i, j) for i in amounts for j in groups), key=lambda p: -true_v[p])
+    true_v, names = comparison.once(associate).cramers_v[0], schema.names
+    own = ((i, j) for i in amounts for j in groups if not {names[i], names[j]} <= given)
+    pairs = sorted(own, key=lambda p: -true_v[p])
     compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
     found, times = [], Counter[str]()
     for means in sorted(filter(None, compared), key=lambda m: -m.explained):

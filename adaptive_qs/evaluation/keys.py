@@ -33,6 +33,7 @@ from adaptive_qs.evaluation.evaluation import (
     evaluation_page,
     render_page,
 )
+from adaptive_qs.evaluation.groups import GroupMeansCheck
 from adaptive_qs.evaluation.marginals import MARGINAL_COLUMNS, MarginalsCheck, marginal_rows
 from adaptive_qs.evaluation.promise import find_promise
 from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
@@ -131,9 +132,8 @@ class KeysCheck(Check):
         moved = leading(share(column.variation, 2), f"numbers-{facts.child}")
         text = (
             f"A row of {facts.parent} has {significant(true)} rows of {facts.child} on average, "
-            f"and {significant(made)} in the synthetic tables. {moved} of the rows of "
-            f"{facts.parent} would have to have another number, {share(column.fresh, 2)} in a "
-            "fresh sample."
+            f"and {significant(made)} in the synthetic tables. The number differs for {moved} of "
+            f"the rows of {facts.parent}; a fresh sample would differ for {share(column.fresh, 2)}."
         )
         lines = (
             ("rows per parent", f"{true:.3f} on average, {made:.3f} synthetic"),
@@ -209,6 +209,11 @@ class SetEvaluation:
         found = {name: part.findings.get(KeysCheck.name) for name, part in self.tables.items()}
         return {name: finding for name, finding in found.items() if finding is not None}
 
+    def _list_verdicts(self) -> list[Finding]:
+        """Return the verdict on each table, which its sentence names."""
+        found = {name: part.verdict.overall for name, part in self.tables.items()}
+        return [replace(each, said=f"{name}: {each.said}") for name, each in found.items()]
+
     def as_json(self) -> dict[str, Any]:
         """Return everything but the rows, with the verdicts in a few sentences."""
         return {
@@ -247,7 +252,7 @@ class SetEvaluation:
             [
                 self.overall,
                 *self.keys.values(),
-                *(part.verdict.overall for part in self.tables.values()),
+                *self._list_verdicts(),
             ],
             [tile for finding in self.keys.values() for tile in finding.tiles],
             sections,
@@ -303,7 +308,7 @@ def evaluate_set(
         anew = {
             check.name: check.measure(comparison)
             for check in compared.checks
-            if check.name in ("release", KeysCheck.name)
+            if check.name in ("release", KeysCheck.name, GroupMeansCheck.name)
         }
         found[measured.name] = replace(
             compared, comparison=comparison, facts={**compared.facts, **anew}

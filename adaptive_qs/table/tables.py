@@ -209,16 +209,16 @@ class TableSet(BaseModel):
         for key in keys:
             if key in (*scope, *schema.ignore):
                 raise ValueError(
-                    f'{name}: column {key!r} is a key: leave it out of the columns, of "ignore" '
-                    "and of those of its ancestors, as it is never measured"
+                    f"{name}: column {key!r} is a key, which is never measured: remove it from "
+                    '"columns" and "ignore" of this table and of its ancestors'
                 )
         if len(set(keys)) < len(keys):
             raise ValueError(f"{name}: column {keys[0]!r} names a row and its parent: rename one")
         for column, times in Counter(scope).items():
             if times > 1:
                 raise ValueError(
-                    f"{name}: column {column!r} has the name of another one, or of a number of "
-                    'children, in the table or its ancestors: rename one, or give the key "count"'
+                    f"{name}: {column!r} names two columns or numbers of children of this table "
+                    'and its ancestors: rename a column, or set another "count" in the key'
                 )
 
     def _list_columns(self, name: str) -> tuple[str, ...]:

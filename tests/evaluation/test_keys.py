@@ -55,6 +55,18 @@ def test_the_verdict_sees_keys_that_are_lost_on_every_level(synthetic, poor):
     assert ("poor" in grades) == bool(poor)
 
 
+def test_group_means_are_about_a_column_of_the_table_itself():
+    judged = evaluate_set(TRUE, OTHER, DEEP)
+    compared = {
+        name: [{means.column.name, means.by} for means in part.facts["group_means"]]
+        for name, part in judged.tables.items()
+    }
+    assert any(compared.values())
+    for table in judged.schema.measured():
+        given = {*table.schema.names[: table.given]}
+        assert not any(pair <= given for pair in compared[table.name])
+
+
 def test_numbers_and_pairs_are_those_of_a_join_by_pandas():
     found = evaluate_set(TRUE, OTHER, DEEP)
     facts = found.tables["trips"].key
@@ -128,6 +140,8 @@ def test_the_report_has_a_page_per_table_whose_links_lead_somewhere(containers, 
             file, _, anchor = link.partition("#")
             assert file in pages or anchor in page.ids
     assert {f"look-{name}.html" for name in TRUE} <= set(pages["look.html"].links)
+    text = Path("look.html").read_text()
+    assert all(f"{name}: Close to the true table" in text for name in TRUE)
     code, _, err = call(capsys, *files, "--report", "look.html")
     assert (code, err.count("\n")) == (2, 1)
     assert "look.html" in err
