@@ -299,7 +299,7 @@ PhaseProgress = Callable[[str, int, int], None]
 
 
 class PhaseClock:
-    """A clock of the phases of a run that passes reports on.
+    """A clock that times the phases of a run and forwards their progress reports.
 
     It is itself a ``PhaseProgress``: a report from a new phase ends the previous one.
 

@@ -260,7 +260,7 @@ def protects(unit: Unit) -> Row:
 
 
 def rho_words(cost: Cost, left: bool = False) -> str:
-    """Format a cost in zCDP; round down if it is what is ``left`` to spend."""
+    """Format a cost in zCDP; with ``left``, a remaining budget that is rounded down."""
     from adaptive_qs.ledger.entries import round_down
     from adaptive_qs.privacy.events import zcdp_name
 

@@ -195,8 +195,8 @@ class Outputs:
     def _note(self, drawn: Iterable[DrawnTable], found: dict[str, Written]) -> Iterator[DrawnTable]:
         """Yield the tables, and note each once it is written."""
         for table in drawn:
-            for doubt in table.warnings:
-                io.warn(doubt)
+            for warning in table.warnings:
+                io.warn(warning)
             yield table
             found[table.name] = Written(
                 table.rows, len(table.schema.columns), self.file(table.name), table.contradictions,

@@ -155,7 +155,7 @@ def learnt_values(
 
 
 class Pairs(NamedTuple):
-    """Pairs of attributes of which the second hardly varies given the others of a zero.
+    """Pairs of attributes of a zero whose second one is nearly fixed by the other attributes.
 
     A total that its parts determine, or the county of a city, cannot change alone.
 

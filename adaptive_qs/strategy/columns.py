@@ -142,7 +142,7 @@ def _asks_for_cells(part: QueryPart) -> bool:
 
 
 def _strategy_for(requested: Subworkload) -> ColumnStrategy | None:
-    """Return the best strategy for a subworkload and cells; None if it is to count cells."""
+    """Return the best strategy for a subworkload and cells; None if it counts the cells."""
     from adaptive_qs.strategy.optimal import solve  # most workloads need no solver
 
     (size,) = requested.shape

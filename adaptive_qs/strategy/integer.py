@@ -168,7 +168,7 @@ def _dimension(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> int:
 
 
 def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
-    """Return the projection onto the tables that balanced rows ignore, shape (Πshape, Πshape)."""
+    """Return the projection onto tables that balanced rows map to 0, shape (Πshape, Πshape)."""
     kept = kron(np.eye(n) - (1 / n if zero else 0.0) for n, zero in zip(shape, balanced))
     return np.eye(len(kept)) - kept
 
