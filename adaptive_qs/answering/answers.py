@@ -24,7 +24,7 @@ from adaptive_qs.answering.plan import Batch, BatchPlan
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
 from adaptive_qs.privacy.budget import Hex, LedgerPosition, float_above
-from adaptive_qs.privacy.events import Cost, Event
+from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
     digest_of_statement,
