@@ -323,13 +323,17 @@ def plain_hash(_, path, chunks, make=True):
 # What callers get
 
 
-@replaced(Answers, "batches", "answers that can be read again", entry_checks.read_once)
-def read_again(original, self, *given):
-    self._is_unread = True
-    self._read._opening = threading.Lock()
-    if not self._read.checked.root.schema.private_columns:
-        self._run = None
-    return original(self, *given)
+@mutant("answers that can be read again", entry_checks.read_once)
+def read_again():
+    def batches(original, self, *given):
+        self._is_unread = True
+        self._read._opening = threading.Lock()
+        if not self._read.checked.root.schema.private_columns:
+            self._run = None
+        return original(self, *given)
+
+    with wrapped(Answers, "batches", batches), wrapped(ReadRun, "close", lambda *_: None):
+        yield
 
 
 @mutant("a release kept for the next table", entry_checks.refitted)
