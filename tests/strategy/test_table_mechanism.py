@@ -53,7 +53,7 @@ def test_a_table_has_the_errors_of_its_whole_matrix(asked, strategy):
     assert mechanism.total_error == pytest.approx(dense_error(mechanism), rel=1e-9)
     top = max(mechanism.variances(p, i).max() for p, i, _ in WORKLOADS[asked].sets())
     assert mechanism.largest_variance() == (pytest.approx(top, rel=1e-14), True)
-    assert mechanism.on_grid(40).total_error == pytest.approx(mechanism.total_error, rel=1e-4)
+    assert mechanism.on_grid(54).total_error == pytest.approx(mechanism.total_error, rel=1e-4)
 
 
 @pytest.mark.parametrize("asked", WORKLOADS)
