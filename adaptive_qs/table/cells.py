@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +33,35 @@ from adaptive_qs.table.text import (
 )
 
 Mask = NDArray[np.bool_]
+NULL = pa.nulls(1)[0]
+"""A null for compute functions, which import pandas for Python objects."""
+
+
+def to_arrow(values: Any) -> pa.Array:
+    """Return an array of numbers or a list of texts as an Arrow array.
+
+    ``pa.array`` does the same, and imports pandas first if it is there.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bif":
+        bits = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else values
+        content = pa.py_buffer(np.ascontiguousarray(bits))
+        kind = pa.from_numpy_dtype(values.dtype)
+        return pa.Array.from_buffers(kind, len(values), [None, content])
+    if isinstance(values, np.ndarray) or not all(isinstance(each, str) for each in values):
+        return pa.array(values)
+    texts = [text.encode() for text in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.StringArray.from_buffers(
+        len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts))
+    )
+
+
+def from_arrow(values: pa.Array) -> NDArray[Any]:
+    """Return numbers or truth values without nulls as ``to_numpy`` does, without pandas."""
+    if pa.types.is_boolean(values.type):
+        return np.from_dlpack(values.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(values)
+
 
 _EXACT_INTEGERS = 2.0**53
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -86,7 +114,7 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
     if pa.types.is_string(values.type):
         plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
-        found = pc.if_else(plain, digits, None).cast(pa.int64())
+        found = pc.if_else(plain, digits, NULL).cast(pa.int64())
         if not pc.all(plain, min_count=0).as_py():
             scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$")
             scaled = scaled.fill_null(False)
@@ -111,7 +139,7 @@ def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
     if pa.types.is_string(values.type):
         readable = pc.match_substring_regex(values, f"^{NUMBER}$")
         digits = pc.utf8_ltrim(values, characters="+")
-        values = pc.if_else(readable, digits, None).cast(pa.float64())
+        values = pc.if_else(readable, digits, NULL).cast(pa.float64())
     elif pa.types.is_integer(values.type):
         values = values.cast(pa.float64(), safe=False)
     if not pa.types.is_float64(values.type):
@@ -167,7 +195,7 @@ def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
         return values
     numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
     texts = pc.replace_substring_regex(values, spelling.groups, "") if spelling.groups else values
-    return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), None)
+    return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), NULL)
 
 
 def numbers_written(values: pa.Array, spelling: Spelling) -> pa.Array:
@@ -190,13 +218,14 @@ def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
 
 
 def _is_in(texts: pa.StringArray, words: frozenset[str]) -> Mask:
-    found = pc.is_in(texts, value_set=pa.array(sorted(words), pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    found = pc.is_in(texts, value_set=to_arrow(sorted(words)))
+    return from_arrow(found)
 
 
 def _filled(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
-    readable = values.is_valid().to_numpy(zero_copy_only=False)
-    return values.fill_null(filler.item()).to_numpy(zero_copy_only=False), readable.copy()
+    readable = from_arrow(values.is_valid())
+    (missing,) = to_arrow(filler.reshape(1))
+    return from_arrow(values.fill_null(missing)), readable.copy()
 
 
 def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
@@ -291,7 +320,7 @@ class MixedCells:
             return values
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
-        indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        indices, _ = _filled(values.indices.cast(pa.int64()), np.int64(-1))
         return cls((values.dictionary,), indices)
 
     def with_exact_decimals(self) -> MixedCells:
@@ -456,7 +485,7 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
             rows[codes >= 0] = places
             values = object_cells(column.cat.categories.to_numpy()[used])
             return MixedCells.of(values).take(rows)
-    elif series.implementation.is_polars() and series.dtype == nw.Object:
+    elif series.implementation.is_polars() and str(series.dtype) == "Object":
         return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
     return series.to_arrow()
 

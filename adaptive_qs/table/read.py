@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import narwhals as nw
 import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
@@ -372,6 +371,8 @@ def frame_source(table: Any) -> Source:
     No type is inferred: a column keeps its type, and in a column of Python objects each cell has
     its own.
     """
+    import narwhals as nw  # files need none
+
     frame = redacted(
         lambda: nw.from_native(table, eager_only=True),
         lambda _: DataError(

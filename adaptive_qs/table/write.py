@@ -13,12 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
 from adaptive_qs.table.schema import Schema, discovered_values
@@ -100,7 +102,7 @@ class Csv(OutputFormat):
         with self._opened(file) as target:
             for table in tables:
                 if header:
-                    names = [_quoted(pa.array([n]), alone, sign) for n in table.column_names]
+                    names = [_quoted(to_arrow([n]), alone, sign) for n in table.column_names]
                     target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
@@ -280,15 +282,15 @@ def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapp
 
 def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
     """Return rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
-    rows = pc.binary_join_element_wise(*columns, delimiter)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
-    return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
+    rows = pc.binary_join_element_wise(*columns, *to_arrow([delimiter]))
+    whole = pa.ListArray.from_arrays(to_arrow(np.array([0, len(rows)], np.int32)), rows)
+    return (pc.binary_join(whole, *to_arrow(["\n"]))[0].as_py() + "\n").encode()
 
 
 def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
     """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
-    texts = texts.fill_null(column.missing[0]) if column.missing else texts
+    texts = texts.fill_null(*to_arrow(column.missing[:1])) if column.missing else texts
     if not replaced:
         return texts
     place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
@@ -313,11 +315,12 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     An empty line would be no row, and a byte order mark at the start of the first name would be
     read as that of the file.
     """
+    quote, empty = to_arrow(['"', ""])
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
-        special = pc.or_(special, pc.equal(texts, ""))
+        special = pc.or_(special, pc.equal(texts, empty))
     escaped = pc.replace_substring(texts, '"', '""')
-    return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)
+    return pc.if_else(special, pc.binary_join_element_wise(quote, escaped, quote, empty), texts)
 
 
 def write_batches(

@@ -261,7 +261,7 @@ class CategoricalColumn(ColumnBase):
 
     def read(self, values: pa.Array) -> Codes:
         """Return the codes of cells."""
-        labels = pa.array(self.labels)
+        labels = cells.to_arrow(self.labels)
         readable: Any = True
         if pa.types.is_string(labels.type):
             looked_up = cells.as_text(values)
@@ -271,13 +271,13 @@ class CategoricalColumn(ColumnBase):
             boolean = pa.types.is_boolean(labels.type)
             numbers, readable = (cells.as_booleans if boolean else cells.as_integers)(values)
             looked_up, labels = pa.array(numbers), labels.cast(pa.int64())
-        codes = pc.index_in(looked_up, value_set=labels).fill_null(OUTSIDE)
-        codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = pc.index_in(looked_up, value_set=labels).cast(pa.int64())
+        codes = cells.from_arrow(codes.fill_null(cells.to_arrow(np.array([OUTSIDE]))[0]))
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Draw values evenly inside bins."""
-        return pa.array(self.labels).take(pa.array(codes))
+        return cells.to_arrow(self.labels).take(cells.to_arrow(codes))
 
     def value_labels(self) -> list[str]:
         """Return the values and the catch-all, booleans as in JSON."""
