@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes, njit
-from adaptive_qs.table.archive import rows_at_once
 from adaptive_qs.table.files import TAB_SEPARATED
 from adaptive_qs.table.read import SEPARATORS, Chunk, Piece, Reader, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE, COMMA
@@ -365,7 +364,7 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
         nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
         flat = [name for name in requested if name not in nested]  # no column takes a nested cell
         most_bytes = memory_bytes(None) - PROCESS_BYTES
-        rows = rows_at_once(path, file, flat, BATCH_ROWS, most_bytes)
+        rows = _rows_at_once(path, file, flat, most_bytes)
         groups = None if piece is None else list(piece.groups)
         for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=groups):
             done += batch.num_rows
@@ -394,7 +393,32 @@ def explain_parquet(path: Path, _: Exception) -> DataError:
 def check_parquet(path: Path, names: Collection[str], most_bytes: int) -> None:
     """Raise ResourceExceeded if these columns need more memory than this while they are read."""
     with _open_parquet(path) as file:
-        rows_at_once(path, file, names, BATCH_ROWS, most_bytes)
+        _rows_at_once(path, file, names, most_bytes)
+
+
+def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most_bytes: int) -> int:
+    """Return how many rows of some columns to read in one step, at most ``BATCH_ROWS``.
+
+    Raises:
+        ResourceExceeded: If a row group of these columns needs more memory than this.
+    """
+    groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    cell, sizes = 0, [np.zeros(len(groups), np.int64)]
+    for place in range(file.metadata.num_columns):
+        column = file.schema.column(place)
+        if column.path in names:
+            chunks = [group.column(place) for group in groups]
+            sizes.append(np.array([c.total_uncompressed_size for c in chunks], np.int64))
+            prefixed = any("DELTA_BYTE_ARRAY" in c.encodings for c in chunks)  # each can be as long
+            cell += 16 + column.length + prefixed * int(sizes[-1].max(initial=0))
+    rows = max(1, min(BATCH_ROWS, 2**26 // max(cell, 1)))
+    held = int((np.sum(sizes, axis=0) + 2 * np.max(sizes, axis=0)).max(initial=0))
+    if held + rows * cell > most_bytes:
+        raise ResourceExceeded(
+            f"{path}: its row groups need more memory than the {max(most_bytes, 0) >> 20:,} MB "
+            "there are for them: raise --max-memory, or write it again with smaller row groups"
+        )
+    return rows
 
 
 def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
