@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes, njit
 from adaptive_qs.table.files import TAB_SEPARATED
-from adaptive_qs.table.read import SEPARATORS, Chunk, Piece, Reader, Source, unreadable
+from adaptive_qs.table.read import SEPARATORS, Chunk, Reader, RowGroups, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE, COMMA
 
 BLOCK_BYTES = 1 << 22
@@ -153,13 +153,6 @@ class CheckedText:
             return b""
         return block
 
-    def blocks(self, start: int, sizes: Sequence[int]) -> Iterator[bytes]:
-        """Yield blocks of whole rows that were found and checked before."""
-        self._file.seek(start)
-        for size in sizes:
-            block = self._file.read(size)
-            yield block if len(block) == size else block + b"\n"
-
     def _checked(self, size: int) -> tuple[bytes, str]:
         """Return `size` bytes of the source, fewer only at its end, and what is wrong with them."""
         block = self._source.read(size)
@@ -189,10 +182,8 @@ _HEADER_BYTES = 1 << 13
 
 
 @contextmanager
-def open_csv(
-    path: Path, piece: Piece | None = None, delimiter: str | None = None
-) -> Iterator[Source]:
-    """Yield a CSV file, compressed by gzip or not, or a piece of it, as a source.
+def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
+    """Yield a CSV file, compressed by gzip or not, as a source.
 
     Cells are separated by tabs in .tsv files, otherwise by ``delimiter``, or by commas without it.
 
@@ -212,21 +203,14 @@ def open_csv(
         total = path.stat().st_size
         with path.open("rb") as file:
             text = CheckedText(path, file)
-            blocks = (
-                row_blocks(text.read, BLOCK_BYTES, sign)
-                if piece is None
-                else text.blocks(piece.start, piece.blocks)
-            )
-            has_header = piece is None or piece.start == 0
-            parsed = _parse_blocks(text, blocks, has_header, names, requested, sign)
+            parsed = _parse_blocks(text, names, requested, sign)
             with closing(one_ahead(parsed)) as batches:
                 for batch in batches:
                     yield Chunk(tuple(batch.columns), min(text.position, total), total)
             if text.fault is not None:
                 raise text.fault
 
-    cut = partial(_cut_csv, path, sign)
-    yield Source(str(path), names, read, cut=cut, other_delimiter=other, explain=explain)
+    yield Source(str(path), names, read, other_delimiter=other, explain=explain)
 
 
 def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], str | None]:
@@ -265,40 +249,11 @@ def explain_csv_opening(path: Path, error: Exception) -> DataError:
 
 
 def _parse_blocks(
-    text: CheckedText,
-    blocks: Iterator[bytes],
-    has_header: bool,
-    names: tuple[str, ...],
-    requested: Sequence[str],
-    delimiter: str,
+    text: CheckedText, names: tuple[str, ...], requested: Sequence[str], delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES, delimiter)):
         if text.fault is None:
-            is_first = has_header and number == 0
-            yield from _parse(block, is_first, names, requested, delimiter).to_batches()
-
-
-def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
-    """Yield pieces of the blocks in which the whole file is read, so cells are parsed as there.
-
-    Where a row ends depends on all quotation marks before it. So the file is read, and checked as
-    text, from its beginning.
-    """
-    with path.open("rb") as file:
-        text = CheckedText(path, file)
-        if text.zipped:
-            yield None
-            return
-        start = 0
-        sizes: list[int] = []
-        for block in row_blocks(text.read, BLOCK_BYTES, delimiter):
-            if sizes and sum(sizes) + len(block) > most_bytes:
-                yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
-                start, sizes = start + sum(sizes), []
-            sizes.append(len(block))
-        if text.fault is not None:
-            raise text.fault
-        yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
+            yield from _parse(block, number == 0, names, requested, delimiter).to_batches()
 
 
 def _parse(
@@ -353,7 +308,7 @@ _TEXTS = (
 
 
 @contextmanager
-def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
+def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
     """Yield a Parquet file, or some of its row groups, as a source."""
     file = _open_parquet(path)
     names = tuple(file.schema_arrow.names)
@@ -365,8 +320,8 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
         flat = [name for name in requested if name not in nested]  # no column takes a nested cell
         most_bytes = memory_bytes(None) - PROCESS_BYTES
         rows = _rows_at_once(path, file, flat, most_bytes)
-        groups = None if piece is None else list(piece.groups)
-        for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=groups):
+        chosen = None if groups is None else [*groups]
+        for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=chosen):
             done += batch.num_rows
             cells = (
                 pa.nulls(batch.num_rows, nested[name]) if name in nested else batch.column(name)
@@ -421,17 +376,16 @@ def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most
     return rows
 
 
-def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
-    groups: list[int] = []
+def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[RowGroups]:
+    groups: tuple[int, ...] = ()
     size = 0
     for number in range(file.metadata.num_row_groups):
         more = file.metadata.row_group(number).total_byte_size
         if groups and size + more > most_bytes:
-            yield Piece(size, groups=tuple(groups))
-            groups, size = [], 0
-        groups.append(number)
-        size += more
-    yield Piece(size, groups=tuple(groups))
+            yield groups
+            groups, size = (), 0
+        groups, size = (*groups, number), size + more
+    yield groups
 
 
 CSV_READER = Reader(open_csv, explain_csv_opening)
