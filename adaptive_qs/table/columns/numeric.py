@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.profile import Profile
+    from adaptive_qs.table.propose import Profile
 
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -336,7 +336,7 @@ class NumericColumn(NumberColumn):
         ends = [low, *(edge for edge, end in zip(self.bin_edges[1:], closed) if not end)]
         sizes = [abs(edge) for edge in ends if edge]
         orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
-        wide = f", {orders:.0f} orders of magnitude," if orders >= binning.WIDE_SPAN else ""
+        wide = f", {orders:.0f} orders of magnitude," if orders >= 6 else ""
         return self._describe_range(f"{low:.9g} to {high:.9g}{wide}", True, own)
 
     def _single_values(self) -> list[float | None]:
