@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.statement import RoundRecord
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.budget import Session
-    from adaptive_qs.table.frames import Kind
+    from adaptive_qs.table.write import Kind
 else:  # annotations are evaluated where options are read
     RoundRecord = ReleaseSet = Session = Kind = Any
 
@@ -85,7 +85,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
-        from adaptive_qs.table.frames import find_kind
+        from adaptive_qs.table.write import find_kind
         from adaptive_qs.table.schema_files import resolve_about
         from adaptive_qs.table.tables import TableSet
 
@@ -125,7 +125,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         Tables come as pandas frames for files and after `load`. Columns that came as categories, or
         in a nullable type of pandas or Arrow's, come back so, with the values, order and type that
         the schema declares; see
-        :func:`~adaptive_qs.table.frames.to_kind`. Nothing else is taken from the private table.
+        :func:`~adaptive_qs.table.write.to_kind`. Nothing else is taken from the private table.
         What pandas or the caller inferred before, such as the nullable types of ``convert_dtypes``,
         is outside the promise. Tables of a set have new keys, from 1 on.
 
@@ -150,7 +150,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         from adaptive_qs.release.drawing import warn_of_contradictions
         from adaptive_qs.release.release import check_rows
         from adaptive_qs.run.memory import check_sample_rows
-        from adaptive_qs.table.frames import to_kind
+        from adaptive_qs.table.write import to_kind
 
         self.check_fitted()
         workers = plan_workers(self.workers)
@@ -204,7 +204,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             ResourceExceeded: reading it would take more memory.
         """
         from adaptive_qs.release.tables import ReleaseSet
-        from adaptive_qs.table.frames import Kind
+        from adaptive_qs.table.write import Kind
 
         released = ReleaseSet.load(path, max_memory)
         manifest, root = released.manifest, released.root
