@@ -31,10 +31,6 @@ MOST_RATIO = 200
 """Greatest ratio of a long text to its compressed bytes. Equal charges compress 50 times, lists of
 columns 8 times; only a bomb compresses 1,000 times.
 """
-LONG_TEXT = 2**20
-MOST_DIRECTORY_BYTES = 2**16
-"""Most bytes of the list of members: about 500 of them, while releases have 9."""
-PIECE = 2**16
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
@@ -42,16 +38,6 @@ DAMAGE = (
     struct.error, expat.ExpatError,
 )  # fmt: skip
 """Exceptions of the libraries on damaged bytes."""
-_HEADER_BYTES = 30
-"""Bytes before the name of a member."""
-
-
-_NPY, _NPY_BYTES = b"\x93NUMPY\x01\x00", 10
-"""First bytes of an npy member, and number of bytes before its header; the last two are its length.
-"""
-_NPY_HEADER = re.compile(
-    rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
-)
 
 
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
@@ -140,7 +126,7 @@ class ArchiveReader:
     def text(self, name: str) -> str:
         """Return a member of text."""
         member = self._member(name)
-        if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
+        if member.file_size > max(2**20, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
         return bounded_text(self._pieces(member), self.claim)
 
@@ -161,10 +147,11 @@ class ArchiveReader:
             raise ValueError(f"{name} has an unexpected size")
         self.claim(2 * member.file_size)
         with self._zip.open(member) as file:
-            start = file.read(_NPY_BYTES)
-            header = file.read(int.from_bytes(start[len(_NPY) :], "little"))
-            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse anything
-            if not start.startswith(_NPY) or found is None or int(found[1]) != total:
+            magic, length = file.read(8), file.read(2)
+            header = file.read(int.from_bytes(length, "little"))
+            known = rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
+            found = re.fullmatch(known, header)  # NumPy would parse anything
+            if magic != b"\x93NUMPY\x01\x00" or found is None or int(found[1]) != total:
                 raise ValueError(f"{name} has an unexpected header")
             values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)
         if values.size != total or not np.isfinite(values).all():
@@ -175,7 +162,7 @@ class ArchiveReader:
     def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
         """Yield the member in pieces: no more is unpacked than is read."""
         with self._zip.open(member) as file:
-            yield from iter(partial(file.read, PIECE), b"")
+            yield from iter(partial(file.read, 2**16), b"")
 
 
 @contextmanager
@@ -222,18 +209,21 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
         raise ValueError("there are bytes besides the members")
     for member in members:
         file.seek(member.header_offset)
-        sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
+        sizes = struct.unpack("<26x2H", file.read(30))  # of the name, and what follows
         if member.header_offset != end:
             raise ValueError("something stands before a member")
-        end += _HEADER_BYTES + sum(sizes) + member.compress_size
+        end += 30 + sum(sizes) + member.compress_size
     if end != archive.start_dir:
         raise ValueError("something stands behind the members")
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads at most ``most_bytes`` (None for no limit)."""
+    """A file of which one call reads at most ``most_bytes`` (None for no limit).
 
-    most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
+    The list of about 500 members fits; releases have 9.
+    """
+
+    most_bytes: int | None = 2**16 + 2**7
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return this number of bytes, or the rest; raise BadZipFile if they are too many."""

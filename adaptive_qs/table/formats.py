@@ -34,9 +34,6 @@ BATCH_ROWS = 1 << 16
 
 T = TypeVar("T")
 
-_QUOTE, _LF, _CR = b'"\n\r'
-_AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
-
 
 class RowTooLong(ValueError):
     """The error that a row does not fit a block."""
@@ -89,28 +86,27 @@ def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
 @njit(cache=True, nogil=True)
 def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
     """Return the same for text with quotation marks, which open a cell only at its beginning."""
-    end = 0
-    state = _AT_START
+    quote, line_feed, carriage_return = 34, 10, 13
+    at_start, unquoted, quoted, after_quote = 0, 1, 2, 3
+    end, state = 0, at_start
     for i in range(text.size):
         byte = text[i]
-        if state == _QUOTED:
-            if byte == _QUOTE:
-                state = _AFTER_QUOTE
-        elif byte == _QUOTE and state != _UNQUOTED:
-            state = _QUOTED
-        elif byte == _LF or (byte == _CR and i < text.size - 1):
-            state = _AT_START
+        if state == quoted:
+            if byte == quote:
+                state = after_quote
+        elif byte == quote and state != unquoted:
+            state = quoted
+        elif byte == line_feed or (byte == carriage_return and i < text.size - 1):
+            state = at_start
             end = i + 1
         elif byte == delimiter:
-            state = _AT_START
+            state = at_start
         else:
-            state = _UNQUOTED
+            state = unquoted
     return end
 
 
 # The bytes of a CSV file, decompressed and checked on their way to the parser.
-
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 class CheckedText:
@@ -124,9 +120,8 @@ class CheckedText:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self._file = file
-        zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        self.zipped = zipped
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quotes = 0
@@ -176,10 +171,6 @@ class CheckedText:
 
 # CSV files.
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_HEADER_BYTES = 1 << 13
-"""Bytes that are read in one step while the end of the line with the column names is looked for."""
-
 
 @contextmanager
 def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
@@ -218,7 +209,7 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
 
     That delimiter occurs more often than the given one outside quotation marks.
     """
-    start = text.read(_HEADER_BYTES)
+    start = text.read(1 << 13)
     while not (whole := end_of_rows(start, delimiter)) and len(start) < BLOCK_BYTES:
         if not (more := text.read(len(start))):
             break
@@ -266,7 +257,7 @@ def _parse(
     process.
     """
     copy = pa.BufferOutputStream()
-    if not header and block.startswith(_BYTE_ORDER_MARK):  # which here is part of a cell
+    if not header and block.startswith(codecs.BOM_UTF8):  # which here is part of a cell
         copy.write(b"\n")
     copy.write(block)
     text_type = pa.dictionary(pa.int32(), pa.string())
@@ -301,11 +292,6 @@ def _explain_csv(path: Path, error: Exception, width: int) -> DataError:
 
 # Parquet files.
 
-_TEXTS = (
-    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
-    pa.binary_view(),
-)  # fmt: skip
-
 
 @contextmanager
 def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
@@ -335,8 +321,10 @@ def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; equal texts of a column are held once."""
+    texts = (pa.string(), pa.large_string(), pa.string_view())
+    texts += (pa.binary(), pa.large_binary(), pa.binary_view())
     with pq.ParquetFile(path) as plain:
-        listed = [each.name for each in plain.schema_arrow if each.type in _TEXTS]
+        listed = [each.name for each in plain.schema_arrow if each.type in texts]
     return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
 
 

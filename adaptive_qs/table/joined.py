@@ -21,11 +21,12 @@ from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
 from adaptive_qs.table.encode import with_plain_names
-from adaptive_qs.table.files import TAB_SEPARATED, inside
+from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
 from adaptive_qs.table.read import (
     FRAME,
+    ONE_TABLE,
     Cells,
     Chunk,
     Rows,
@@ -49,9 +50,6 @@ from adaptive_qs.table.tables import TableSet
 # Proof: docs/proofs.md, section 11.
 
 Places = NDArray[np.int64]
-_LONE_TABLES = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
-"""Endings of files that hold one table."""
-_INPUTS = (*_LONE_TABLES, ".xlsx", ".sqlite", ".db", ".duckdb")
 
 
 # Where the tables are.
@@ -89,7 +87,7 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     """
     check_path("the tables", place, DataError)
     place = Path(place)
-    if place.name.lower().endswith(_LONE_TABLES) and os.path.isfile(place):
+    if place.name.lower().endswith(ONE_TABLE) and os.path.isfile(place):
         raise DataError(
             f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
             "with their files, or a database"
@@ -101,7 +99,8 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     found = {}
     for name in schema.names:
         file = schema.tables[name].file
-        names = [file] if file else [name, *(f"{name}{ending}" for ending in _INPUTS)]
+        endings = (*ONE_TABLE, ".xlsx", ".sqlite", ".db", ".duckdb")
+        names = [file] if file else [name, *(f"{name}{ending}" for ending in endings)]
         files = [place / each for each in names if os.path.exists(place / each)]
         if not files:
             raise DataError(

@@ -27,7 +27,13 @@ from adaptive_qs.table.cells import (
 )
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
+from adaptive_qs.table.encode import (
+    HASH_STEP,
+    distinct_cells,
+    encode_chunk,
+    mix_bits,
+    with_plain_names,
+)
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -58,12 +64,8 @@ if TYPE_CHECKING:
 Places = NDArray[np.int64]
 Marks = NDArray[np.uint64]
 
-ROW_BYTES = 120
-"""Of each row of persons with too many, while it is decided which are kept."""
 PERSON_BYTES = 200
-"""Of each person, while rows are counted."""
-_WAITING = 1 << 17
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Peak memory, in bytes per distinct person, while rows per person are counted."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,7 +125,7 @@ class ContributionBound(Rows):
         names = pa.concat_arrays([*changed["person"].chunks, pa.array([], pa.string())])
         names = names.take(pa.array(order))
         extra = most % rows[: int(uneven.sum())]
-        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * ROW_BYTES)
+        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * 120)  # bytes for each row
         if extra.size:
             few = names[: extra.size]
             hashes = _hashed(few)
@@ -284,7 +286,7 @@ def _counted(chunks: Iterable[PersonIndex], check: Callable[[int], None]) -> pa.
     waiting: list[pa.Table] = []
     for whose in chunks:
         waiting.append(whose.table())
-        if sum(part.num_rows for part in waiting) > max(_WAITING, merged.num_rows):
+        if sum(part.num_rows for part in waiting) > max(1 << 17, merged.num_rows):
             merged = _summed([merged, *waiting])
             waiting.clear()
         check(sum(PERSON_BYTES * part.num_rows + part.nbytes for part in (merged, *waiting)))
@@ -343,7 +345,7 @@ class RowSelection:
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
         equal = pd.MultiIndex.from_arrays([places[starts], marks[starts]])
-        own = mix_bits(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
+        own = mix_bits(marks + HASH_STEP * _rank(_is_new(places, marks)).astype(np.uint64))
         order = np.lexsort((own, places))
         chosen = np.empty(places.size, dtype=np.int64)
         chosen[order] = _rank(_is_new(places[order])) < extra[places[order]]
@@ -392,7 +394,7 @@ def _marked(
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
         codes = _codes(column, _taken(cells, rows), chunk.file)
-        marks = mix_bits(marks * _ODD + codes)
+        marks = mix_bits(marks * HASH_STEP + codes)
     return places, marks
 
 
@@ -413,7 +415,7 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
             distinct, rows = distinct_cells(column.name, part, label)
             values = np.concatenate([column.numbers(each) for each in distinct])
             bits.append(values[rows].view(np.uint64))
-        values_of = mix_bits(marks * _ODD + np.concatenate(bits))
+        values_of = mix_bits(marks * HASH_STEP + np.concatenate(bits))
         marks = np.where(codes < column.num_values, values_of, marks)
     return marks
 

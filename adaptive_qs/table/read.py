@@ -277,8 +277,8 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
-_GZ = ".gz"
-_ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+ONE_TABLE = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+"""Endings of files that hold one table."""
 
 
 def table_files(path: str | Path) -> list[Path]:
@@ -303,7 +303,7 @@ def table_files(path: str | Path) -> list[Path]:
         raise DataError(
             f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
         )
-    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    files = [file for file in found if file.name.lower().endswith(ONE_TABLE)]
     if not files:
         raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
     _check_once(path, sorted(files))
@@ -313,10 +313,10 @@ def table_files(path: str | Path) -> list[Path]:
 def _check_once(path: Path, files: Sequence[Path]) -> None:
     """Refuse a file under two names, or next to its compressed form: its rows would count twice."""
     names: dict[tuple[int, int], Path] = {}
-    plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
+    plain = {file.with_name(file.name[:-3]) for file in files if file.suffix.lower() == ".gz"}
     for file in files:
         if file in plain:
-            raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
+            raise DataError(f"{path}: has {file.name} and {file.name}.gz: leave one out")
         with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
