@@ -321,8 +321,8 @@ def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; equal texts of a column are held once."""
-    texts = (pa.string(), pa.large_string(), pa.string_view())
-    texts += (pa.binary(), pa.large_binary(), pa.binary_view())
+    texts = [pa.string(), pa.large_string(), pa.string_view()]
+    texts += [pa.binary(), pa.large_binary(), pa.binary_view()]
     with pq.ParquetFile(path) as plain:
         listed = [each.name for each in plain.schema_arrow if each.type in texts]
     return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)

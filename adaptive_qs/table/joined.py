@@ -20,7 +20,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, split_chunks
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
-from adaptive_qs.table.encode import with_plain_names
+from adaptive_qs.table.encode import encode_chunk, with_plain_names
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
@@ -333,6 +333,8 @@ def _hold(
             f"own key: keep one row of each{composite}"
         )
     whole = {column: _join_cells(parts) for column, parts in columns.items()}
+    for column in own.columns:  # its children are read with these cells, and name their own file
+        encode_chunk(column, whole[column.name], label)
     person = None if parent is None else parent.column
     return HeldRows(label, key, person, known, whole, above, np.concatenate(places))
 
