@@ -198,6 +198,11 @@ def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
 
 
+def take_cells(values: Any, rows: NDArray[np.int64]) -> Any:
+    """Return the cells of a column, of one type or several, in some rows."""
+    return values.take(rows if isinstance(values, MixedCells) else pa.array(rows))
+
+
 def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
     """Return the chunks of a column, or the column itself if it has none."""
     return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -288,6 +293,18 @@ class MixedCells:
             values = values.dictionary_encode()
         indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
         return cls((values.dictionary,), indices)
+
+    @classmethod
+    def join(cls, columns: Iterable[pa.Array | pa.ChunkedArray | MixedCells]) -> MixedCells:
+        """Return the cells of some columns, one after the other."""
+        parts: list[pa.Array] = []
+        indices, before = [np.zeros(0, np.int64)], 0
+        for part in (part for column in columns for part in split_chunks(column)):
+            cells = cls.of(part)
+            indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
+            parts += cells.parts
+            before += sum(map(len, cells.parts))
+        return cls(tuple(parts), np.concatenate(indices))
 
     def with_exact_decimals(self) -> MixedCells:
         """Return the same, decimals as cells of several types; see :func:`object_cells`."""
