@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from adaptive_qs.table import bins as binning
     from adaptive_qs.table import cells, spellings
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table.profile import Profile
 
     Codes: TypeAlias = NDArray[np.int64]
     Drawer: TypeAlias = Callable[[Codes, np.random.Generator], pa.Array]

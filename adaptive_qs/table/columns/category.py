@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table.profile import Profile
 
 Integer64 = Annotated[StrictInt, Field(gt=-(10**18), lt=10**18)]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table.profile import Profile
     from adaptive_qs.table.spellings import Span
 
 DayGranularity = Literal[

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.propose import Profile
+    from adaptive_qs.table.profile import Profile
 
 BinCount = Annotated[int, Field(ge=1, le=2**24)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

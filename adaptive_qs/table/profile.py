@@ -1,0 +1,322 @@
+"""Profiles of the cells of a column, for drafts of schemas: as private as the data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from adaptive_qs.table import bins, cells
+from adaptive_qs.table.cells import MixedCells
+from adaptive_qs.table.read import Cells
+from adaptive_qs.table.spellings import (
+    Span,
+    count_coincidences,
+    explain_unsupported,
+    formats_like,
+    is_uniform,
+    number_spellings,
+    read_moments,
+    split_name,
+)
+from adaptive_qs.table.text import Spelling
+
+# What the cells of one column look like, gathered chunk by chunk.
+
+Floats = NDArray[np.float64]
+
+MARKERS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+INFINITE = tuple(
+    f"{sign}{word}"
+    for word in ("inf", "Inf", "INF", "infinity", "Infinity", "INFINITY")
+    for sign in ("", "-", "+")
+)
+NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
+"""Cells that look like missing markers. "N" and infinities are some only among numbers."""
+MAX_WORDS = 3
+"""The largest number of words among numbers or moments that can be missing markers."""
+
+_MAX_DISTINCT = 100_000
+
+
+@dataclass
+class Profile:
+    """Properties that all cells seen so far share, markers aside."""
+
+    spelling: Spelling = field(default_factory=Spelling)
+    """Form in which numbers in text are read. Only in the plain form, cells can be dates."""
+    rows: int = 0
+    nulls: bool = False
+    unsupported: str = ""
+    """Why no column type takes cells of this Arrow type; empty if one does."""
+    texts: set[str] = field(default_factory=set)
+    """Distinct cells as text, markers included, at most about 100,000."""
+    marked: set[str] = field(default_factory=set)
+    """Distinct cells that look like missing markers."""
+    words: set[str] = field(default_factory=set)
+    """Cells without a digit, markers aside, at most one more than `MAX_WORDS`."""
+    too_many: bool = False
+    integers: bool = True
+    numbers: bool = True
+    """Whether all cells except words are numbers."""
+    spans: dict[str | None, Span] | None = None
+    """Range of all cells except words, by format that fits them; None is ISO 8601."""
+    low: float = np.inf
+    high: float = -np.inf
+    decimals: int = 0
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Distinct numbers, ascending; beyond about 100,000 neighbours are merged."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """Number of rows with each of the points."""
+    filled: int = 0
+    """Number of rows whose cell is no marker."""
+
+    def update(self, values: Cells) -> None:
+        """Add some cells."""
+        for part in cells.split_chunks(values):
+            self._update_chunk(part)
+
+    def _update_chunk(self, values: pa.Array | MixedCells) -> None:
+        self.rows += len(values)
+        if (kind := getattr(values, "type", None)) is not None:
+            self.unsupported = self.unsupported or explain_unsupported(kind)
+        if self.unsupported:
+            return
+        mixed = MixedCells.of(values)
+        self.nulls |= bool((mixed.indices < 0).any())
+        weights = np.bincount(mixed.indices + 1, minlength=1 + sum(map(len, mixed.parts)))[1:]
+        ends = np.cumsum([len(part) for part in mixed.parts])[:-1]
+        for part, rows in zip(mixed.parts, np.split(weights, ends)):
+            self._update_distinct(part, rows)
+
+    def _update_distinct(self, values: pa.Array, weights: NDArray[np.int64]) -> None:
+        distinct = cells.normalise(values)
+        if distinct is None:
+            self.unsupported = self.unsupported or explain_unsupported(values.type)
+            return
+        self.nulls |= distinct.null_count > 0
+        texts = cells.as_text(distinct)
+        if len(self.texts) < _MAX_DISTINCT:
+            self.texts.update(text for text in texts.to_pylist() if text is not None)
+        self.too_many |= len(self.texts) >= _MAX_DISTINCT
+        marker = cells.is_marker(distinct, NUMERIC_MARKERS)
+        self.marked.update(texts.filter(pa.array(marker)).to_pylist())
+        filled = ~marker & distinct.is_valid().to_numpy(zero_copy_only=False)
+        self.filled += int(weights[filled].sum())
+        # No number, date or time, or the error of a spreadsheet, such as "#DIV/0!".
+        word = pc.match_substring_regex(texts, r"^(#.*|[^0-9]*)$").fill_null(False)
+        words = texts.filter(pc.and_(word, pa.array(filled)))
+        self.words.update(words[: MAX_WORDS + 1 - len(self.words)].to_pylist())
+        kept = filled & ~word.to_numpy(zero_copy_only=False)
+        if kept.any():
+            distinct = distinct.filter(pa.array(kept))
+            self._update_numbers(cells.numbers_read(distinct, self.spelling), weights[kept])
+            if self.spelling.plain:
+                self._update_moments(distinct)
+
+    def _update_numbers(self, distinct: pa.Array, weights: NDArray[np.int64]) -> None:
+        if self.integers:
+            self.integers = bool(cells.as_integers(distinct)[1].all())
+        if not self.numbers:
+            return
+        numbers, readable = cells.as_numbers(distinct)
+        self.numbers = bool(readable.all())
+        if not self.numbers:
+            return
+        self.low = min(self.low, float(numbers.min()))
+        self.high = max(self.high, float(numbers.max()))
+        self._merge(numbers, weights)
+        digits = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
+        parts = pc.extract_regex(cells.as_text(distinct), digits)
+        lengths = pc.utf8_length(pc.struct_field(parts, "digits"))
+        exponents = pc.struct_field(parts, "exponent")
+        shifts = pc.if_else(pc.equal(exponents, ""), "0", pc.utf8_ltrim(exponents, "+"))
+        decimals = pc.max(pc.subtract(lengths, shifts.cast(pa.int64()))).as_py()
+        self.decimals = max(self.decimals, decimals or 0)
+
+    def _merge(self, numbers: NDArray[np.float64], weights: NDArray[np.int64]) -> None:
+        points = np.concatenate([self.points, numbers + 0.0])  # -0.0 becomes 0.0
+        self.points, places = np.unique(points, return_inverse=True)
+        counts = np.concatenate([self.weights, weights])
+        self.weights = np.bincount(places, counts).astype(np.float64)
+        while len(self.points) > _MAX_DISTINCT:  # drop every other light point, keep its rows
+            light = np.flatnonzero(self.weights <= self.weights.sum() / 1_000)
+            low, high = light[: len(light) // 2 * 2].reshape(-1, 2).T
+            self.weights[high] += self.weights[low]
+            self.points = np.delete(self.points, low)
+            self.weights = np.delete(self.weights, low)
+
+    def _update_moments(self, distinct: pa.Array) -> None:
+        if self.spans is None:
+            first = cells.as_text(distinct)[0].as_py()
+            self.spans = {way: Span() for way in (None, *formats_like(first))}
+        for way, span in list(self.spans.items()):
+            seconds = read_moments(distinct, way)
+            if seconds is None:
+                del self.spans[way]
+            else:
+                span.take(seconds)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the cells are numbers, with few words as missing markers."""
+        numbers = self.numbers and self.points.size > 0 and not self.zero_filled
+        return numbers and self._outweighs_words(self.points.size)
+
+    @property
+    def zero_filled(self) -> bool:
+        """Whether the cells are digits of one length, some with leading zeros, as postal codes."""
+        if not (self.numbers and self.integers and self.low >= 0):
+            return False
+        digits = self.texts - self.marked - self.words
+        filled = any(text.startswith("0") and text != "0" for text in digits)
+        return filled and all(map(str.isdecimal, digits)) and len({*map(len, digits)}) == 1
+
+    @property
+    def dated(self) -> bool:
+        """Whether the cells are moments in some format, with words as in `numeric`."""
+        return bool(self.spans) and self._outweighs_words(len(self.texts) - len(self.words))
+
+    def _outweighs_words(self, others: int) -> bool:
+        return not self.words or (
+            len(self.words) <= MAX_WORDS and others > bins.codes_for(self.filled)
+        )
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Missing markers among the cells; "" for nulls if there is no other."""
+        if not (self.numeric or self.dated):
+            found = tuple(marker for marker in MARKERS if marker in self.marked)
+        else:
+            usual = [marker for marker in NUMERIC_MARKERS if marker in self.marked]
+            plain = [marker for marker in usual if marker not in INFINITE]
+            infinite = [marker for marker in usual if marker in INFINITE]
+            found = (*plain, *sorted(self.words), *infinite)
+        return found or (("",) if self.nulls else ())
+
+    @property
+    def values(self) -> list[str]:
+        """Distinct cells that are no markers, sorted."""
+        return sorted(self.texts - set(self.markers))
+
+    @property
+    def spellings(self) -> list[Spelling]:
+        """The forms in which the cells are numbers; none for the plain form."""
+        if self.numbers or len(self.words) > MAX_WORDS:
+            return []
+        return number_spellings(sorted(self.texts - self.marked - self.words))
+
+    @property
+    def truth(self) -> bool:
+        """Whether the cells are true and false."""
+        values = self.values
+        return bool(values) and {value.lower() for value in values} <= {"true", "false"}
+
+    def trimmed(self) -> tuple[Floats, Floats, dict[str, Any], str]:
+        """Return points and weights without absurd ones, and keys and a note about that."""
+        points, weights = self.points.copy(), self.weights
+        points[0] = self.low  # merging may have moved the first
+        kept = bins.without_absurd(points, weights)
+        if kept.stop - kept.start == len(points):
+            return points, weights, {}, ""
+        note = (
+            'a few values lie far from all others: "outside": "clip" moves them to the end of '
+            "the bins"
+        )
+        return points[kept], weights[kept], {"outside": "clip"}, note
+
+    def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
+        """Return the range and bins of integers as keys of a schema, and a note."""
+        low, high = int(points[0]), int(points[-1])
+        most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        if high - low < codes:
+            return {"min": low, "max": high}, ""
+        note = ""
+        starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
+        if starts is None:
+            edges = bins.propose_edges(points, weights, bins.Grid(0), most, codes)
+            starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
+            note = self.note_span(points)
+        content: dict[str, Any] = {"min": starts[0], "max": starts[-1] - 1}
+        if len(starts) - 1 < starts[-1] - starts[0]:
+            content["bin_starts"] = starts[:-1]
+            content |= bins.private_heaps(points, weights, starts)
+        return content, note
+
+    def draft_numbers(self, points: Floats, weights: Floats) -> dict[str, Any] | None:
+        """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
+        low, high = float(points[0]), float(points[-1])
+        places, largest = self.decimals, max(abs(low), abs(high))
+        exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
+        grid = bins.Grid(places if exact else None)
+        if exact and not self.too_many:  # else some of the numbers are merged with others
+            grid = bins.find_grid(points, places)
+        most = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        edges = bins.propose_edges(points, weights, grid, *most)
+        ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
+        if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
+            return None
+        content: dict[str, Any] = {"edges": edges}
+        if grid.decimals is not None:
+            content["decimals"] = grid.decimals
+            content |= bins.private_heaps(points, weights, edges)
+        if grid.multiple > 1:
+            content["step"] = grid.step
+        return content
+
+    @staticmethod
+    def note_span(points: NDArray[np.float64]) -> str:
+        """Return a note if most numbers differ by many orders of magnitude."""
+        sizes = np.abs(points[points != 0])
+        if len(sizes) < 2:
+            return ""
+        first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
+        if last - first < 6:
+            return ""
+        return "the values span many orders of magnitude. Is this a mistake or a mix of units?"
+
+    def explain_identifier(self, name: str) -> str:
+        """Return why integers are identifiers; empty if they are not.
+
+        Measurements coincide by chance in as many pairs of rows as their density predicts;
+        identifiers do not. If they lie too thinly to decide, integers of a small table are
+        measurements unless their name says otherwise: identifiers are all different and evenly
+        spread.
+        """
+        points, rows = self.points, self.filled
+        equal = rows - len(points)
+        if self.too_many and self.weights.max() > 1:  # merged: how many coincide is not known
+            equal = rows
+        # With 7 expected, none at all has a chance below 1 in 1,000.
+        if equal <= 0.01 * rows and count_coincidences(points) >= 7 + 3 * equal:
+            return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
+        if equal:
+            return ""
+        records = (
+            "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames"
+            "|record|unnamed"
+        )
+        if rows >= 10 and any(re.fullmatch(records, word) for word in split_name(name)):
+            return "an identifier by its name, and every integer is different"
+        if rows >= 100 and is_uniform(points):
+            return (
+                "an identifier: every integer is different; declare it by hand if it is a measure"
+            )
+        return ""
+
+    def identifies_persons(self, name: str) -> bool:
+        """Return whether a column can identify persons, by its name and repeated values."""
+        persons = (
+            "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student"
+            "|pupil|employee|household"
+        )
+        words = split_name(name)
+        if not (words and re.fullmatch(persons, words[-1])):
+            return False
+        return bins.codes_for(self.filled) < len(self.values) < self.filled
