@@ -85,9 +85,9 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
-        from adaptive_qs.table.write import find_kind
-        from adaptive_qs.table.schema_files import resolve_about
+        from adaptive_qs.table.schema import resolve_about
         from adaptive_qs.table.tables import TableSet
+        from adaptive_qs.table.write import find_kind
 
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
