@@ -40,14 +40,10 @@ from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.privacy.unit import ROWS
 from adaptive_qs.run.budget import Session
-from adaptive_qs.strategy import fixed_basis
-from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
-from ..answering import batches
 from ..audit import curves, game, recompute
 from ..doors import discover_values
 from ..loop import test_levels, test_measure, test_strategies
@@ -156,21 +152,6 @@ def strategies() -> list[str]:
     except (AssertionError, Diverged) as found:
         return [str(found)]
     return []
-
-
-def long_axes() -> list[str]:
-    """Queries over a long axis by itself and in a pair: every row against what is declared."""
-    sizes, wrong = (40, 3), []
-    for family in (Prefix(40), FirstCells(40, Circular(38))):
-        families = {0: family, 1: Prefix(3)}
-        parts = [batches.part(families, *some, sizes=sizes) for some in ([(0, 1)], [(0,), (1,)])]
-        asked = batches.workload(*parts, sizes=sizes)
-        with mock.patch.object(fixed_basis, "LARGE_AXIS", 30):
-            found = choose_mechanism(asked, "querysmasher").mechanism
-        inputs = batches.Batch(found.on_grid(30), UNITS_PER_RHO // 2).inputs.values()
-        changes = ((event, (columns * columns).sum(axis=0).max()) for event, columns in inputs)
-        wrong += [event.label for event, most in changes if most > event.squared_sensitivity]
-    return wrong
 
 
 def noise() -> list[str]:
