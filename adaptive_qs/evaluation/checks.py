@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from adaptive_qs.arguments import Registry
-from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, TablePair, count_pairs
+from adaptive_qs.evaluation.tables import JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Comparison:
         settings: of models and attacks (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        control: rows that were held out, and their overlap with the true table.
+        control: rows that were held out, and a note on them.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -214,7 +214,7 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    control: tuple[CodedTable, Overlap] | None = None
+    control: tuple[CodedTable, str | None] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None

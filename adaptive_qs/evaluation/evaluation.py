@@ -13,6 +13,7 @@ import numpy as np
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.attack import check_control
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
@@ -20,7 +21,7 @@ from adaptive_qs.evaluation.promise import Promised, find_promise, why_no_promis
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
-from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, check_control, read_compared
+from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, read_compared
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
 from adaptive_qs.pages.charts import BarChart, HeatMap
 from adaptive_qs.pages.words import counted, render, short
