@@ -471,4 +471,4 @@ def _figures(facts: Membership) -> tuple[checks.Figure, ...]:
     )
     lines = [(s.attack, s.lower, s.upper, s.auc, s.advantage) for s in facts.scores]
     facts_shown = checks.Facts((("rows", rows), ("bound", bound)))
-    return (facts_shown, checks.Table(caption, columns, lines, "attacks"))
+    return (facts_shown, checks.Table(caption, columns, lines))

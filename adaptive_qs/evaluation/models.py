@@ -47,9 +47,9 @@ class ModelSettings:
     max_rows: int = 10_000
 
     def __post_init__(self) -> None:
-        limits = {"repeats": (1, 100), "max_rows": (100, math.inf)}
-        for name, (least, most) in (*limits.items(), ("seed", (0, 2**32 - 100))):
+        for name, least, most in (("repeats", 1, 100), ("max_rows", 100, math.inf), ("seed", 0, 0)):
             found = as_integer(value := getattr(self, name))
+            most = 2**32 - self.repeats if name == "seed" else most  # seeds of scikit-learn
             if found is None or not least <= found <= most:
                 needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
                 raise InputError(f"{name} is {shown(value)}: give {needed}")
@@ -427,4 +427,4 @@ def _figures(facts: Utility, held_out: bool) -> tuple[checks.Figure, ...]:
     caption = "AUROC on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
     caption += "over chance"
     row = (facts.real, facts.synthetic, facts.kept)
-    return checks.Facts(lines), checks.Table(caption, columns, [row], "scores")
+    return checks.Facts(lines), checks.Table(caption, columns, [row])

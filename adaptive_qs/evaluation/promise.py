@@ -276,12 +276,12 @@ class ReleaseCheck(Check):
         """Return how many rows the worst cell is off."""
         advice: tuple[str, ...] = ()
         if unconnected := evaluation.comparison.promised.unconnected:
-            names = checks.format_names(unconnected, "unconnected")
+            names = checks.format_names(unconnected)
             advice = (f"No combination with {names} was measured: use coarser bins, fewer values "
                       "or more budget.",)  # fmt: skip
         if not facts:
             return Finding("good", "agrees", advice=advice)
-        cells = checks.named([str(cell) for cell in facts], "contradictions", 2)
+        cells = checks.named([str(cell) for cell in facts], 2)
         text = (
             f"The table contradicts its release by more than chance allows: {cells}. Do not use "
             "these counts."
@@ -299,7 +299,7 @@ class ReleaseCheck(Check):
             for c in facts
         ]  # fmt: skip
         caption = "Cells in which the table is further from the release than chance allows, in rows"
-        figures = (checks.Table(caption, columns, lines, "contradictions"),)
+        figures = (checks.Table(caption, columns, lines),)
         part = max(abs(c.drawn - c.measured) for c in facts) / evaluation.pair.true.num_rows
         found = self.word_for(part)
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)

@@ -298,11 +298,9 @@ class RulesCheck(Check):
         text = "" if grade == "good" else rows_sentence(facts, found, broken)
         advice = []
         if repaired := [rule.rule for rule in broken if not rule.consistent]:
-            advice.append(
-                f"Repair or report rows that break {checks.format_names(repaired, 'rules')}."
-            )
+            advice.append(f"Repair or report rows that break {checks.format_names(repaired)}.")
         if consistent := [rule.rule for rule in broken if rule.consistent]:
-            names = checks.format_names(consistent, "rules")
+            names = checks.format_names(consistent)
             advice.append(
                 f"The synthetic table keeps {names} with other values than the true table: declare "
                 "which values belong together, as the table of the rule in the schema."
@@ -329,10 +327,10 @@ def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleChec
             f"{share(rows.synthetic)} of the synthetic rows break {kept} in the true table"
         )
     if broken:
-        most = named([_describe_broken(rule) for rule in broken], "rules", checks.FEW_NAMED)
+        most = named([_describe_broken(rule) for rule in broken], checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
     if unseen is not None and found.has_unseen(UNSEEN):
-        names = named([combination(pair.attributes) for pair in unseen.worst], "unseen")
+        names = named([combination(pair.attributes) for pair in unseen.worst])
         parts.append(
             f"{share(unseen.share)} of the synthetic rows contain a pair of values that occurs in "
             "no true row (expected for new rows of the same population: "
@@ -365,7 +363,7 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
             (r.rule, r.source, r.broken_true, r.broken_synthetic, r.expected_if_independent,
              r.judged_synthetic)
             for r in worst
-        ], "rules-table", len(worst)))  # fmt: skip
+        ], len(worst)))  # fmt: skip
     else:
         lines.append(("rules", "none was declared, and none was found to hold in the true table"))
     if (unseen := facts.unseen) is not None:
@@ -375,5 +373,5 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
                       f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
         pair_columns = (checks.COLUMNS, checks.number("synthetic rows", share))
         tables.append(Table("Pairs of columns with most unseen pairs of values", pair_columns,
-                            unseen.worst, "unseen"))  # fmt: skip
+                            unseen.worst))  # fmt: skip
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))
