@@ -15,7 +15,6 @@ from adaptive_qs.evaluation.checks import (
     Check,
     Column,
     Comparison,
-    Drawn,
     Facts,
     Finding,
     Table,
@@ -23,7 +22,7 @@ from adaptive_qs.evaluation.checks import (
     number,
     overall_finding,
 )
-from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck, column_charts
+from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
 from adaptive_qs.evaluation.evaluation import (
     Evaluation,
     evaluation_page,
@@ -62,8 +61,7 @@ class KeyFacts:
         parent: name of the table that its key leads to.
         most: maximum number of its rows that count per row of the parent.
         rows: numbers of rows of the parent and of the table, true and synthetic.
-        numbers: the number of children as a column of the parent. Rows with more than ``most``
-            have that number.
+        numbers: the number of children as a column of the parent, at most ``most``.
         given: the columns that come from ancestors, with their numbers of children.
     """
 
@@ -94,11 +92,8 @@ class KeyFacts:
     def as_json(self) -> dict[str, Any]:
         """Return the parent and the numbers of children in both tables."""
         both = "true", "synthetic"
-        numbers = {
-            "l1": self.l1,
-            "mean": dict(zip(both, self.means)),
-            "shares": {name: each.tolist() for name, each in zip(both, self.numbers.shares)},
-        }
+        shares = dict(zip(both, (each.tolist() for each in self.numbers.shares)))
+        numbers = {"l1": self.l1, "mean": dict(zip(both, self.means)), "shares": shares}
         return {"parent": self.parent, "number_of_children": numbers}
 
 
@@ -116,7 +111,7 @@ class KeysCheck(Check):
         """Grade the worse of the numbers of children and the pairs across the key."""
         if facts is None:
             return None
-        found = self._judge_numbers(facts, evaluation), self._judge_pairs(facts, evaluation)
+        found = self._judge_numbers(facts), self._judge_pairs(facts, evaluation)
         worst = max(found, key=lambda finding: [*GRADES].index(finding.grade))
         text, figures = " ".join(each.said for each in found), found[0].figures + found[1].figures
         return replace(worst, said=text, figures=figures, tiles=found[1].tiles)
@@ -125,7 +120,7 @@ class KeysCheck(Check):
         """Return the field "key"; none for a table without a parent."""
         return {} if facts is None else {self.name: facts}
 
-    def _judge_numbers(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
+    def _judge_numbers(self, facts: KeyFacts) -> Finding:
         column, (true, made) = facts.numbers, facts.means
         moved = share(column.variation, 2)
         text = (
@@ -138,14 +133,13 @@ class KeysCheck(Check):
             ("numbers", f"L1 distance of their distribution: {facts.l1:.4f}"),
         )
         table = Table(
-            f"Rows of {facts.parent} by the number of their rows of {facts.child}",
+            f"Rows of {facts.parent} by the number of their rows of {facts.child}, "
+            f"{facts.most:,} for more",
             (number("rows", count), number("true", share), number("synthetic", share)),
             [(k, *shares) for k, shares in enumerate(zip(*column.shares))],
         )
-        most = f"Rows with more than {facts.most:,} count as having that number"
-        charts = Drawn(most, lambda: column_charts([column], evaluation.comparison.schema))
         word = ColumnsCheck().word_for([column])
-        return Finding(*word, text, figures=(Facts(lines), table, charts))
+        return Finding(*word, text, figures=(Facts(lines), table))
 
     def _judge_pairs(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
         errors = facts.list_pairs(evaluation)

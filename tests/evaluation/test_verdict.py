@@ -16,7 +16,7 @@ from adaptive_qs.evaluation.columns import ColumnPair
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.promise import Promise, Promised
 from adaptive_qs.evaluation.queries import PartError, QueryError
-from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPair, UnseenPairs
+from adaptive_qs.evaluation.rows import RowChecks, RuleFacts, UnseenPairs
 from adaptive_qs.evaluation.rules import RuleCheck
 from adaptive_qs.evaluation.scale import WorkloadScale
 from adaptive_qs.evaluation.tables import TablePair
@@ -138,7 +138,7 @@ def shares(broken):
 
 
 def unseen(off, expected):
-    return UnseenPairs(off, expected, (UnseenPair(("age", "city"), off),))
+    return UnseenPairs(off, expected, ((("age", "city"), off),))
 
 
 def attacks(*scores, bound=0.05):
