@@ -276,7 +276,7 @@ def association_changes(
 
 
 class AssociationsCheck(Check):
-    """How the associations changed: strong ones, all those of a column, weak ones."""
+    """How the associations changed: strong ones, all of a column, weak ones."""
 
     name, title, about = "association", "How columns depend on each other", "associations"
     uses = ("pairs of columns",)
@@ -329,7 +329,7 @@ def dependence_sentence(found: AssociationChanges, rows: tuple[int, int]) -> str
     """Describe the changes: strong associations, unconnected columns, weak associations."""
     text = "No two columns of the true table depend strongly on each other."
     if found.blind:
-        text = f"With {min(rows):,} rows and columns of so many codes chance can explain most "
+        text = f"The columns have too many codes for {min(rows):,} rows: chance can explain most "
         text += "associations, so their loss would not be seen."
     if found.clear:
         lost = checks.named([combination(change.names) for change in found.lost])

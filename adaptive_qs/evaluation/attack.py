@@ -202,7 +202,7 @@ class Stack:
         return cls(columns, sizes, tuple(len(rows) for _, rows in parts))
 
     def split(self, values: NDArray, axis: int = 0) -> list[NDArray]:
-        """Split values of all rows into those of synthetic rows, reference rows and targets."""
+        """Split values of all rows into synthetic rows, reference rows and targets."""
         return np.split(values, np.cumsum(self.rows[:2]), axis)
 
 

@@ -112,8 +112,9 @@ class ColumnsCheck(Check):
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
-            text = "Chance can explain any difference of columns: there are few rows for so many "
-            text += "codes."
+            text = (
+                "The columns have too many codes for the rows: chance can explain any difference."
+            )
         if off:
             names = [
                 f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"

@@ -200,7 +200,7 @@ def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str 
 
 
 def _resolve_rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
-    """Return the rules that the schema declares, and those of the caller."""
+    """Return the rules that the schema declares, then the caller's."""
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     parsed = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
     return [*declared_rules(schema), *parsed]

@@ -129,7 +129,7 @@ def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
 
 
 def _same_length(queries: Queries, table: Array) -> Array:
-    """Return values along the first axis whose squares have the sum of those of the answers.
+    """Return values along the first axis whose squares have the same sum as the answers'.
 
     Ranges and arcs are n² and more. With the sums P_0 .. P_n of the first cells, the squares of
     P_b − P_a over all a < b add up to (n + 1) Σ (P − mean P)². The Gram matrix of arcs is
@@ -288,7 +288,7 @@ def check_queries(workload: QueryWorkload) -> None:
 def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, float, float, float]:
     """Return sums of squared errors of one set of attributes, in shares of the rows.
 
-    They are those of the synthetic table, expected of a fresh sample and of independent columns,
+    They are: of the synthetic table, expected of a fresh sample and of independent columns,
     and the deviation of the second. Two samples of n and m rows of one population with shares p
     have the answers' differences Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's
     own shares make the bracket (n − 1)/n as large on average. A table of m rows from the product π

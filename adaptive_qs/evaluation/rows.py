@@ -152,7 +152,7 @@ class RowsCheck(Check):
                 f"{redrawn} of the other. Rows can have been copied: find out how the table was "
                 "made. (Few matches would prove no privacy.)"
             )
-        step = "Find out why so many synthetic rows equal true ones before anything else."
+        step = "Find out why synthetic rows equal true ones before anything else."
         lines = (
             ("exact matches",
              f"{share(facts.exact_matches)} of the synthetic rows also occur in the true table. "
@@ -192,7 +192,7 @@ class UnseenPairs:
     worst: tuple[tuple[tuple[str, str], float], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the shares, and those of the worst pairs."""
+        """Return the shares, with the worst pairs."""
         worst = [{"attributes": names, "share": part} for names, part in self.worst]
         shares = {"share": self.share, "expected_if_redrawn": self.expected_if_redrawn}
         return {**shares, "worst": worst}

@@ -47,7 +47,7 @@ one."""
 
 @dataclass(frozen=True)
 class RelativeError:
-    """An error beside those of a fresh sample and of independent columns.
+    """An error compared with a fresh sample's and that of independent columns.
 
     Attributes:
         error, fresh, independent: the three errors.

@@ -95,7 +95,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
-    """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
+    """Groups of codes that marginals were offered at, from fine to coarse."""
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
     """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
@@ -147,7 +147,7 @@ class Bundle:
             raise ValueError("the number of rows is not among the estimates")
         measured = map(self.domain.columns, self.estimates)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
-            raise ValueError("the columns of no measured combination are not those of the manifest")
+            raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
@@ -338,7 +338,7 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
 
 
 def _paid(fact: Fact) -> tuple[Any, ...]:
-    """Return what a charge must agree with; its words may be those of another version."""
+    """Return what a charge must agree with; its words may come from another version."""
     return fact.kind, fact.columns, fact.cost
 
 
