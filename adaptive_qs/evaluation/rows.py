@@ -138,7 +138,7 @@ class RowsCheck(Check):
         grade, word = self.word_for(facts)
         independent = share(facts.expected_if_independent)
         redrawn, unique = share(facts.expected_if_redrawn), share(facts.unique_matches)
-        alarm, notes = "", ()
+        alarm, notes = "", tuple[str, ...]()
         if facts.same:
             alarm = (
                 "All synthetic rows are true rows, each as often as in the true table: this is the "
