@@ -52,7 +52,7 @@ WIDTH, MOST_BINS = 100, 20
 class Ending(BaseModel):
     """Values that end alike: points that leave a remainder, and the rows counted on them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     remainder: Annotated[int, Field(ge=0)]
     """What is left when the mark of a value is divided by the modulus. Marks count steps of the
@@ -66,7 +66,7 @@ class Ending(BaseModel):
 class Counted(BaseModel):
     """Noisy numbers of rows with frequent values, as the program notes them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: tuple[int, ...] = ()
     """Rows with each of the heaps, with noise."""
