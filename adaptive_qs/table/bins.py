@@ -332,32 +332,17 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     """Return first values of bins of a round number of years, for integers that are years.
 
-    A few codes among them get a bin each. So does a year that stands out and has as many rows as a
-    bin.
-
-    Returns:
-        The starts and the end of the last bin; None if they are no years.
+    The last one is the end of the last bin. None if they are no years.
     """
-    rows = weights.sum()
-    years = (values >= YEARS[0]) & (values <= YEARS[1])
-    others = values[~years]
-    if years.sum() < 2 or len(others) > FEW_ABSURD or weights[years].sum() < 0.9 * rows:
+    low, high, rows = int(values[0]), int(values[-1]), int(weights.sum())
+    if len(values) < 2 or low < YEARS[0] or high > YEARS[1]:
         return None
-    low, high = int(values[years][0]), int(values[years][-1])
-    most = max(24, bins_for(int(rows)))
-    if high - low < periods_for(int(rows)):
-        step = 1
-    else:
-        step = next(step for step in (5, 10, 20, 50, 100) if high // step - low // step < most)
-    starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
-    own = others.tolist()
-    if step > 1:
-        average = rows / (high // step - low // step + 1)
-        stands_out = (
-            years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * _max_neighbours(weights))
-        )
-        own += values[stands_out].tolist()
-    return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
+    if high - low < periods_for(rows):
+        return list(range(low, high + 2))
+    most = max(24, bins_for(rows))
+    step = next(step for step in (5, 10, 20, 50, 100) if high // step - low // step < most)
+    starts = range((low // step + 1) * step, high + 1, step)
+    return [low // step * step, *starts, high + 1]
 
 
 def _parted(

@@ -36,7 +36,6 @@ from adaptive_qs.table.read import (
     unreadable,
 )
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.text import escapes
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
@@ -272,7 +271,6 @@ def read_rows(
     Raises:
         DataError: If the table has other columns, or no rows.
     """
-    source = with_plain_names(source, schema)
     check_names(source, schema.names, schema.set_aside)
     rows = 0
     for chunk in source.read(schema.names):
@@ -284,31 +282,6 @@ def read_rows(
             progress(chunk.done, chunk.total)
     if not rows:
         raise DataError(f"{source.label}: no rows: give a table with at least one")
-
-
-def with_plain_names(source: Source, schema: Schema, keys: Sequence[str] = ()) -> Source:
-    """Return a table in which names that CSV has in their escaped form are those of the schema.
-
-    Args:
-        source: a table.
-        schema: of its columns.
-        keys: more columns that it can have.
-    """
-    names = (*schema.names, *schema.set_aside, *keys)
-    written = escapes(tuple(dict.fromkeys(names)))
-    found = set(source.names)
-    there = {n: safe for n, safe in written.items() if n not in found and safe in found}
-    if not there:
-        return source
-    back = {safe: name for name, safe in there.items()}
-
-    def read(requested: Sequence[str]) -> Iterator[Chunk]:
-        return source.read([there.get(name, name) for name in requested])
-
-    files = {f: tuple(back.get(n, n) for n in names) for f, names in source.files.items()}
-    return replace(
-        source, names=tuple(back.get(n, n) for n in source.names), read=read, files=files
-    )
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:

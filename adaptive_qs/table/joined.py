@@ -20,7 +20,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, take_cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
-from adaptive_qs.table.encode import encode_chunk, with_plain_names
+from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
@@ -373,7 +373,6 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     if isinstance(table, CodedTable):
         raise DataError(f"a coded table has no key {keys[0]!r}: give the raw table of {name}")
     with open_source(table, own.delimiter) as source:
-        source = with_plain_names(source, own, keys)
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file

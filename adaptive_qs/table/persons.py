@@ -33,7 +33,6 @@ from adaptive_qs.table.encode import (
     distinct_cells,
     encode_chunk,
     mix_bits,
-    with_plain_names,
 )
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
@@ -193,7 +192,6 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        whole = with_plain_names(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 

@@ -24,7 +24,6 @@ from adaptive_qs.table.conditions import (
     Condition,
     Determination,
     Mask,
-    Not,
     Operand,
     Row,
     Surely,
@@ -283,7 +282,6 @@ class Ruleset:
             _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
-            self._check_decided(text, condition)
         for rule, said in self.determinations:
             self._check_size(rule.text, said.columns())
         for cells in self.cells:
@@ -295,21 +293,6 @@ class Ruleset:
         if find_row(self.cells, self._sizes) is None:
             texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in self.cells))
             raise InputError(f"the rules {texts} leave no row: take one out")
-
-    def _check_decided(self, text: str, condition: Condition) -> None:
-        """Refuse a rule that no values make true or false, such as a division by zero.
-
-        It would hold in every row, whatever its author intended.
-        """
-        if not self.compute_cells(condition, text).allowed.all():
-            return
-        if not any(
-            self.compute_cells(each, text, surely=True).allowed.any()
-            for each in (condition, Not(condition))
-        ):
-            raise InputError(
-                f"rule {text!r}: no values of its columns make it true or false: correct it"
-            )
 
     def _contradicts(self, several: Sequence[AllowedCells], last: AllowedCells) -> None:
         for other in several[:-1]:

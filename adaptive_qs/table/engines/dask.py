@@ -42,7 +42,7 @@ from adaptive_qs.table.read import table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
 try:
-    from distributed import Client, Future, KilledWorker, Security, wait
+    from distributed import Client, Future, KilledWorker, wait
     from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
@@ -106,20 +106,6 @@ class Cluster:
             workers = list(self._client.nthreads())
         self.results(self.submit_all(task, [argument] * len(workers), workers=workers))
 
-    def deal(self, sizes: Sequence[int]) -> list[str]:
-        """Return a worker for each of some parts, so that each gets its share by threads.
-
-        A worker also counts what it encodes, and the slowest one decides.
-        """
-        with self._failing():
-            threads = self._client.nthreads()
-        dealt, loads = [""] * len(sizes), dict.fromkeys(threads, 0)
-        for place in sorted(range(len(sizes)) if threads else (), key=lambda k: -sizes[k]):
-            after = {worker: (loads[worker] + sizes[place]) / threads[worker] for worker in loads}
-            dealt[place] = min(after, key=lambda worker: after[worker])
-            loads[dealt[place]] += sizes[place]
-        return dealt
-
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future:
         """Start a task."""
         return self.submit_all(task, *([each] for each in arguments))[0]
@@ -129,22 +115,19 @@ class Cluster:
         task: Callable[..., Any],
         *arguments: Sequence[Any],
         first: bool = False,
-        workers: Sequence[str] = (),
+        workers: Sequence[str] | None = None,
     ) -> list[Future]:
-        """Start a task for each value of the arguments, ``first`` or after all that wait.
-
-        Each runs on its worker, if there are ``workers``, unless that is lost.
-        """
+        """Start a task for each value of the arguments, ``first`` or after all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
         with self._failing():
-            if not any(workers):
+            if workers is None:
                 started: list[Future] = self._client.map(
                     task, *arguments, key=keys, priority=int(first)
                 )
                 return started
             return [
-                self._client.submit(task, *each, key=key, workers=[on], allow_other_workers=True)
+                self._client.submit(task, *each, key=key, workers=[on])
                 for key, on, *each in zip(keys, workers, *arguments, strict=True)
             ]
 
@@ -264,8 +247,7 @@ def open_dask(
         cluster.everywhere(remote.load, reader)
         if files is not None:
             parts = _file_parts(cluster, reader, files, threads)
-            readers, dealt = [reader] * len(parts), cluster.deal([part.size for part in parts])
-            tasks = cluster.submit_all(remote.encode, parts, readers, workers=dealt)
+            tasks = cluster.submit_all(remote.encode, parts, [reader] * len(parts))
         else:
             table = read_table(source, schema, None, options.check_held)
             with warnings.catch_warnings():
@@ -323,8 +305,7 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
         parts.append(remote.PartCodes(table.domain, columns))
-    dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
-    return cluster.submit_all(remote.same, parts, workers=dealt)
+    return cluster.submit_all(remote.same, parts)
 
 
 def _facts_of_parts(
@@ -375,28 +356,12 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
     )
     if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
         raise no_answer
-    if with_tls and security is None:
-        security = _own_certificate(given)
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
             raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
-
-
-def _own_certificate(address: str) -> Security:
-    security = Security()
-    try:
-        usable = security.get_connection_args("client")["ssl_context"] is not None
-    except (OSError, ValueError):  # ssl.SSLError is an OSError
-        usable = False
-    if not usable:
-        raise InputError(
-            f"scheduler {address}: no certificate to connect with: name ca-file, client.cert and "
-            "client.key, files that can be read, in Dask's settings under distributed.comm.tls"
-        )
-    return security
 
 
 def _is_address(text: str) -> bool:

@@ -23,7 +23,7 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import find_version
 from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_programs
-from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
+from adaptive_qs.table.encode import encode_chunk, summed
 from adaptive_qs.table.engines import Occupied
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.read import RowGroups, check_names, open_file
@@ -187,7 +187,6 @@ def see(parts: Sequence[FilePart]) -> None:
 def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
-        source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
         several = [*source.cut(most_bytes)]
         size = part.size // len(several)
@@ -202,9 +201,7 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     sums: list[int] = []
     opened = open_file(part.path, part.groups, reader.schema.delimiter)
     with _steady(part, reader), opened as source:
-        source = with_plain_names(
-            summed(source, sums.append) if reader.sums else source, reader.schema
-        )
+        source = summed(source, sums.append) if reader.sums else source
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
