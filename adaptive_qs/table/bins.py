@@ -183,16 +183,8 @@ def periods_for(rows: int) -> int:
 
 PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
-PEAK_SHARE = 0.02
-"""Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
-on average.
-"""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
-FEW_ABSURD = 2
-"""Most rows at either end that can be mistakes; more can be a code."""
-ENOUGH = 20
-"""The fewest rows among which one value can be absurd."""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
 YEARS = (1500, 2100)
@@ -275,14 +267,15 @@ def propose_edges(
 def without_absurd(values: Floats, weights: Floats) -> slice:
     """Return the values without the first and last ones that lie absurdly far from all others.
 
-    Their distance to the median is over 100 times the range of the others.
+    Their distance to the median is over 100 times the range of the others. At most two rows at
+    either end can be mistakes; more can be a code.
     """
     kept = slice(0, len(values))
-    if len(values) < 3 or weights.sum() < ENOUGH:
+    if len(values) < 3 or weights.sum() < 20:
         return kept
     median = float(values[np.searchsorted(np.cumsum(weights), weights.sum() / 2)])
-    above = int(np.searchsorted(np.cumsum(weights[::-1]), FEW_ABSURD, side="right"))
-    below = int(np.searchsorted(np.cumsum(weights), FEW_ABSURD, side="right"))
+    above = int(np.searchsorted(np.cumsum(weights[::-1]), 2, side="right"))
+    below = int(np.searchsorted(np.cumsum(weights), 2, side="right"))
     rest = values[below : len(values) - above]
     if len(rest) < 2:
         return kept
@@ -325,7 +318,7 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
-    enough = rows >= max(0.1 * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
+    enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
 
 
@@ -395,7 +388,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
     others = np.zeros(len(values))
     others[rest] = weights[rest]
-    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
+    least = np.full(len(weights), max(0.02 * weights.sum(), average / 2))
     least[[*rest[:1], *rest[-1:]]] = 0.005 * weights.sum()  # where codes that end a scale lie
     neighbours = _max_neighbours(others)
     peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * neighbours))

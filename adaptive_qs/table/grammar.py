@@ -73,10 +73,6 @@ FORMS = {
     "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
     "condition": 'such as "age >= 65 and city = Bonn"',
 }
-LONGEST = 2_000
-"""Most characters of a rule or a condition."""
-MOST_QUOTED = 200
-"""Most characters of a condition or a rule that a message quotes."""
 NAMED_VALUE = "Quote values with ' and columns with `."
 
 # From text, for the columns of a schema.
@@ -89,14 +85,12 @@ def written(name: str) -> str:
 
 Columns = Mapping[str, ColumnBase]
 """The columns of a schema, by name."""
-KEYWORDS = frozenset(
-    {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
-)
 
 
 def written_value(label: str, columns: Columns) -> str:
     """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
-    if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
+    keywords = {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
+    if re.fullmatch(WORD, label) and label.lower() not in keywords and label not in columns:
         return label
     return f'"{label}"' if "'" in label else f"'{label}'"
 
@@ -124,18 +118,18 @@ def parse_condition(text: str, columns: Columns) -> Condition:
 def _parsed(kind: str, text: str, columns: Columns) -> Any:
     if not isinstance(text, str):
         raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
-    if len(text) > LONGEST:
-        raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
+    if len(text) > 2_000:
+        raise InputError(f"the {kind} has more than 2,000 characters: shorten it")
     try:
         return _Bound(columns).transform(_parser(kind).parse(text))
     except UnexpectedInput as error:
         ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
         place = f" at {shown(rest[0])}" if rest else ""
-        said, form = shown(text, MOST_QUOTED), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
+        said, form = shown(text, 200), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
         raise InputError(f"Cannot parse the {kind} {said}{place}. {form}") from None
     except VisitError as error:
-        raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
+        raise InputError(f"{kind} {shown(text, 200)}: {error.orig_exc}") from None
     except RecursionError:
         raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
 
@@ -159,7 +153,6 @@ class _Literal:
     operands: ClassVar[tuple[Operand, ...]] = ()
 
 
-_SWAPPED = {">": "<", ">=": "<="}
 Term = Any
 """A name, a literal, or an operation of them that has no unit yet."""
 
@@ -234,8 +227,8 @@ class _Bound(Transformer[Token, Any]):
     @v_args(inline=True)
     def comparison(self, left: Term, sign: Token, right: Term) -> Condition:
         written = str(sign).replace("==", "=")
-        if written in _SWAPPED:
-            return self._compared(right, _SWAPPED[written], left)
+        if written in (">", ">="):
+            return self._compared(right, written.replace(">", "<"), left)
         return self._compared(left, written, right)
 
     # What they mean.

@@ -109,10 +109,6 @@ READERS: Registry[Reader] = Registry(
 )
 """The formats that are read, each a :class:`Reader`. Of a file with several
 tables one is named as FILE::NAME."""
-BOOK_ENDINGS = {
-    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
-}  # fmt: skip
-"""What a file with such an ending has to be."""
 
 
 class Rows:
@@ -166,15 +162,6 @@ _BOOK_MAGIC = {
     "DuckDB": (8, b"DUCK"),
 }
 """Where the first bytes of files with several tables stand, and what they are."""
-_UNREADABLE_MAGIC = {
-    b"\xfd7zXZ": "an archive of xz: save it as CSV or Parquet",
-    b"BZh": "an archive of bzip2: save it as CSV or Parquet",
-    b"\x28\xb5\x2f\xfd": "an archive of zstd: save it as CSV or Parquet",
-    b"ARROW1": "a Feather or Arrow file: save it as CSV or Parquet",
-    b"ORC": "an ORC file: save it as CSV or Parquet",
-    b"\x80\x04": "a pickle of Python: save it as CSV or Parquet",
-    b"\xd0\xcf\x11\xe0": "an Excel file of an old kind: save it as .xlsx, or as CSV",
-}
 
 
 @contextmanager
@@ -216,10 +203,10 @@ def open_file(
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     elif not is_parquet and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
-    elif suffix in BOOK_ENDINGS:
+    elif suffix in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
-            f"{path}: is no readable {BOOK_ENDINGS[suffix]}, as its name says: save it again, or "
-            "export the table as CSV"
+            f"{path}: is no readable file of the kind that its name says: save it again, or export "
+            "the table as CSV"
         )
     else:
         opened = reader.open(path, delimiter if kind == "CSV" else groups)
@@ -238,9 +225,18 @@ def _refuse_kind(path: Path, first: bytes) -> None:
         )
     if first.startswith(_ZIP_MAGIC) and path.suffix.lower() == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
-    for magic, form in _UNREADABLE_MAGIC.items():
+    unreadable_kinds = {
+        b"\xfd7zXZ": "an archive of xz",
+        b"BZh": "an archive of bzip2",
+        b"\x28\xb5\x2f\xfd": "an archive of zstd",
+        b"ARROW1": "a Feather or Arrow file",
+        b"ORC": "an ORC file",
+        b"\x80\x04": "a pickle of Python",
+        b"\xd0\xcf\x11\xe0": "an Excel file of an old kind",
+    }
+    for magic, kind in unreadable_kinds.items():
         if first.startswith(magic):
-            raise DataError(f"{path}: is {form}")
+            raise DataError(f"{path}: is {kind}: save it as CSV or Parquet")
 
 
 def _is_release(path: Path) -> bool:

@@ -146,19 +146,6 @@ def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     return redacted(action, partial(_explain_duckdb, what))
 
 
-_CAUSES = {
-    "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names an unknown column or function, or mixes types: correct it",
-    "CatalogException": "names an unknown table or function: correct it",
-    "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
-    "as it is",
-    "OutOfRangeException": "computes a value that is out of range: use wider types",
-    "PermissionException": "reads outside the database: name only what the database holds",
-    "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
-}
-"""What is wrong with a query, by the exceptions of DuckDB."""
-
-
 def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "OutOfMemoryException" in kinds or "Out of Memory" in str(error):
@@ -166,7 +153,17 @@ def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    found = [cause for kind, cause in _CAUSES.items() if kind in kinds]
+    causes = {
+        "ParserException": "is not valid SQL: correct it",
+        "BinderException": "names an unknown column or function, or mixes types: correct it",
+        "CatalogException": "names an unknown table or function: correct it",
+        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
+        "column as it is",
+        "OutOfRangeException": "computes a value that is out of range: use wider types",
+        "PermissionException": "reads outside the database: name only what the database holds",
+        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
+    }
+    found = [cause for kind, cause in causes.items() if kind in kinds]
     cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
     return InputError(f"{what} {cause}")
 

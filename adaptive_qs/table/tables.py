@@ -32,19 +32,10 @@ from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema, describes_set, read_content
 
-MOST_CHILDREN = 2**12
-"""Maximum of ``most``: the number of children is an attribute with as many values, and one more."""
-MOST_ROWS_PER_UNIT = 2**20
-"""Maximum number of rows of a table per row of the root: with more there is nothing but noise."""
 MOST_TABLES = 64
 """Maximum number of tables of a set."""
-PARENT_SHARE = Fraction(1, 4)
-"""Part of the budget of a table and of all tables below it that the table itself gets."""
 LONE = "table"
 """Name of the table of a set with one member whose schema names none."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)\d|sqlite_.*", re.IGNORECASE)
-"""Names of devices, and those that SQLite keeps for itself."""
 
 
 class Key(BaseModel):
@@ -61,7 +52,7 @@ class Key(BaseModel):
     parent_column: Text | None = None
     """Column that identifies the rows of the parent; by default the one that `column` names. It is
     never measured, and synthetic tables have new keys, from 1 on."""
-    most: Annotated[int, Field(ge=1, le=MOST_CHILDREN)]
+    most: Annotated[int, Field(ge=1, le=2**12)]
     """Maximum number of rows of the child that count for one row of the parent: a public number,
     not one taken from the data."""
     count: Text | None = None
@@ -133,8 +124,10 @@ class TableSet(BaseModel):
         return self
 
     def _check_table_names(self) -> None:
+        reserved = r"(?i)con|prn|aux|nul|(com|lpt)\d|sqlite_.*"  # by systems, and by SQLite
         for name in self.tables:
-            if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
+            plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name)
+            if not plain or re.fullmatch(reserved, name):
                 raise ValueError(
                     f"{name!r} cannot be the name of a table: begin with a letter, and use letters "
                     "without accents, digits and underscores, 60 at most, but no name that systems "
@@ -190,11 +183,12 @@ class TableSet(BaseModel):
                         f"rows, and nothing is in a set of tables: {column.open_remedy}"
                     )
             self._check_scope(name, schema)
+        most = 2**20  # with more there is nothing but noise
         for table in self._measured:
-            if table.rows_per_unit > MOST_ROWS_PER_UNIT:
+            if table.rows_per_unit > most:
                 raise ValueError(
                     f"{table.name}: {table.rows_per_unit:,} rows can be below one row of "
-                    f'{self.root}, more than {MOST_ROWS_PER_UNIT:,}: lower "most"'
+                    f'{self.root}, more than {most:,}: lower "most"'
                 )
 
     def _check_scope(self, name: str, schema: Schema) -> None:
@@ -337,7 +331,7 @@ class TableSet(BaseModel):
         shares, left = {}, {self.root: Fraction(1)}
         for name in self.names:
             below = self.find_keys_below(name)
-            shares[name] = left[name] * PARENT_SHARE if below else left[name]
+            shares[name] = left[name] / 4 if below else left[name]
             for key in below:
                 left[key.child] = (left[name] - shares[name]) / len(below)
         return shares

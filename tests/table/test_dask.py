@@ -313,14 +313,16 @@ def test_workers_that_are_lost_while_they_count(frame, small_parts, tmp_path, mo
 
 
 def test_a_part_that_is_read_again_must_have_the_same_rows(frame, small_parts, tmp_path):
-    """The file is replaced by one of the same size and time of change, before a worker is lost."""
-    path = tmp_path / "t.csv"
-    path.write_text("number,word,flag,note\n" + "7,plain,y,n\n" * 4_000)
-    before = path.stat()
-    with on_own_cluster(path) as (engine, (close_first, _)):
+    """Files are replaced by others of the same size and time of change, and a worker is lost."""
+    paths = [tmp_path / f"{k}.csv" for k in range(8)]
+    for path in paths:
+        path.write_text("number,word,flag,note\n" + "7,plain,y,n\n" * 500)
+    with on_own_cluster(tmp_path) as (engine, (close_first, _)):
         assert engine.count_all([(0,)])[0][7] == 4_000
-        path.write_text(path.read_text().replace("7,plain", "8,plain"))
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        for path in paths:
+            before = path.stat()
+            path.write_text(path.read_text().replace("7,plain", "8,plain"))
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         close_first()
         for count in (engine.count_all, engine.occupied):
             with pytest.raises(DataError, match="the table changed before a worker read a part"):

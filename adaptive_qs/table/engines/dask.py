@@ -52,14 +52,12 @@ CONNECT_SECONDS = 10
 """Time within which a scheduler answers, in seconds."""
 WORKERS_SECONDS = 60
 """Time for which a foreign cluster can have no worker, in seconds: new ones can be on their way."""
-LEAST_PART, MOST_PART = 2**22, 2**26
-"""Least and most bytes of a part of a file."""
+LEAST_PART = 2**22
+"""Least bytes of a part of a file."""
 HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
 """Cells that are counted together, unless a single marginal has more."""
-MOST_LISTED = 2**22
-"""Occupied cells that a worker lists in one step, except those of a single clique."""
 FAN = 8
 """Arrays that one task adds."""
 
@@ -208,7 +206,7 @@ class DaskEngine:
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
         """Return the occupied cells of the marginals over some cliques, joined on the workers."""
-        most = max(MOST_LISTED // max(self._rows, 1), 1)
+        most = max(2**22 // max(self._rows, 1), 1)  # cells that a worker lists in one step
         runs = [cliques[k : k + most] for k in range(0, len(cliques), most)]
         return [
             found for run in runs for found in self._summed(remote.list_occupied, remote.join, run)
@@ -286,7 +284,7 @@ def _file_parts(
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
     total = sum(part.size for part in whole)
-    most = min(max(total // (4 * threads), LEAST_PART), MOST_PART)  # four parts per thread
+    most = min(max(total // (4 * threads), LEAST_PART), 2**26)  # four parts per thread
     large = [part for part in whole if part.size > most]
     cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]

@@ -62,9 +62,6 @@ FileVersion = tuple[int, int]
 """Size of a file, and the time of its last change (ns): equal on every machine that sees it."""
 
 
-_PACKAGE = __name__.partition(".")[0]
-
-
 @dataclass(frozen=True, repr=False)
 class Refusal:
     """An error that a task returns in place of a result; it is safe to print."""
@@ -155,7 +152,9 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
         except MemoryError:
             return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
-            own = [f for f in traceback.extract_tb(error.__traceback__) if _PACKAGE in f.filename]
+            own = [
+                f for f in traceback.extract_tb(error.__traceback__) if "adaptive_qs" in f.filename
+            ]
             place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
             words = f"internal error of a worker ({type(error).__name__} at {place})"
             return Refusal(AdaptiveQsError(f"{words}: this is a bug, please report it"))
