@@ -25,10 +25,7 @@ _LEAST, _MOST = 1e-290, sys.float_info.max
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
 
-    Args:
-        value: A finite number.
-        spacing: How far it can move; infinity if it exceeds the doubles.
-        decimals: Decimal places of all values, or None for values off any grid.
+    ``spacing`` is how far it can move, ``decimals`` the places of all values, None off any grid.
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
@@ -195,11 +192,8 @@ YEARS = (1500, 2100)
 class _Part:
     """Distinct values between two that have bins of their own, or beyond the outermost.
 
-    Attributes:
-        values, weights: Can be empty.
-        floor: End of the bin before; minus infinity without one.
-        ceiling: Start of the bin after; infinity without one.
-        narrow: Part of the width of the values from which on a gap next to them is wide.
+    ``floor`` is the end of the bin before, ``ceiling`` the start of the bin after, both infinite if
+    there is none. A gap next to the values is wide from ``narrow`` times their width on.
     """
 
     values: Floats
@@ -238,9 +232,9 @@ def propose_edges(
 ) -> tuple[float, ...]:
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
-    A value gets a bin that decodes to it alone if it fills one on average, is a peak, or lies far
-    beyond all others in several rows; so does every value if they are few. The other bins hold
-    about equal shares, with finer ones in long tails, and end at round numbers.
+    A value gets a bin of its own if it fills one on average, is a peak, or lies far beyond all
+    others in several rows; so does every value if they are few. The other bins hold about equal
+    shares, with finer ones in long tails, and end at round numbers.
 
     Args:
         values: Distinct values of the column.

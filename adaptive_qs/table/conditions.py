@@ -204,14 +204,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """A column, a constant, or an operation, with a value in every row.
+    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row.
 
-    Attributes:
-        column_name: Name of the column, if it is one.
-        constant: A number, a moment or the position of a label, if it is one.
-        sign: Sign of an operation: "+", "-", "*" or "/".
-        operands: Both sides of an operation.
-        unit: Seconds in which moments of a column are counted.
+    A constant is a number, a moment or the position of a label. Moments of a column are counted in
+    ``unit`` seconds.
     """
 
     column_name: str | None = None
@@ -298,13 +294,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison(Condition):
-    """Two operands compared.
+    """Two operands compared by "<", "<=", "=" or "!=".
 
-    Attributes:
-        sign: One of "<", "<=", "=", "!=".
-        left, right: The operands.
-        slack: Greatest difference of two sides that count as equal.
-        labels: Whether the catch-all counts as a value like others.
+    Sides that differ by at most ``slack`` count as equal. With ``labels``, the catch-all counts as
+    a value like others.
     """
 
     sign: str

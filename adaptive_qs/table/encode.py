@@ -131,22 +131,19 @@ def read_table(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """Return the codes of a table: a file, several files, a data frame or a coded table.
+    """Return the codes of a table: a path, a pattern, a data frame, or codes under the same domain.
 
-    A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped of
-    ASCII white space at both ends, and nothing about them is guessed. Columns can come in any
-    order; columns under `ignore` in the schema are skipped.
+    A table is read in chunks; memory holds the codes and one chunk. Cells of CSV are text, stripped
+    of ASCII white space, and nothing about them is guessed. Columns can come in any order.
 
     Args:
-        source: A path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
-            or codes under the schema's domain.
+        source: The table.
         schema: A schema without open bins or values.
         progress: Counts the bytes of a CSV file and the rows of anything else.
         check_rows: Called with the number of rows so far; can end the reading by an exception.
 
     Raises:
-        DataError: If the file is missing or damaged, has no rows, or does not fit the schema. The
-            message names the file, the column and the remedy, and no cell.
+        DataError: If the table is missing, damaged or empty, or does not fit the schema.
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
@@ -285,12 +282,7 @@ def read_rows(
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
-    """Return the codes of some cells, an array for each of their chunks.
-
-    Raises:
-        DataError: If the column refuses a cell; the message names `label`, the column and the
-            remedy.
-    """
+    """Return the codes of some cells, one array per chunk; raise DataError for a refused cell."""
     found, explain = [], partial(unreadable_column, label, column.name)
     for part in split_chunks(values):
         codes = redacted(partial(_codes, column, part, label), explain)
@@ -313,10 +305,8 @@ def distinct_cells(
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
     """Return the distinct cells of a column, normalised, and for each row the index of its cell.
 
-    There is an array for each type of cells. The very last cell is null.
-
-    Raises:
-        DataError: If cells of this type are not supported.
+    There is an array for each type of cells; the very last cell is null. Raises DataError if cells
+    of this type are not supported.
     """
     mixed = MixedCells.of(values).with_exact_decimals()
     normalised = [cells.normalise(part) for part in mixed.parts or (pa.array([], pa.string()),)]
@@ -342,10 +332,9 @@ def decode(
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
-    Categorical values have their declared type. Integers, numbers, dates and times are drawn from
-    their bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
-    unknown values are the catch-all label. Encoding the result under the same schema gives the same
-    codes. ``rng`` draws column by column.
+    Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
+    columns, column by column. Missing values are null, unknown values are the catch-all label.
+    Encoding the result under the same schema gives the same codes.
 
     Raises:
         SchemaError: If the table has another domain than the schema, or no row meets the rules.
@@ -372,7 +361,7 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
 
     Raises:
         SchemaError: If there is none, or it is not valid.
-        ResourceExceeded: If reading it out of a release bundle needs more than ``max_memory``.
+        ResourceExceeded: If reading it needs more than ``max_memory``.
     """
     match schema:
         case Schema():

@@ -279,10 +279,8 @@ class _Bound(Transformer[Token, Any]):
     def _operand(self, part: Term, other: ColumnBase | None, unit: int) -> Operand:
         """Return the operand with the columns and constants for which a part stands.
 
-        Args:
-            part: A part of a comparison.
-            other: The column with which a constant is compared; None in a computation.
-            unit: Seconds in which moments are counted; days in a computation.
+        Constants are compared with the column ``other``, None in a computation. Moments are counted
+        in ``unit`` seconds, in a computation in days.
         """
         if part.operands:
             sides = tuple(self._operand(side, other, unit) for side in part.operands)

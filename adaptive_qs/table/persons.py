@@ -72,10 +72,7 @@ PERSON_BYTES = 200
 class ContributionBound(Rows):
     """A source with at most, or exactly, K rows per person and without the person column.
 
-    Attributes:
-        source: The private table.
-        schema: The schema, which names the person column. Its bins and values can be open.
-        kept: How often each row is kept.
+    The schema names the person column; its bins and values can be open.
     """
 
     source: Any
@@ -214,9 +211,7 @@ def _chunks(
 class PersonIndex:
     """The persons of a chunk and, for each row, the index of its person (private).
 
-    Attributes:
-        persons: Identifiers as text; one can occur twice.
-        rows: Index of the person of each row, shape (rows,).
+    Persons are identifiers as text; one can occur twice.
     """
 
     persons: pa.StringArray

@@ -87,10 +87,9 @@ class Source:
 class Reader(NamedTuple):
     """How files of one format are read: an entry of ``READERS``.
 
-    Attributes:
-        open: Yields a file as a source.
-        explain: Returns what is wrong with a file, given an exception that is not quoted.
-        check_held: Raises ResourceExceeded if some columns need more memory than given.
+    ``open`` yields a file as a source, ``explain`` returns what is wrong with a file given an
+    exception that is not quoted, and ``check_held`` raises ResourceExceeded if some columns need
+    too much memory.
     """
 
     open: Callable[..., AbstractContextManager[Source]]
@@ -168,9 +167,9 @@ _BOOK_MAGIC = {
 def open_file(
     path: str | Path, groups: RowGroups = None, delimiter: str | None = None
 ) -> Iterator[Source]:
-    """Yield a CSV or Parquet file, or a table inside a file, as a source.
+    """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
-    FILE::NAME names one of several tables in a file. The first bytes tell the format.
+    The first bytes tell the format.
 
     Args:
         path: The file.
@@ -178,8 +177,7 @@ def open_file(
         delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
 
     Raises:
-        DataError: If the file is missing, empty or damaged, or has no readable column names. Also
-            raised while reading.
+        DataError: If the file cannot be read. Also raised while reading.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -278,13 +276,9 @@ ONE_TABLE = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """Return the files of a table, sorted: those of a folder or pattern, or the path itself.
+    """Return the CSV and Parquet files of a folder or pattern, sorted, or the path itself.
 
-    All CSV and Parquet files there count, except hidden ones.
-
-    Raises:
-        DataError: If there are none, the folder cannot be listed or has folders in it, or it is no
-            path.
+    Hidden files do not count. Raises DataError if there are none, or the folder has folders in it.
     """
     check_path("the table", path, DataError)
     path = Path(path)
@@ -406,14 +400,10 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
 
 
 def check_names(source: Source, requested: Collection[str], ignored: Collection[str]) -> None:
-    """Refuse a table whose columns are not those of the schema.
+    """Raise DataError if the columns of a table, in any of its files, are not those of the schema.
 
     Names of the data are quoted only once all names of the schema have been found among them: the
     first line of a file without a header is a private row.
-
-    Raises:
-        DataError: If a name is in the data or the schema only, or occurs twice, in any of its
-            files.
     """
     for file, names in source.files.items():
         check_names(replace(source, label=file, names=names, files={}), requested, ignored)

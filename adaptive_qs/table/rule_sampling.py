@@ -139,10 +139,8 @@ def drawn_under_rules(
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
     ``rng`` draws column by column, with the drawer of the column if there is one, then again for
-    rows that break rules. A row gets other codes if no values for its own meet the rules.
-
-    Raises:
-        SchemaError: If no row was found that meets the rules.
+    rows that break rules. A row gets other codes if no values for its own meet the rules. Raises
+    SchemaError if no row was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))

@@ -41,12 +41,9 @@ MOST_TRIED = 10_000
 
 
 class AllowedCells(NamedTuple):
-    """The cells of some columns that a rule allows.
+    """The cells of some columns, in the order of the schema, that a rule allows.
 
-    Attributes:
-        names: The columns, in the order of the schema.
-        allowed: Shape (codes of the first, ..., codes of the last).
-        text: The rule.
+    ``allowed`` has one axis for each column; ``text`` is the rule.
     """
 
     names: tuple[str, ...]
@@ -63,10 +60,7 @@ class AllowedCells(NamedTuple):
 class Computation:
     """A column that is computed from others if all of these are known.
 
-    Attributes:
-        column: The column.
-        source: What it is computed from.
-        unit: Amounts of the column in one of the computation: seconds of a day, or 1.
+    ``unit`` is the amount of the column in one of the computation: seconds of a day, or 1.
     """
 
     column: ColumnBase
@@ -81,13 +75,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a schema.
+    """One rule of a schema: its text and meaning, and the values of a determination.
 
-    Attributes:
-        text: The rule as it is written.
-        meaning: What it states.
-        table: Values of a determination, in the order of its columns; empty if they are to be
-            learnt.
+    The ``table`` has these in the order of the columns; it is empty if they are to be learnt.
     """
 
     text: str

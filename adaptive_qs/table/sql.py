@@ -136,11 +136,7 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
-    Signals interrupt it if its database is given.
-
-    Raises:
-        InputError: If it failed; the message begins with ``what``.
-        ResourceExceeded: If it has not enough memory or disk.
+    The message begins with ``what``. Signals interrupt the call if its database is given.
     """
     action = call if database is None else partial(interruptible, call, database)
     return redacted(action, partial(_explain_duckdb, what))
@@ -170,12 +166,7 @@ def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
 
 @contextmanager
 def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """Yield the relation of a query, and a connection of its own.
-
-    Raises:
-        InputError: If the database is missing, in use or damaged, or the query fails or is no
-            SELECT.
-    """
+    """Yield the relation of a query, and a connection of its own; or raise InputError."""
     library, database = duckdb(), query.database
     if not os.path.isfile(database):
         raise InputError(f"{query.place}: no such file: check the path")
@@ -208,9 +199,6 @@ def list_tables(database: Path) -> dict[str, bool]:
 
     The database is attached to an empty one. There, no macro of the file can replace a function of
     DuckDB and call a view a table.
-
-    Raises:
-        InputError: If it cannot be read.
     """
 
     def listed() -> list[tuple[str, bool]]:
@@ -273,9 +261,6 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a SQLite database as a source; the file is opened for reading only.
 
     Views and virtual tables are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: If it cannot be read, is being written to, or lacks the table, or it is a view.
     """
     _at_rest(path, "-wal", "-journal")
     location = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -331,10 +316,6 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a DuckDB database as a source; the file is opened for reading only.
 
     Views are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: If it is being written to, has not that table, or it is a view.
-        InputError: If it cannot be read, or DuckDB is not installed.
     """
     _at_rest(path, ".wal")
     listed = list_tables(path)

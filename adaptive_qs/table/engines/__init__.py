@@ -83,12 +83,8 @@ class EngineOpener(Protocol):
     ) -> AbstractContextManager[CountingEngine]:
         """Read and encode the table; leaving the context removes all that was kept of it.
 
-        The schema has no open bins or values; sources are as for
-        :func:`adaptive_qs.table.encode.read_table`.
-
-        Raises:
-            InputError: If the table cannot be read or does not fit the schema.
-            ResourceExceeded: If it does not fit where the engine keeps it.
+        The schema has no open bins or values. Raises InputError if the table cannot be read or does
+        not fit the schema, ResourceExceeded if it does not fit where the engine keeps it.
         """
 
 

@@ -63,13 +63,7 @@ FAN = 8
 
 
 class Cluster:
-    """A cluster that runs tasks.
-
-    Args:
-        client: A connected client.
-        name: What messages call the cluster.
-        patience: Time for which it can have no workers, in seconds.
-    """
+    """A cluster that runs tasks; it can have no workers for ``patience`` seconds."""
 
     def __init__(self, client: Client, name: str, patience: float) -> None:
         self._client = client
@@ -264,8 +258,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
     """Yield options with which :func:`open_dask` finds a cluster that works and sees a table.
 
     Raises:
-        InputError: If there is no cluster, it has no workers or other versions, or one of them does
-            not see a file.
+        InputError: If there is no cluster, or a worker does not see a file.
         ResourceExceeded: If the table is no file, and too large for the coordinator's memory.
     """
     files = find_path(source)

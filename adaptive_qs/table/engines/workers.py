@@ -71,13 +71,9 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class FilePart:
-    """Rows that one task encodes.
+    """Rows that one task encodes: of a file (absolute path), in the state when the run began.
 
-    Attributes:
-        path: Absolute path of their file.
-        stamp: State of the file when the run began.
-        size: Bytes of the rows.
-        groups: Which of them.
+    ``size`` is their number of bytes.
     """
 
     path: str
@@ -88,12 +84,7 @@ class FilePart:
 
 @dataclass(frozen=True, repr=False)
 class Reader:
-    """How workers read a table.
-
-    Attributes:
-        schema, versions: The schema, and the versions of the coordinator.
-        sums: Whether the cells of each part are summed.
-    """
+    """How workers read a table; ``sums`` is whether the cells of each part are summed."""
 
     schema: Schema
     versions: dict[str, str]
@@ -109,11 +100,9 @@ class CountRequest:
 
 @dataclass(frozen=True, repr=False)
 class PartFacts:
-    """What the coordinator keeps of a part.
+    """Number of rows of a part, and the sum of their cells if it is needed.
 
-    Attributes:
-        rows, row_sum: Their number, and the sum of their cells if it is needed.
-        digest: Digest of the codes, which must be the same however often a part is read.
+    ``digest`` of the codes must be the same however often a part is read.
     """
 
     rows: int
