@@ -145,18 +145,7 @@ def read_table(
     Raises:
         DataError: If the table is missing, damaged or empty, or does not fit the schema.
     """
-    coded = _check_coded(source, schema, check_rows)
-    if coded is not None:
-        return coded
-    parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
-    for chunk in coded_chunks(source, schema, progress, check_rows):
-        for part, codes in zip(parts, chunk):
-            part.append(codes)
-    columns = []
-    for part in parts:
-        columns.append(np.concatenate(part))
-        part.clear()  # which frees the chunks
-    return CodedTable(schema.domain(), tuple(columns))
+    return read_with_amounts(source, schema, (), progress, check_rows=check_rows)[0]
 
 
 def _check_coded(
@@ -223,28 +212,34 @@ def read_with_amounts(
     requested: Collection[str],
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
+    check_rows: CheckRows | None = None,
 ) -> tuple[CodedTable, Amounts]:
     """Return the codes of a table, and the amounts of the cells of some measured columns.
 
     Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
     after ``most_rows``.
     """
-    coded = _check_coded(source, schema)
+    coded = _check_coded(source, schema, check_rows)
     if coded is not None:
         return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
     with open_source(source, schema.delimiter) as opened:
-        for chunk in read_rows(opened, schema, progress, None):
+        for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):
                 part.append(found := _joined(encode_chunk(column, values, label), column.size))
                 if column.name in amounts:
                     amounts[column.name].append(_amounts(column, values, found, label))
-            if sum(map(len, codes[0])) >= most_rows:
+            if most_rows <= sum(map(len, codes[0])):
                 break
-    columns = tuple(np.concatenate(part) for part in codes)
-    return CodedTable(schema.domain(), columns), {n: np.concatenate(p) for n, p in amounts.items()}
+    columns = []
+    for part in codes:
+        columns.append(np.concatenate(part))
+        part.clear()  # which frees the chunks
+    return CodedTable(schema.domain(), tuple(columns)), {
+        n: np.concatenate(p) for n, p in amounts.items()
+    }
 
 
 def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:

@@ -139,17 +139,12 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True)
-class _Name:
-    text: str
-    ticked: bool
-    is_name: ClassVar[bool] = True
-    operands: ClassVar[tuple[Operand, ...]] = ()
+class _Leaf:
+    """The name of a column, in backticks or not, or a literal."""
 
-
-@dataclass(frozen=True)
-class _Literal:
     text: str
-    is_name: ClassVar[bool] = False
+    is_name: bool = False
+    is_ticked: bool = False
     operands: ClassVar[tuple[Operand, ...]] = ()
 
 
@@ -166,17 +161,16 @@ class _Bound(Transformer[Token, Any]):
 
     # Leaves.
 
-    def name(self, parts: list[Token]) -> _Name:
-        ticked = parts[0].type == "TICKED"
-        return _Name(str(parts[0]).strip("`"), ticked)
+    def name(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0]).strip("`"), True, parts[0].type == "TICKED")
 
-    def word(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0]))
+    def word(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0]))
 
     literal = word
 
-    def text(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0])[1:-1])
+    def text(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0])[1:-1])
 
     # Conditions.
 
@@ -197,18 +191,18 @@ class _Bound(Transformer[Token, Any]):
         return Either((first.negated(), then))
 
     @v_args(inline=True)
-    def missing(self, name: _Name) -> Condition:
+    def missing(self, name: _Leaf) -> Condition:
         return self._missing(name)
 
     @v_args(inline=True)
-    def present(self, name: _Name) -> Condition:
+    def present(self, name: _Leaf) -> Condition:
         return Not(self._missing(name))
 
-    def at_least_one(self, names: list[_Name]) -> Condition:
+    def at_least_one(self, names: list[_Leaf]) -> Condition:
         self._apart(names)
         return Either(tuple(Not(self._missing(name)) for name in names))
 
-    def determination(self, names: list[_Name]) -> Determination:
+    def determination(self, names: list[_Leaf]) -> Determination:
         self._apart(names)
         *lefts, right = (self._column(name).name for name in names)
         return Determination(tuple(lefts), right)
@@ -233,7 +227,7 @@ class _Bound(Transformer[Token, Any]):
 
     # What they mean.
 
-    def _missing(self, name: _Name) -> Missing:
+    def _missing(self, name: _Leaf) -> Missing:
         column = self._learnt(name)
         if column.missing_code is None:
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
@@ -296,7 +290,7 @@ class _Bound(Transformer[Token, Any]):
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
-                self._column(_Name(part.text, False))
+                self._column(_Leaf(part.text, True))
             value = (seconds or 0) // DAY
         return Operand(constant=value)
 
@@ -309,22 +303,22 @@ class _Bound(Transformer[Token, Any]):
         said = shown(part.text)
         raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 
-    def _is_column(self, name: _Name) -> bool:
-        return name.ticked or name.text in self._columns
+    def _is_column(self, name: _Leaf) -> bool:
+        return name.is_ticked or name.text in self._columns
 
-    def _column(self, name: _Name) -> ColumnBase:
+    def _column(self, name: _Leaf) -> ColumnBase:
         if name.text not in self._columns:
             remedy = _suggest(name.text, self._columns) or ": check the spelling"
             raise _Refused(f"column {shown(name.text)} is not in the schema{remedy}")
         return self._columns[name.text]
 
-    def _learnt(self, name: _Name) -> ColumnBase:
+    def _learnt(self, name: _Leaf) -> ColumnBase:
         column = self._column(name)
         if column.is_unlearnt:
             raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
         return column
 
-    def _apart(self, names: list[_Name]) -> None:
+    def _apart(self, names: list[_Leaf]) -> None:
         texts = [name.text for name in names]
         if len(set(texts)) < len(texts):
             raise _Refused("names one column twice: give each once")
@@ -340,7 +334,7 @@ def _suggest(text: str, known: Iterable[str]) -> str:
     return "" if near is None else f": did you mean {near!r}?"
 
 
-def _names(part: Term) -> Iterator[_Name]:
+def _names(part: Term) -> Iterator[_Leaf]:
     for operand in part.operands:
         yield from _names(operand)
     if not part.operands and part.is_name:

@@ -43,7 +43,6 @@ from adaptive_qs.table.schema import Schema
 
 try:
     from distributed import Client, Future, KilledWorker, wait
-    from distributed.comm.addressing import get_address_host_port, parse_address
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
@@ -345,22 +344,9 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         f"Cannot connect to the scheduler at {shown(given)}. Check the address (such as "
         f"tls://host:8786) and that it is running{certificate}."
     )
-    if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
-        raise no_answer
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
             raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
-
-
-def _is_address(text: str) -> bool:
-    """Return whether a client can try an address: it complains late about a malformed one."""
-    try:
-        scheme, _ = parse_address(text, strict=True)
-        if scheme != "inproc":  # of this process, where there is no port
-            get_address_host_port(text, strict=True)
-    except ValueError:
-        return False
-    return True
