@@ -290,7 +290,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
         emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
         return
     emit(OWNER_ONLY)
-    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.plain)])
+    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.said)])
     for name, verdict in lines:
         emit_rows(
             f"Verdict on {name}: {verdict.overall.word}", [("-", text) for text in verdict.brief]
