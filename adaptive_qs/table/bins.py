@@ -18,9 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST, _MOST = 1e-290, sys.float_info.max
-"""Least and greatest unit of rounding, within the doubles."""
-
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
@@ -29,7 +26,7 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
-    scale = min(abs(value) or _MOST, max(spacing, abs(value) * 1e-15, _LEAST) * 10)
+    scale = min(abs(value) or sys.float_info.max, max(spacing, abs(value) * 1e-15, 1e-290) * 10)
     exponent = math.floor(math.log10(scale)) - 1
     return _multiple(value, 1, exponent if decimals is None else max(exponent, -decimals), round)
 
@@ -46,7 +43,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     if (value < 0 if upwards else value > 0) and abs(value) <= spacing / 2:
         return 0.0
     # An end moves by less than a quarter of its bin.
-    most = max(min(spacing, _MOST) / 4, abs(value) * 1e-15, _LEAST)
+    most = max(min(spacing, sys.float_info.max) / 4, abs(value) * 1e-15, 1e-290)
     exponent = math.floor(math.log10(most))
     factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
     if decimals is not None and exponent < -decimals:

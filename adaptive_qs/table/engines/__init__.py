@@ -89,12 +89,11 @@ class EngineOpener(Protocol):
 
 
 DEFAULT_ENGINE = "auto"
-_LOCAL = "adaptive_qs.table.engines.local"
 ENGINES: Registry[EngineOpener] = Registry(
     {
-        DEFAULT_ENGINE: f"{_LOCAL}:open_auto",
-        "memory": f"{_LOCAL}:open_memory",
-        "stream": f"{_LOCAL}:open_stream",
+        DEFAULT_ENGINE: "adaptive_qs.table.engines.local:open_auto",
+        "memory": "adaptive_qs.table.engines.local:open_memory",
+        "stream": "adaptive_qs.table.engines.local:open_stream",
         "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )
