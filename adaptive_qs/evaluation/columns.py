@@ -197,8 +197,7 @@ class Summary:
         rows: number of rows that have a value.
         mean, std: of the values.
         quantiles: at ``QUANTILES``, each a value that occurs.
-        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
-            true table.
+        frequent: share of these rows on the ``FREQUENT`` most frequent values of the true table.
     """
 
     rows: int
@@ -210,12 +209,10 @@ class Summary:
     @classmethod
     def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Summary:
         """Summarise values in ascending order."""
+        quantiles = tuple(_quantile(ascending, part) for part in QUANTILES)
+        known = float(np.isin(ascending, frequent).mean())
         return cls(
-            len(ascending),
-            float(ascending.mean()),
-            float(ascending.std()),
-            tuple(_quantile(ascending, share) for share in QUANTILES),
-            float(np.isin(ascending, frequent).mean()),
+            len(ascending), float(ascending.mean()), float(ascending.std()), quantiles, known
         )
 
     @property
@@ -312,17 +309,9 @@ def _compare(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
         parts.append((MOVED_MEAN * mean, FAR_MEAN * mean))
     scale, far = (min(limits) for limits in zip(*parts)) if parts else (0.0, 0.0)
     reach = DOUBTFUL * deviation / 2
-    return ColumnValues(
-        column,
-        first,
-        second,
-        scale,
-        far / scale if scale else 1.0,
-        DOUBTFUL * std * deviation,
-        (_quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)),
-        not exactly_coded(column),
-        heaped,
-    )
+    around = _quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)
+    limits = scale, far / scale if scale else 1.0, DOUBTFUL * std * deviation, around
+    return ColumnValues(column, first, second, *limits, not exactly_coded(column), heaped)
 
 
 def _find_frequent(rows: Numbers) -> Numbers:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,9 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True)
 class GroupMean:
-    """One group in both tables.
+    """One group in both tables: its value, its rows and their means (None without a row).
 
-    Attributes:
-        label: the value of the column that makes the groups.
-        rows: that have a value.
-        means: of the values; None without such a row.
-        far: whether the mean is far off beyond chance.
+    It is far if the mean is far off beyond chance.
     """
 
     label: str
@@ -64,16 +61,14 @@ class GroupMeans:
     Attributes:
         column: whose means they are.
         by: name of the column that makes the groups.
-        explained: part of the variance of the true column that the groups explain, corrected for
-            their number.
+        explained: part of the variance of the true column that the groups explain (ω²).
         error: root mean squared error of the means, groups weighted by their true rows, in the
             column's unit; a group without synthetic rows has the mean of all true rows.
         fresh: the same expected of a fresh sample.
         tolerance: how much larger than expected chance may make the squared error.
-        spread: the same if all groups had the mean of all true rows.
-        groups: some of them: those that are far off first, then the largest.
-        number: of all groups.
-        far: number of groups with a mean that is far off beyond chance.
+        spread: the error if all groups had the mean of all true rows.
+        groups: the first that are shown: far ones, then the largest.
+        number, far: of all groups, and of far ones.
     """
 
     column: ColumnBase
@@ -116,17 +111,19 @@ class GroupMeans:
 def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     """Compare the pairs of a column of values and one of groups that depend on each other most.
 
-    Groups are the codes of columns without amounts of their own. Of the pairs with the largest
-    Cramér's V those are returned whose groups explain most of the variance. In a table of a set
-    at least one column of a pair is its own, not an ancestor's.
+    Groups are the codes of columns without amounts. Of the pairs with the largest Cramér's V those
+    are returned whose groups explain most of the variance. In a table of a set at least one column
+    of a pair is its own, not an ancestor's.
     """
     pair, schema = comparison.pair, comparison.schema
     given = comparison.key.given if comparison.key else frozenset()
-    amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
-               and pair.find_amounts(c, 1) is not None]  # fmt: skip
-    groups = [i for i, c in enumerate(schema.columns) if not c.measured]
+    numbers = [all(pair.find_amounts(c, t) is not None for t in (0, 1)) for c in schema.columns]
     true_v, names = comparison.once(associate).cramers_v[0], schema.names
-    own = ((i, j) for i in amounts for j in groups if not {names[i], names[j]} <= given)
+    own = (
+        (i, j)
+        for i, j in product(range(len(names)), repeat=2)
+        if numbers[i] and not schema.columns[j].measured and not {names[i], names[j]} <= given
+    )
     pairs = sorted(own, key=lambda p: -true_v[p])
     compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
     found, times = [], Counter[str]()
