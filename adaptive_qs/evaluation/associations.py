@@ -298,7 +298,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return comparison.once(associate)
+        return comparison.association
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""
@@ -343,7 +343,7 @@ def dependence_sentence(found: AssociationChanges, rows: tuple[int, int]) -> str
         text += f" {checks.format_names(found.unconnected)} {verb} independent of all "
         text += "other columns in the synthetic table."
     if found.weak_lost:
-        names = checks.named(_with_sizes(found.weak_lost), checks.FEW_NAMED)
+        names = checks.named(_with_sizes(found.weak_lost), most=checks.FEW_NAMED)
         text += f" Weak associations: {len(found.weak_lost):,} of {found.weak:,} lost: {names}."
     names = checks.named([combination(change.names) for change in found.made_up])
     new, reason = [names] if names else [], ""

@@ -17,6 +17,7 @@ from adaptive_qs.evaluation.tables import JointCodes, PairCounts, TablePair, cou
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
+    from adaptive_qs.evaluation.associations import Association
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.pages.words import BarChart
@@ -136,11 +137,8 @@ NAMED, FEW_NAMED = 3, 2
 """Maximum number of names in a list, and in one of several lists of a sentence."""
 
 
-def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return the first names for a sentence, and the number of the others."""
-    if len(names) <= most:
-        return listed(names, most)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+named = partial(listed, most=NAMED)
+"""Joins the first names for a sentence, with the number of the others."""
 
 
 def format_names(names: Sequence[str]) -> str:
@@ -212,7 +210,6 @@ class Comparison:
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
-    _computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -233,11 +230,12 @@ class Comparison:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
 
-    def once(self, compute: Callable[[PairCounts], T]) -> T:
-        """Return a function of the counts of pairs that several checks need; compute it once."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self.pairs)
-        return self._computed[compute]
+    @cached_property
+    def association(self) -> Association:
+        """How columns of both tables depend on each other."""
+        from adaptive_qs.evaluation.associations import associate  # a check, which imports this
+
+        return associate(self.pairs)
 
 
 class Check:

@@ -350,7 +350,7 @@ class ValuesCheck(Check):
         amount = counted(len(facts), "column")
         text = f"The {amount} of numbers or dates kept means and medians."
         if moved:
-            names = checks.named([_describe_moved(c) for c in moved], checks.FEW_NAMED)
+            names = checks.named([_describe_moved(c) for c in moved], most=checks.FEW_NAMED)
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
@@ -360,7 +360,7 @@ class ValuesCheck(Check):
                 "synthetic ones)"
                 for c in lost
             ]
-            names = checks.named(heaps, checks.FEW_NAMED)
+            names = checks.named(heaps, most=checks.FEW_NAMED)
             text += f" Frequent values are lost: {names}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import checks
-from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
@@ -118,7 +117,7 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     pair, schema = comparison.pair, comparison.schema
     given = comparison.key.given if comparison.key else frozenset()
     numbers = [all(pair.find_amounts(c, t) is not None for t in (0, 1)) for c in schema.columns]
-    true_v, names = comparison.once(associate).cramers_v[0], schema.names
+    true_v, names = comparison.association.cramers_v[0], schema.names
     own = (
         (i, j)
         for i, j in product(range(len(names)), repeat=2)

@@ -246,7 +246,7 @@ class ReleaseCheck(Check):
                       "or more budget.",)  # fmt: skip
         if not facts:
             return Finding("good", "agrees", advice=advice)
-        cells = checks.named([str(cell) for cell in facts], 2)
+        cells = checks.named([str(cell) for cell in facts], most=2)
         text = (
             f"The table contradicts its release by more than chance allows: {cells}. Do not use "
             "these counts."

@@ -312,7 +312,7 @@ def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleChec
             f"{share(rows.synthetic)} of the synthetic rows break {kept} in the true table"
         )
     if broken:
-        most = named([_describe_broken(rule) for rule in broken], checks.FEW_NAMED)
+        most = named([_describe_broken(rule) for rule in broken], most=checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
     if unseen is not None and found.unseen >= UNSEEN:
         names = named([combination(names) for names, _ in unseen.worst])
