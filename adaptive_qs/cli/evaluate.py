@@ -126,7 +126,7 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    from adaptive_qs.table.schema_files import describes_set, read_content
+    from adaptive_qs.table.schema import describes_set, read_content
 
     if options.schema is None:
         raise InputError("No schema is set. Use --schema FILE.")

@@ -41,8 +41,7 @@ from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_by_attri
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import SET_MEMBER
+from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload, check_subsets
 

@@ -24,7 +24,7 @@ from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
-from adaptive_qs.privacy.accounting import compute_mu
+from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
@@ -117,15 +117,14 @@ class Release(Bundle):
         workload: Workload,
         mechanisms: Mechanisms,
         settings: Mapping[str, Any],
-        privacy: tuple[float, float, float],
+        loss: PrivacyLoss,
         watched_cells: int,
         most_rows: int,
     ) -> Self:
-        """Return the release of a finished loop; ``privacy`` is ρ, and the (ε, δ) that it implies.
+        """Return the release of a finished loop; ``loss`` is the budget of the run.
 
         Other arguments are as in :class:`Manifest`; the ledger of the mechanisms has the charges.
         """
-        rho, epsilon, delta = privacy
         ledger = mechanisms.ledger
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
@@ -135,12 +134,7 @@ class Release(Bundle):
         if unit.copies > 1:
             estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
-            **derive_fields(events, schema, TABLES, stamp, unit),
-            rho=rho,
-            epsilon=epsilon,
-            delta=delta,
-            accountant="Gaussian DP" if ledger.filtered else "zCDP",
-            mu=compute_mu(rho) if ledger.filtered else None,
+            **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,

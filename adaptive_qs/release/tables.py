@@ -31,8 +31,7 @@ from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import STAMP_KEY, compute_sha256
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import SET_MEMBER
+from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 
 _SAME = (
