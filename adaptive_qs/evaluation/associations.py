@@ -171,8 +171,6 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
 
 MOST_CHANGES = 10
 """Maximum number of changes that are listed."""
-LEAST_CHANGE = 0.01
-"""Least difference of V that is listed."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +265,7 @@ def association_changes(
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
+        largest=ordered(size >= 0.01, size)[:MOST_CHANGES],
         blind=bool(others.any() and hidden[others].mean() > 0.5),
     )
 
@@ -298,7 +296,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return comparison.association
+        return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""

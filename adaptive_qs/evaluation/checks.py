@@ -17,7 +17,6 @@ from adaptive_qs.evaluation.tables import JointCodes, PairCounts, TablePair, cou
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
-    from adaptive_qs.evaluation.associations import Association
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
     from adaptive_qs.pages.words import BarChart
@@ -229,13 +228,6 @@ class Comparison:
     def pairs(self) -> PairCounts:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
-
-    @cached_property
-    def association(self) -> Association:
-        """How columns of both tables depend on each other."""
-        from adaptive_qs.evaluation.associations import associate  # a check, which imports this
-
-        return associate(self.pairs)
 
 
 class Check:

@@ -31,8 +31,6 @@ Numbers = NDArray[np.float64]
 
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is off."""
-BLIND = 0.5
-"""Total variation that chance can explain in every column, from which nothing can be judged."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
 """Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
 1988), beyond which it has moved; the smaller counts."""
@@ -87,9 +85,9 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
-    """Return whether chance can explain any difference of columns."""
+    """Return whether chance can explain half of the rows in another cell, in every column."""
     several = [c for c in columns if c.codes > 1]
-    return bool(several) and all(c.fresh + c.tolerance >= BLIND for c in several)
+    return bool(several) and all(c.fresh + c.tolerance >= 0.5 for c in several)
 
 
 class ColumnsCheck(Check):

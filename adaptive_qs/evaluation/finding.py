@@ -104,6 +104,7 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     """Yield equations of a column and the sum, difference or product of two others."""
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
+    acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
     values: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
         amounts = pair.find_amounts(column, 0)
@@ -120,11 +121,8 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
                     continue
                 ways = [("-", first, second), ("-", second, first)]
             for sign, left, right in ways:
-                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
+                if _is_equation(values[total], acts[sign], values[left], values[right], near):
                     yield f"{written(total)} = {written(left)} {sign} {written(right)}"
-
-
-_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
 
 
 def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:

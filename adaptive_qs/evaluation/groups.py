@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.associations import associate
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.columns import FAR_MEAN, FAR_SHIFT
 from adaptive_qs.evaluation.scale import CLOSE, DEVIATIONS, DOUBTFUL, USABLE
@@ -23,15 +24,8 @@ from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
 
-LEAST_GROUP = 10
-"""Number of true rows from which the mean of a group is compared."""
-LEAST_EXPLAINED = 0.01
-"""Part of the variance that groups must explain: a small effect after Cohen 1988."""
-MOST_TRIED, MOST_SHOWN, MOST_FOR_ONE = 60, 5, 2
-"""Maximum number of pairs of columns that are compared and shown, and shown of one column of
-values."""
-MOST_NAMED = 20
-"""Maximum number of groups that are shown."""
+MOST_TRIED, MOST_NAMED = 60, 20
+"""Maximum number of pairs of columns that are compared, and of groups that are shown."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +105,14 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     """Compare the pairs of a column of values and one of groups that depend on each other most.
 
     Groups are the codes of columns without amounts. Of the pairs with the largest Cramér's V those
-    are returned whose groups explain most of the variance. In a table of a set at least one column
+    are returned whose groups explain most of the variance: five at most, two of one column of
+    values. In a table of a set at least one column
     of a pair is its own, not an ancestor's.
     """
     pair, schema = comparison.pair, comparison.schema
     given = comparison.key.given if comparison.key else frozenset()
     numbers = [all(pair.find_amounts(c, t) is not None for t in (0, 1)) for c in schema.columns]
-    true_v, names = comparison.association.cramers_v[0], schema.names
+    true_v, names = associate(comparison.pairs).cramers_v[0], schema.names
     own = (
         (i, j)
         for i, j in product(range(len(names)), repeat=2)
@@ -128,9 +123,9 @@ def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     found, times = [], Counter[str]()
     for means in sorted(filter(None, compared), key=lambda m: -m.explained):
         times[means.column.name] += 1
-        if times[means.column.name] <= MOST_FOR_ONE:
+        if times[means.column.name] <= 2:
             found.append(means)
-    return tuple(found[:MOST_SHOWN])
+    return tuple(found[:5])
 
 
 def _sum_by_group(
@@ -165,7 +160,7 @@ def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> 
         return None
     sums, middle = found
     rows = sums[:, 0]
-    chosen = np.flatnonzero(rows[0] > LEAST_GROUP - 1)
+    chosen = np.flatnonzero(rows[0] >= 10)
     if len(chosen) < 2:
         return None
     (n, m), s, q = rows[:, chosen], sums[:, 1, chosen], sums[0, 2, chosen]
@@ -177,7 +172,7 @@ def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> 
     total = between + float(within.sum())
     explained = (between - (len(n) - 1) * noise) / (total + noise) if total else 0.0
     by_chance = noise * (len(n) - 1 + DEVIATIONS * math.sqrt(2 * (len(n) - 1)))
-    if explained < LEAST_EXPLAINED or between <= by_chance:
+    if explained < 0.01 or between <= by_chance:  # a small effect (Cohen 1988)
         return None
     made = np.where(m > 0, s[1] / np.maximum(m, 1), overall)
     expected = weight * (within / (n - 1)) * (1 / n + rows[0].sum() / rows[1].sum() / n)

@@ -293,8 +293,6 @@ def _name(names: Sequence[str]) -> str:
 
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
-UNMEASURED_SHOWN = 400
-ROUNDS_SHOWN = 200
 
 SECTIONS = (
     ("good-for", "What it is good for"),
@@ -345,9 +343,9 @@ def release_page(bundle: Bundle) -> str:
         measured=len(measured),
         coarse=sum(not m.measured for m in measured),
         unmeasured=[m for m in marginals if not m.groups],
-        most_unmeasured=UNMEASURED_SHOWN,
+        most_unmeasured=400,
         rounds=bundle.rounds,
-        rounds_shown=ROUNDS_SHOWN,
+        rounds_shown=200,
         z95=Z95,
         disclosed=group_facts(manifest.facts),
         sections=SECTIONS,
@@ -356,7 +354,6 @@ def release_page(bundle: Bundle) -> str:
 
 # The members of a bundle for people; loading needs none of them.
 
-STATEMENT, PAGE = "statement.md", "page.html"
 _NO_PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>No page</title>
 <p>The page with charts could not be made because of an error in the program. The release is
@@ -373,4 +370,4 @@ def build_pages(bundle: Bundle) -> dict[str, str]:
         page = release_page(bundle)
     except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
         page = _NO_PAGE
-    return {STATEMENT: statement_page(bundle.manifest), PAGE: page}
+    return {"statement.md": statement_page(bundle.manifest), "page.html": page}
