@@ -29,9 +29,6 @@ from adaptive_qs.workload.workload import QueryPart, QueryWorkload
 # says how much cells count. Sizes and the workload decide, no row.
 
 
-GRID_BITS = 16
-"""Bits of the coefficients: they change the error by a ten-thousandth and leave room for noise of
-at most 2⁴⁶, for a budget that leaves cells with 2³⁰ rows of noise."""
 MOST_CODES = 512
 """Most codes of a column that gets a strategy, whose matrix is a part of the release."""
 LARGEST = 2**20
@@ -152,7 +149,10 @@ def _strategy_for(requested: Subworkload) -> ColumnStrategy | None:
         least = solve(one).objective
         terms += [replace(term, scale=term.scale / least) for term in one.terms]
     best = solve(Subworkload(requested.shape, tuple(terms))).strategy
-    (factor,) = on_grid(best, GRID_BITS, of_residual=True).factors
+    # Bits of the coefficients: they change the error by a ten-thousandth and leave room for noise
+    # of at most 2⁴⁶, for a budget that leaves cells with 2³⁰ rows of noise
+    grid_bits = 16
+    (factor,) = on_grid(best, grid_bits, of_residual=True).factors
     if isinstance(factor, CenteringFactor):
         return None
     assert isinstance(factor, GridFactor)

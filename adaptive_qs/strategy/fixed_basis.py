@@ -133,8 +133,6 @@ def solve_with_basis(subworkload: Subworkload, factors: tuple[Factor, ...]) -> S
 # inequality h_f = N √c_f / Σ√c is best, with objective (Σ√c)²/N. Where G is itself diagonal in F,
 # as for circular queries and marginals, that meets the singular value bound: it is the optimum.
 
-ROUNDING = 1e-13
-"""Share of the largest coefficient below which others are zero, since the transform rounds."""
 CHUNK_CELLS = 2**22
 """Coefficients of queries that are transformed at a time."""
 
@@ -174,7 +172,9 @@ def fourier_spectrum(queries: CenteredQueries) -> Array:
     for axis in range(c.ndim):
         c[(slice(None),) * axis + (0,)] = 0.0
     c = (c + np.roll(np.flip(c), 1, axis=tuple(range(c.ndim)))) / 2  # c_f = c_−f up to rounding
-    c[c < ROUNDING * c.max(initial=0.0)] = 0.0
+    # Share of the largest coefficient below which others are zero, since the transform rounds
+    rounding = 1e-13
+    c[c < rounding * c.max(initial=0.0)] = 0.0
     c.setflags(write=False)
     return c
 
@@ -211,11 +211,6 @@ def _best_weights(c: Array) -> Array:
 # with every exact step in one h_k, √(Σ_f c_f / Π_{j≠k} h_j) up to a scale; it starts from
 # contrasts.
 
-SWEEPS = 100
-"""Most passes over the axes."""
-SETTLED = 1e-6
-"""Relative change of the error in one pass that ends the search."""
-
 
 def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) -> Solution:
     """Return one Fourier factor for each axis, contrasts if that would not fit in memory."""
@@ -224,7 +219,9 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
     weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
     free = [axis for axis, n in enumerate(shape) if settings.can_measure(n)]
     objective, last, sweeps = _error(c, weights), np.inf, 0
-    while sweeps < SWEEPS and objective < last * (1 - SETTLED):
+    most_sweeps = 100  # most passes over the axes
+    settled = 1e-6  # relative change of the error in one pass that ends the search
+    while sweeps < most_sweeps and objective < last * (1 - settled):
         for axis in free:
             weights[axis] = _best_weights(_seen_from(c, weights, axis))
         objective, last, sweeps = _error(c, weights), objective, sweeps + 1

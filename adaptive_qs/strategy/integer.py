@@ -34,11 +34,6 @@ MOST_COMPLETED = 1024
 """Cells up to which a matrix that spans too little is completed."""
 ZERO = 1e-9
 """Sum of a normalised row below which it is zero."""
-SPANNED = 1e-11
-"""Share of their sum above which squared singular values are surely not zero."""
-TRIMS_PER_COLUMN = 16
-MOST_TRIMMED_BITS = 26
-"""Most bits of a matrix that is trimmed: its squared column norms stay in 64 bits."""
 
 
 def centered(
@@ -73,7 +68,9 @@ def round_matrix(
             index[axis] = slice(0, 1)
             grid[tuple(index)] -= grid.sum(axis=axis, keepdims=True)
     integers = grid.reshape(len(matrix), -1)
-    if len(shape) == 1 and bits <= MOST_TRIMMED_BITS:
+    # Most bits of a matrix that is trimmed: its squared column norms stay in 64 bits
+    most_trimmed_bits = 26
+    if len(shape) == 1 and bits <= most_trimmed_bits:
         integers = _trim(integers, 4**bits, balanced[0])
     return integers[(integers != 0).any(axis=1)], balanced
 
@@ -101,7 +98,7 @@ def _trim(grid: Integers, limit: int, balanced: bool) -> Integers:
     if norms.max() <= limit:
         return grid
     columns = np.ascontiguousarray(grid.T)  # whole columns are looked at, many thousand times
-    for _ in range(TRIMS_PER_COLUMN * len(columns)):
+    for _ in range(16 * len(columns)):
         top = int(norms.argmax())
         excess = int(norms[top]) - limit
         if excess <= 0:
@@ -149,9 +146,10 @@ def _surely_spans(matrix: Array, shape: tuple[int, ...], balanced: tuple[bool, .
     if len(matrix) < _dimension(shape, balanced):
         return False
     scale = float(np.vdot(matrix, matrix))
+    spanned = 1e-11  # share of their sum above which squared singular values are surely not zero
     with linear_algebra().limit(limits=1):
         gram = matrix.T @ matrix + scale * _ignored(shape, balanced)
-        gram[np.diag_indices_from(gram)] -= SPANNED * scale
+        gram[np.diag_indices_from(gram)] -= spanned * scale
         try:
             cho_factor(gram, overwrite_a=True)
         except LinAlgError:
@@ -179,8 +177,6 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 MOST_BITS, LEAST_BITS = 24, 4
 """Most and fewest bits of the coefficients of one factor."""
-WELL_DETERMINED = 1e-13
-"""Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
 
 _TOO_LARGE = (
     "a measurement over {:,} cells is too large for exact integers: ask for fewer ways or declare "
@@ -245,7 +241,9 @@ class GridFactor(Factor):
             pivots = np.diagonal(cho_factor(self._gram())[0])
         except LinAlgError:
             return False
-        return bool((pivots.min() / pivots.max()) ** 2 > WELL_DETERMINED)
+        # Smallest squared ratio of the pivots of a Gram matrix that can be inverted
+        well_determined = 1e-13
+        return bool((pivots.min() / pivots.max()) ** 2 > well_determined)
 
     @property
     def is_full(self) -> bool:

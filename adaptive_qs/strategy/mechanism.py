@@ -131,11 +131,6 @@ class ArrayCache:
         return array
 
 
-PROBES = 3
-"""Number of random tables on which estimates are compared with the truth. A query that a strategy
-misses shows on each of them with probability 1."""
-
-
 def largest_bias(
     queries: Sequence[Queries], axes: tuple[int, ...], factors: Sequence[Factor]
 ) -> float:
@@ -147,7 +142,10 @@ def largest_bias(
     """
     rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise
     shape = tuple(n for factor in factors for n in factor.shape)
-    tables = rng.standard_normal((*shape, PROBES))
+    # Number of random tables on which estimates are compared with the truth. A query that a
+    # strategy misses shows on each of them with probability 1.
+    probes = 3
+    tables = rng.standard_normal((*shape, probes))
     found = tables
     for factor in factors:
         block = factor.restored(found.reshape(math.prod(factor.shape), -1))

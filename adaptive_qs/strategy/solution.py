@@ -17,9 +17,6 @@ from adaptive_qs.workload.matrices import Queries
 
 # How hard solvers try.
 
-_MEASURED_COPIES = 6
-"""Number of square matrices over its cells that a dense factor needs when it is measured."""
-
 
 @dataclass(frozen=True)
 class SolverSettings:
@@ -37,7 +34,9 @@ class SolverSettings:
 
     def can_measure(self, cells: int) -> bool:
         """Return whether a dense factor over this many cells fits in memory when measured."""
-        return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
+        # Number of square matrices over its cells that a dense factor needs when it is measured
+        copies = 6
+        return copies * 8 * cells**2 <= self.max_bytes
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.

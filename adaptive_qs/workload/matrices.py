@@ -344,9 +344,6 @@ def check_size(rows: int, cells: int, advice: str) -> None:
 MAX_CSV_BYTES = 2**28
 """Largest CSV file of a matrix; a binary file holds as much in far fewer bytes."""
 
-ROW_RANGE = 1e4
-"""Largest ratio of the largest entries of two rows."""
-
 
 def read_matrix(path: Path) -> NDArray[Any]:
     """Read the matrix in a file, one row for each query; its size is checked first.
@@ -373,10 +370,11 @@ def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
         return  # refused elsewhere
     largest = np.abs(matrix.astype(np.float64)).max(axis=1)
     least = np.where(largest > 0, largest, np.inf)
-    if largest.max() > ROW_RANGE * least.min():
+    most = 1e4  # largest ratio of the largest entries of two rows
+    if largest.max() > most * least.min():
         raise WorkloadError(
             f"{path}: the largest entries of rows {least.argmin() + 1:,} and "
-            f"{largest.argmax() + 1:,} differ by more than a factor of {ROW_RANGE:,.0f}: scale the "
+            f"{largest.argmax() + 1:,} differ by more than a factor of {most:,.0f}: scale the "
             "rows alike, and say with weights in parts of their own what matters more"
         )
 
