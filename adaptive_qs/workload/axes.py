@@ -385,16 +385,6 @@ class LevelQueries(Queries):
         """Return m − level."""
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
 
-    def means(self, kept: tuple[int, ...]) -> Array:
-        """Return means as for other queries; for one axis by counting, without the matrix."""
-        if len(kept) != 1:
-            return super().means(kept)
-        lines = self.levels() if kept == (0,) else self.levels().T
-        kept_size, dropped_size = lines.shape
-        counts = np.zeros((self.num_queries, kept_size))
-        np.add.at(counts, (lines, np.arange(kept_size)[:, None]), 1.0)
-        return np.cumsum(counts, axis=0) / dropped_size
-
     def answer(self, table: Array) -> Array:
         """Return cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""
         array: NDArray[Any] = np.asarray(table)

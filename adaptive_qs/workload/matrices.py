@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -405,26 +407,13 @@ def _read_csv(path: Path) -> NDArray[Any]:
             f"{path}: is larger than {MAX_CSV_BYTES >> 20} MiB: save the matrix as .npy"
         )
     try:
-        with path.open(encoding="utf-8-sig") as lines:
-            text = (line for line in lines if line.strip())
-            rows = [_numbers(path, number, line) for number, line in enumerate(text, start=1)]
+        with warnings.catch_warnings(action="ignore"):  # about no rows, which are refused elsewhere
+            return np.loadtxt(path, delimiter=",", ndmin=2, encoding="utf-8-sig", comments=None)
     except UnicodeDecodeError:
         raise WorkloadError(f"{path}: not UTF-8 text: save the file as UTF-8") from None
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(rows[0]):
-            raise WorkloadError(
-                f"{path}: row {number} has {len(row):,} numbers and row 1 has {len(rows[0]):,}: "
-                "give every row one for each cell"
-            )
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
-
-
-def _numbers(path: Path, number: int, line: str) -> NDArray[np.float64]:
-    cells = line.strip().split(",")
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
+    except ValueError as error:  # NumPy counts rows from 0 if a cell is not a number, else from 1
+        row = int("".join(re.findall(r"row (\d+)", str(error)))) + ("convert" in str(error))
         raise WorkloadError(
-            f"{path}: row {number} holds something that is not a number: "
+            f"{path}: row {row} is not a row of numbers that is as long as row 1: "
             "give numbers between commas and no header"
         ) from None
