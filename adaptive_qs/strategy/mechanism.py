@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import product
 from threading import Lock
 from typing import Protocol
 
@@ -92,14 +90,6 @@ class Mechanism(Protocol):
 
     def variances(self, part: int, index: int) -> Array:
         """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
-
-    def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are answered in runs, since they are many."""
-
-    def answer_runs(
-        self, part: int, index: int, kept: Mapping[int, Array]
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield answers and variances of such a set, some queries at a time, in order."""
 
     def largest_variance(self) -> tuple[float, bool]:
         """Return the largest variance of all queries at cost 1, and whether it is exact."""
@@ -189,84 +179,3 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
     for of in queries:
         tables = np.moveaxis(of.answer(tables), 0, -1)
     return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
-
-
-# Sets of very many queries, answered in runs: consecutive queries whose arrays take little memory.
-#
-# All queries on the last axes, some runs of those on one axis, and one query on each axis before.
-
-MOST_AT_ONCE = 2**21
-"""Most answers of one attribute set in memory."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Consecutive queries of a product.
-
-    Attributes:
-        before: one query on each of the first axes, by its position.
-        axes: how many there are in all.
-        axis: the next axis, of which some runs of queries are taken.
-        first, stop: these.
-    """
-
-    before: tuple[int, ...]
-    axes: int
-    axis: int
-    first: int
-    stop: int
-
-    def product(self, variances: Callable[[int], Array]) -> Array:
-        """Return the variances of all queries of the run, as a product over the axes."""
-        arrays = map(variances, range(self.axes))
-        return np.asarray(reduce(np.multiply.outer, arrays)).reshape(-1)
-
-    def slice_variances(self, axis: int, queries: Queries, variances: Array) -> Array:
-        """Return the part of the variances of all queries on one axis that belongs to the run."""
-        if axis < self.axis:
-            return np.asarray(variances[self.before[axis]])
-        if axis == self.axis:
-            return variances[queries.in_runs(self.first, self.stop)]
-        return variances
-
-
-def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool:
-    """Return whether a set has more than ``MOST_AT_ONCE`` queries, on axes with own factors."""
-    if math.prod(of.num_queries for of in queries) <= MOST_AT_ONCE:
-        return False
-    shapes = [*(of.shape for of in queries), *(of.shape for of in factors)]
-    return all(len(shape) == 1 for shape in shapes)
-
-
-def split_into_runs(queries: Sequence[Queries]) -> Iterator[Run]:
-    """Yield all runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
-    counts = [of.num_queries for of in queries]
-    axis = next(k for k in range(len(counts)) if math.prod(counts[k + 1 :]) <= MOST_AT_ONCE)
-    rest, of = math.prod(counts[axis + 1 :]), queries[axis]
-    for before in product(*map(range, counts[:axis])):
-        first = 0
-        while first < of.num_runs:
-            stop = first + 1
-            begin = of.in_runs(first, stop).start
-            while stop < of.num_runs:
-                if (of.in_runs(first, stop + 1).stop - begin) * rest > MOST_AT_ONCE:
-                    break
-                stop += 1
-            yield Run(before, len(counts), axis, first, stop)
-            first = stop
-
-
-def answer_in_runs(
-    queries: Sequence[Queries], table: Array, variances: Callable[[Run], Array]
-) -> Iterator[tuple[Array, Array]]:
-    """Yield answers to a product of queries from a table, with their variances, run by run."""
-    last = -1
-    for run in split_into_runs(queries):
-        if run.axis != last:
-            last, others = run.axis, table
-            for axis, of in enumerate(queries):
-                if axis != run.axis:
-                    answers = of.answer(np.moveaxis(others, axis, 0))
-                    others = np.moveaxis(answers, 0, axis)
-        answers = queries[run.axis].answer_runs(others[run.before], run.first, run.stop)
-        yield answers.reshape(-1), variances(run)

@@ -26,10 +26,7 @@ from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
-    Run,
     StrategyMeasurement,
-    answer_in_runs,
-    comes_in_runs,
     joint_squares,
     largest_bias,
 )
@@ -116,30 +113,6 @@ class TableMechanism:
             for part, index, _ in self.workload.sets()
         )
         return max(products, default=0.0), True
-
-    def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are answered in runs, since they are many."""
-        return comes_in_runs(self.workload.parts[part].queries(index), self.strategy.factors)
-
-    def answer_runs(
-        self, part: int, index: int, kept: Mapping[int, Array]
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield answers and variances of such a set, some queries at a time, in order."""
-        queries = self.workload.parts[part].queries(index)
-        blocks = list(self._blocks(part, index))
-        constant = math.prod(float(self._block(*of)) for of in blocks if of[0] == (None,))
-        inside = [factor for of, factor in blocks if of != (None,)]
-
-        def of_axis(run: Run, axis: int) -> Array:
-            requested, full = queries[axis], partial(self._block, (queries[axis],), inside[axis])
-            if axis == run.axis:
-                return inside[axis].run_variances(requested, run.first, run.stop, full)
-            return run.slice_variances(axis, requested, full())
-
-        def variances(run: Run) -> Array:
-            return run.product(partial(of_axis, run)) * constant
-
-        yield from answer_in_runs(queries, self._marginal(part, index, kept), variances)
 
     def compute_bias(self, part: int, index: int) -> float:
         """Return the largest part of a query of one attribute set that is not measured."""

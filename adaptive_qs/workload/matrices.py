@@ -95,22 +95,6 @@ class Queries:
         """
         raise NotImplementedError
 
-    # Queries that are too many for memory are answered in runs: one query each here, all
-    # that begin at one cell where there are many of these.
-
-    @property
-    def num_runs(self) -> int:
-        """How many runs there are."""
-        return self.num_queries
-
-    def in_runs(self, first: int, stop: int) -> slice:
-        """Return the positions of the queries of consecutive runs among all."""
-        return slice(first, stop)
-
-    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Return the answers to those queries only."""
-        return self.answer(table)[self.in_runs(first, stop)]
-
     # Queries on one axis that each count one stretch of its cells are arcs.
 
     is_binary: ClassVar[bool] = True
@@ -120,10 +104,6 @@ class Queries:
 
     def arc_lengths(self) -> NDArray[np.int64] | None:
         """Return the lengths of arcs that occur; None where the queries are no arcs."""
-        return None
-
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64] | None:
-        """Return the length of each arc of some runs; None where the queries are no arcs."""
         return None
 
     def squares(self, covariance: Array) -> Array:

@@ -453,7 +453,11 @@ BAD_MATRICES = {
     "objects": (save("m.npy", EYE.astype(object)), "m.npy", "not a complete .npy file"),
     "truncated": (text("m.npy", b"\x93NUMPY\x01\x00v\x00{'descr': "), "m.npy", "not a complete"),
     "empty": (text("m.npy", b""), "m.npy", "not a complete"),
-    "csv header": (text("m.csv", b"a,b,c,d,e\n1,2,3,4,5\n"), "m.csv", "row 1 is not a row of numbers"),
+    "csv header": (
+        text("m.csv", b"a,b,c,d,e\n1,2,3,4,5\n"),
+        "m.csv",
+        "row 1 is not a row of numbers",
+    ),
     "csv ragged": (text("m.csv", b"1,2,3,4,5\n1,2\n"), "m.csv", "as long as row 1"),
     "csv NaN": (text("m.csv", b"1,2,3,4,nan\n"), "m.csv", "row 1 of the matrix"),
     "csv hole": (text("m.csv", b"1,2,3,,5\n"), "m.csv", "row 1 is not a row of numbers"),
