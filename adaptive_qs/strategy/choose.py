@@ -13,13 +13,20 @@ import numpy as np
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import MECHANISMS, table_mechanism
-from adaptive_qs.strategy.fixed_basis import (
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.strategy.bounds import (
     solve_fourier,
     solve_residual_planner,
 )
 from adaptive_qs.strategy.hdmm import solve_product
-from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.strategy.mechanism import (
+    Mechanism,
+    TableMechanism,
+    any_mechanism_bound,
+    may_be_solved,
+    solve_full,
+    used_attributes,
+)
 from adaptive_qs.strategy.optimal import LARGE_AXIS, SolveCache, solve
 from adaptive_qs.strategy.residual_mechanism import (
     ResidualMechanism,
@@ -32,11 +39,6 @@ from adaptive_qs.strategy.solution import (
     SolverSettings,
     Status,
     Strategy,
-)
-from adaptive_qs.strategy.table_mechanism import (
-    TableMechanism,
-    any_mechanism_bound,
-    used_attributes,
 )
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
@@ -136,7 +138,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     d, settings, workload = request.decomposition, request.settings, request.workload
     best = _smashed("querysmasher", request, affordable_solver(settings))
     split, problems = best.mechanism, best.distinct_solves
-    whole = table_mechanism.may_be_solved(workload, settings)
+    whole = may_be_solved(workload, settings)
     product = may_be_product(workload, settings)
     if not whole and not product:
         return best
@@ -150,7 +152,7 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
             best, bound = _better(best, found, problems), max(bound, found.lower_bound)
     if whole and best.mechanism.total_error > bound * (1 + settings.gap):
         with suppress(ResourceExceeded):
-            full = table_mechanism.solve_full(workload, settings)
+            full = solve_full(workload, settings)
             best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
     return replace(best, mechanism=_bounded(best.mechanism, bound, settings.gap))
 

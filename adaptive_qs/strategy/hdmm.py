@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
+from adaptive_qs.strategy.mechanism import TableMechanism, used_attributes
 from adaptive_qs.strategy.optimal import check_dense
 from adaptive_qs.strategy.solution import (
     Array,
@@ -21,7 +22,6 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.strategy.table_mechanism import TableMechanism, used_attributes
 from adaptive_qs.workload.matrices import AxisQueries
 from adaptive_qs.workload.workload import QueryWorkload
 

@@ -16,9 +16,10 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import (
     is_product,
     known_eigenvalues,
+    solve_fourier,
+    solve_residual_planner,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     Array,

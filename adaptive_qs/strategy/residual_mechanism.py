@@ -13,12 +13,13 @@ import numpy as np
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import is_product, total_variance
-from adaptive_qs.strategy.fixed_basis import (
+from adaptive_qs.strategy.bounds import (
+    is_product,
     solve_fourier,
     solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
+    total_variance,
 )
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (

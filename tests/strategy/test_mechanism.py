@@ -10,16 +10,15 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import solution as squares
+from adaptive_qs.strategy.bounds import FourierFactor
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.fixed_basis import FourierFactor
-from adaptive_qs.strategy.mechanism import ArrayCache, joint_squares
+from adaptive_qs.strategy.mechanism import ArrayCache, joint_squares, solve_full
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
     IdentityFactor,
     SolverSettings,
 )
-from adaptive_qs.strategy.table_mechanism import solve_full
 from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import Random, squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis

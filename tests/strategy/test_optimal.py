@@ -11,7 +11,7 @@ import pytest
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import optimal as module
-from adaptive_qs.strategy.fixed_basis import FourierFactor
+from adaptive_qs.strategy.bounds import FourierFactor
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
