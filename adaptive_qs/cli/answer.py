@@ -276,7 +276,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     replacing = replacing or resumes(out, options)
     check_table(out, replacing)
 
-    from adaptive_qs.answering.api import answers_job, measure_answers
+    from adaptive_qs.answering.api import check_answers, read_answers
     from adaptive_qs.answering.measure import interval_factor
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
@@ -285,9 +285,9 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     described = Schema.load(schema, options.max_memory)
     with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        job = answers_job(described, spec, options, clock)
-        io.show_warnings(job, schema)
-        answers = measure_answers(job, table, clock)
+        checked = check_answers(described, spec, options, clock)
+        io.show_warnings(checked, schema)
+        answers = read_answers(checked, table, clock)
         show_limits(answers.plan, options)
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]

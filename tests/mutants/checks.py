@@ -27,7 +27,7 @@ from adaptive_qs.audit.replay import AuditReport, Check, Diverged, Recorder
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, SpentNote
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
@@ -38,8 +38,6 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
-from adaptive_qs.privacy.unit import ROWS
-from adaptive_qs.run.budget import Session
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
@@ -310,13 +308,16 @@ def retry() -> list[str]:
             if len(calls) == stop_after:
                 raise _Interrupted
 
-        session = Session(path, resume, Cost.within(1.0))
-        session.recognise([b"the same table"])
-        with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
-            ledger = session.begin(lambda: {"job": "loop"}, False, ROWS)
+        book, request = LedgerBook(path), {"job": "loop"}
+        if resume:
+            ledger = book.resume(request, "the same table")
+        else:
+            ledger = book.reserve(request, "the same table", Cost.within(1.0))
+        with contextlib.suppress(_Interrupted):
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
             run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, 1.0)
-            session.finish()
+            ledger.finish()
+        ledger.leave()
         return calls
 
     with tempfile.TemporaryDirectory() as name:
