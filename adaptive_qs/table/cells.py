@@ -242,10 +242,9 @@ _DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}
 def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
     """Return cells of one type as identifiers, null for missing ones, and a problem or "".
 
-    The identifier of a text is the text itself, by code points; that of a whole number its digits,
-    that of a date ISO 8601. So equal values have one identifier in every container, and others have
-    another. Each cell is judged alone. It is refused if its type does not distinguish it, or if
-    another container writes it otherwise; the problem names such cells.
+    The identifier of a text is the text itself, that of a whole number its digits, that of a date
+    ISO 8601. So equal values have one identifier in every container, and others have another. A
+    cell is refused if its type does not distinguish it, or another container writes it otherwise.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -298,9 +297,8 @@ class MixedCells:
     """Cells of several types.
 
     Attributes:
-        parts: arrays of one type each; together they hold the distinct cells, in no order that
-            means anything.
-        indices: shape (rows,), which cell of the joined parts each row has; -1 for none.
+        parts: Arrays of one type each; together they hold the distinct cells, in any order.
+        indices: Which cell of the joined parts each row has, -1 for none, shape (rows,).
     """
 
     parts: tuple[pa.Array, ...]
@@ -346,10 +344,9 @@ class MixedCells:
 def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     """Return Python objects as typed values, each by its own type.
 
-    Text is text; booleans, integers, numbers, dates and times keep their kind, whether of Python,
-    numpy or pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large
-    for one. None, NaN, NaT and NA are missing. Anything else becomes an array of type binary, which
-    no column takes.
+    Text, booleans, integers, numbers, dates and times keep their kind, whether of Python, numpy or
+    pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large for one.
+    None, NaN, NaT and NA are missing. Anything else becomes binary, which no column takes.
     """
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 

@@ -179,12 +179,7 @@ def table_format(path: str | Path) -> OutputFormat:
 
 
 def check_table_path(path: str | Path) -> None:
-    """Check, before any work is done, that `write_table` can write `path`.
-
-    Raises:
-        InputError: If the suffix is unknown, its library not installed, or the file cannot be
-            written.
-    """
+    """Raise InputError, before any work is done, unless `write_table` can write `path`."""
     table_format(path).library()
     check_writable(path)
 
@@ -214,10 +209,9 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's format, and texts that a spreadsheet program would run are escaped as requested:
-    reading the file under the schema gives the texts back. In Parquet a missing value is null and
-    every text is unchanged. The same table gives the same bytes. ``replace_file`` is as for
-    :func:`atomic_writer`.
+    column's format, and texts that a spreadsheet program would run are escaped as requested. In
+    Parquet a missing value is null and every text is unchanged. The same table gives the same
+    bytes.
 
     Raises:
         InputError: If the suffix is unknown or the file cannot be written.
@@ -342,12 +336,8 @@ def write_batches(
 ) -> int:
     """Write batches as they come, and return the number of rows.
 
-    The file appears after the last one; an error of the batches leaves none. Columns in
-    ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
-    ``replace_file`` is as for :func:`atomic_writer`.
-
-    Raises:
-        InputError: If the suffix is unknown or the file cannot be written.
+    The file appears after the last one. Columns in ``dictionaries`` repeat few values, for Parquet
+    to encode. Raises InputError if the suffix is unknown or the file cannot be written.
     """
     kind, rows = table_format(path), 0
     sealing = _sealing(path, sealed, replace_file)
@@ -377,12 +367,9 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a private table.
+    """The library of a private table, and containers of columns for which the caller chose one.
 
-    Attributes:
-        library: The library of the table.
-        containers: Of each column for which the caller chose one: categories, or nullable or Arrow
-            types of pandas.
+    Containers are categories, and nullable or Arrow types of pandas.
     """
 
     library: Literal["pandas", "polars", "pyarrow", "codes"]
@@ -424,11 +411,10 @@ def _find_container(dtype: Any) -> str:
 def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     """Return the decoded table as that kind of data frame.
 
-    Columns that came as categories have the values that the schema lists as categories, in its
-    order, and are ordered where it says so. In pandas, columns that came in a nullable or Arrow
-    type come back in that of their declared type. Plain columns with missing values have the
-    nullable types Int64 and boolean, so that integers stay integers; dates are datetime64. A stamp
-    in the table's metadata that says that it is not private is copied to ``attrs``.
+    Categories are the values that the schema lists, in its order. Nullable and Arrow types of
+    pandas are those of the declared type. Plain columns with missing values are Int64 and boolean,
+    so that integers stay integers. A stamp that says that a table is not private is copied to
+    ``attrs``.
     """
     categories = {
         column.name: column
