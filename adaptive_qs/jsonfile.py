@@ -50,11 +50,12 @@ def render_schema(kind: str, model: Any, **options: Any) -> str:
     """
     from pydantic import BaseModel
 
+    content = model.model_json_schema(**options)
     models, known = [BaseModel], dict[str, Any]()
     for each in models:
         models += each.__subclasses__()
-        known[each.__name__] = each
-    content = model.model_json_schema(**options)
+        if each.__module__.startswith("adaptive_qs."):
+            known[each.__name__] = each
     for name, part in {**content.get("$defs", {}), model.__name__: content}.items():
         for base in known[name].__mro__ if name in known else ():
             if issubclass(base, BaseModel) and base is not BaseModel:
@@ -67,7 +68,10 @@ def render_schema(kind: str, model: Any, **options: Any) -> str:
 
 def _field_docstrings(model: type) -> Iterator[tuple[str, str]]:
     """Yield the fields that a class declares, each with the docstring below it."""
-    declared: Any = ast.parse(inspect.getsource(model)).body[0]
+    try:
+        declared: Any = ast.parse(inspect.getsource(model)).body[0]
+    except OSError:
+        return  # a call made the class
     for field, below in pairwise(declared.body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             yield ast.unparse(field.target), inspect.cleandoc(ast.literal_eval(below.value))
