@@ -115,13 +115,12 @@ def check(
         _emit_checked(each, schema, f"{name}: " if described.is_set else "")
     if source is not None:
         from adaptive_qs.learn.gather import gather
-        from adaptive_qs.learn.schema import MOST_BYTES
         from adaptive_qs.table.encode import read_table
 
         loaded = described.tables[described.root]
         with io.readable(source) as table:
             if loaded.private_columns:
-                gather(table, loaded, MOST_BYTES)
+                gather(table, loaded)
             else:
                 read_table(table, loaded)
         io.emit(f"{io.shown(locate_file(source))}: fits the schema")

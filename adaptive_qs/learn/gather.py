@@ -22,6 +22,8 @@ from adaptive_qs.table.schema import Schema
 
 Counts = NDArray[np.int64]
 
+MOST_BYTES = 2**30
+"""Default maximum of the memory for private values (bytes)."""
 MERGING_BYTES = 200
 """Measured memory, in bytes per text, of merging and sorting counts."""
 
@@ -121,13 +123,24 @@ class Gathered:
 def gather(
     source: Any,
     schema: Schema,
-    most_bytes: int,
+    most_bytes: int = MOST_BYTES,
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> Gathered:
-    """Read the columns that are to be learnt and check that all others can be encoded.
+    """Return the private values to learn from; check that all other cells can be encoded.
 
-    The run can refuse no other cell later. See :func:`adaptive_qs.learn.schema.gather_private`.
+    Every cell of the table fits the learnt schema: a run refuses cells before it has a budget.
+
+    Args:
+        source: A private table.
+        schema: The schema with open columns.
+        most_bytes: Maximum memory of the values.
+        progress: Reports the reading.
+        check_rows: Is called with the number of rows so far; it raises if there are too many.
+
+    Raises:
+        DataError: If the table does not fit the schema, or is coded.
+        ResourceExceeded: If the values exceed ``most_bytes``.
     """
     collectors = {c.name: _Collector(c) for c in schema.columns if c.is_open}
     if isinstance(source, CodedTable):

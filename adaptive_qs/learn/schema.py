@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
 from adaptive_qs.errors import InputError, WorkloadError
-from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.privacy.counts import PrivateTexts
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -109,45 +108,6 @@ def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
                     f"a custom matrix covers {named}, of which bins or values are still to be "
                     "learnt: declare them"
                 )
-
-
-MOST_BYTES = 2**30
-"""Default limit of the memory for private values (bytes)."""
-
-
-def gather_private(
-    source: Any,
-    schema: Schema,
-    cost: Cost,
-    *,
-    most_bytes: int = MOST_BYTES,
-    progress: StepProgress | None = None,
-    check_rows: CheckRows | None = None,
-) -> Gathered:
-    """Return the private values that a schema is learnt from; read nothing if it is closed.
-
-    Every cell of the table fits the schema that :func:`learn_schema` returns: a cell that encoding
-    would refuse is refused here, before there is a budget.
-
-    Args:
-        source: the path of a CSV or Parquet file, or a pandas, polars or pyarrow table.
-        schema: the public description of the table.
-        cost: largest cost of all columns together; see :func:`preprocessing_cost`.
-        most_bytes: limit of the private values in memory.
-        progress: reports the reading.
-        check_rows: is called with the number of rows so far; it raises if there are too many.
-
-    Raises:
-        InputError: the cost is too small to divide.
-        DataError: the table does not fit the schema, or is coded.
-        ResourceExceeded: the private columns do not fit ``most_bytes``.
-    """
-    from adaptive_qs.learn.gather import Gathered, gather
-
-    if not schema.open_columns:
-        return Gathered()
-    column_costs(schema, cost)
-    return gather(source, schema, most_bytes, progress, check_rows)
 
 
 def learn_schema(schema: Schema, gathered: Gathered, mechanisms: Mechanisms, cost: Cost) -> Schema:

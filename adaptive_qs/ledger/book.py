@@ -395,8 +395,10 @@ class LedgerBook(Store):
     def recovered(self, place: LedgerPosition) -> Recovered | None:
         """Return the record of a release that a restored copy lacks, if there is one."""
         found = (release for entry in self.restorations() for release in entry.releases)
-        wanted = (self.identity, place.run, place.releases, place.hash)
-        return next((r for r in found if (place.ledger, r.run, r.releases, r.hash) == wanted), None)
+        searched = (self.identity, place.run, place.releases, place.hash)
+        return next(
+            (r for r in found if (place.ledger, r.run, r.releases, r.hash) == searched), None
+        )
 
     def events(self, run: int) -> tuple[Event, ...]:
         """Return all charges of a run, in order."""

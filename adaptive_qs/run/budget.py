@@ -93,7 +93,7 @@ class PrivacyTarget:
             that of the filter of :mod:`adaptive_qs.privacy.accounting`.
         kept: part of the whole budget that ``rho`` is: what learning leaves, and of that what may
             be spent on single rows.
-        unit: whom it protects.
+        unit: The unit of privacy.
     """
 
     rho: float

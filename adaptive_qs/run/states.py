@@ -339,20 +339,17 @@ class ReadRun(Generic[W]):
 
     def _gather(self, table: ReadTable[W], clock: PhaseClock) -> None:
         """Gather what is to be learnt from; refuse bad cells, and tables without room."""
-        from adaptive_qs.learn.schema import gather_private
+        from adaptive_qs.learn.gather import gather
 
-        member, schema, rows = table.member, table.schema, 0
-        limits = member.work.limits
+        limits, schema, rows = table.member.work.limits, table.schema, 0
 
         def check_rows(number: int) -> None:
             nonlocal rows
             rows = number
             limits.check_countable(number)
 
-        table.gathered = gather_private(
-            table.source, schema, member.learning, most_bytes=limits.rows_bytes,
-            progress=clock.steps("learn"), check_rows=check_rows,
-        )  # fmt: skip
+        steps = clock.steps("learn")
+        table.gathered = gather(table.source, schema, limits.rows_bytes, steps, check_rows)
         engine, widest = self.checked.options.engine, schema.widest_domain()
         checks = preflight(engine, table.source, rows, widest, table.how)
         table.how = self._rows.enter_context(checks)

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from adaptive_qs.learn.schema import gather_private, learn_schema
+from adaptive_qs.learn.gather import gather
+from adaptive_qs.learn.schema import learn_schema
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.mechanisms import Mechanisms
@@ -54,7 +55,7 @@ class Replay(Recorder):
 
 def resolve_private(source, schema, mechanisms, cost):
     """The two steps of a run in a row."""
-    return learn_schema(schema, gather_private(source, schema, cost), mechanisms, cost)
+    return learn_schema(schema, gather(source, schema), mechanisms, cost)
 
 
 def resolved(source, schema, cost=PLENTY, seed=0):

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_qs.errors import BudgetExceeded, DataError, InputError, ResourceExceeded, SchemaError
+from adaptive_qs.learn.gather import Gathered, gather
 from adaptive_qs.learn.schema import (
     column_costs,
     discovery_share,
-    gather_private,
     learn_schema,
     preprocessing_cost,
 )
@@ -71,14 +71,14 @@ def test_declared_ends_are_kept_and_not_said_to_be_learnt(ends, learnt):
 def test_a_schema_without_private_columns_is_left_alone():
     schema = schema_of(FLAG)
     mechanisms = Recorder()
-    assert resolve_private("no such file", schema, mechanisms, PLENTY) is schema
+    assert learn_schema(schema, Gathered(), mechanisms, PLENTY) is schema
     assert mechanisms.calls == []
 
 
 def test_what_was_gathered_is_all_that_learning_needs(tmp_path):
     path = tmp_path / "table.csv"
     FRAME.to_csv(path, index=False)
-    gathered = gather_private(path, SCHEMA, PLENTY)
+    gathered = gather(path, SCHEMA)
     path.unlink()
     learnt = learn_schema(SCHEMA, gathered, Recorder(), PLENTY)
     assert learnt == resolved(FRAME, SCHEMA)
@@ -165,7 +165,7 @@ def test_what_encoding_would_refuse_is_refused_before_there_is_a_budget(change, 
     for name, cell in change.items():
         frame.loc[250, name] = cell
     with pytest.raises(DataError, match=hint) as caught:
-        gather_private(frame, SCHEMA, PLENTY)
+        gather(frame, SCHEMA)
     assert "x1y" not in str(caught.value)
 
 
@@ -182,12 +182,11 @@ def too_many(rows):
         (FRAME.drop(columns="age"), {}, DataError, "'age'"),
         (FRAME, {"most_bytes": 8800}, ResourceExceeded, "'size'"),
         (FRAME, {"check_rows": too_many}, ResourceExceeded, "too many"),
-        ("no such file", {"cost": Cost(7, 7)}, InputError, "too little"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_learnt_from_is_refused_without_a_size(source, options, kind, hint):
     with pytest.raises(kind, match=hint) as caught:
-        gather_private(source, SCHEMA, **{"cost": PLENTY, **options})
+        gather(source, SCHEMA, **options)
     assert "500" not in str(caught.value)
 
 
