@@ -270,7 +270,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
 
     schema = TableSet.load(str(options.schema), options.max_memory)
     first, second = (locate_tables(place, schema) for place in (true, synthetic))
-    pages = _name_pages(schema.names, options, [*first.values(), *second.values()])
+    pages = _name_pages(schema.names, options, [true, synthetic, *first.values(), *second.values()])
     with progress_bars() as bars:
         clock = PhaseClock(bars)
         result = evaluate_set(

@@ -311,9 +311,9 @@ def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]
     seen = {os.path.realpath(path) for path in inputs if path is not None}
     for path in filter(None, outputs):
         for table in filter(None, inputs):
-            folder, pattern = os.path.isdir(table), is_pattern(table)
-            within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
-            if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
+            place, known = Path(os.path.realpath(path)), Path(os.path.realpath(table))
+            within = os.path.isdir(table) and known in place.parents
+            if within or (is_pattern(table) and fnmatch(str(place), str(known))):
                 raise InputError(
                     f"Cannot write to {path}: it would be one of the files of {table}. "
                     "Choose another path."

@@ -179,9 +179,9 @@ class Outputs:
 
                 write_set(named(), self.out, partial(state, done, found, requested), replacing)
             return found
-        if release.schema.is_set and self.out is not None:
-            _make_folder(self.out)
         for table in tables:
+            if release.schema.is_set and self.out is not None:
+                _make_folder(self.out)
             path, pages = self.tables[table.name], timed(table.pages, clock)
             if path == io.STANDARD:
                 write_pages(pages, CSV, io.Stdout(), table.schema, formulas)  # type: ignore[arg-type]
