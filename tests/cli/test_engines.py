@@ -57,7 +57,6 @@ def made(run, *words):
     return Path("o.csv").read_bytes()
 
 
-EVALUATE = ("evaluate", "--schema", "s.json")
 SQL = ("--sql", "SELECT * FROM people", "--database", "t.db")
 
 
@@ -91,28 +90,6 @@ def test_commands_for_the_owner_read_the_rows_of_a_query(run, parts):
     assert "t.db: fits the schema" in done(run("schema", "check", "s.json", *SQL)).out
     done(run("schema", "init", *SQL, "--out", "p.json"))
     assert set(Schema.load("p.json").names) == {"job", "age", "day"}
-
-
-def test_commands_for_the_owner_refuse_half_a_query_and_two_tables(run, parts):
-    for command, said in (
-        ((*EVALUATE, "t.csv", "o.csv", *SQL), "TRUE and --sql cannot be combined"),
-        ((*EVALUATE, *SQL), "o SYNTHETIC"),
-        ((*EVALUATE, "t.csv"), "o SYNTHETIC"),
-        (EVALUATE, "o TRUE"),
-        (("evaluate",), "No schema is set"),
-        ((*EVALUATE, "o.csv", *SQL[:2]), "Set --database FILE"),
-        (("schema", "init"), "No DATA is set"),
-        (("schema", "init", "t.csv", *SQL), "DATA and --sql cannot be combined"),
-        (("schema", "init", *SQL, "--out", "t.db"), "t.db"),
-        (("schema", "check", "s.json", *SQL[2:]), "Set --sql"),
-    ):
-        assert said in refused(run(*command))
-    names = ("--sql", "SELECT name AS job, age, day FROM people, names", *SQL[2:])
-    for command in (("schema", "check", "s.json"), ("evaluate", "t.csv", "--schema", "s.json")):
-        outcome = run(*command, *names)
-        assert outcome.code == 2
-        assert "column 'job'" in outcome.err
-        assert SECRET not in outcome.err + outcome.out
 
 
 def test_a_relation_of_python_is_a_table(parts):
@@ -170,45 +147,6 @@ def test_every_run_on_a_query_says_that_its_rows_are_the_unit(run, parts, broken
     broken_off(*words, *SQL[:2])
     said = refused(run(*words, "--sql", "FROM people", "--resume"))
     assert "unit" in said
-
-
-def test_a_file_with_other_columns_or_a_damaged_one_is_named(run, parts, unspent):
-    def line(*words):
-        return refused(run("synthesize", "d", *words, *FIT, "--out", "o.csv"))
-
-    Path("d/d.csv").write_text(f"job,age,{SECRET}\na,1,x\n")
-    assert "d/d.csv: column 'day' of the schema is missing" in (said := line())
-    assert SECRET not in said
-    Path("d/d.csv").unlink()
-    Path("d/d.parquet").write_bytes(Path("d/c.parquet").read_bytes()[:200])
-    assert "d/d.parquet: is not a readable Parquet file" in line()
-    Path("d/d.parquet").unlink()
-    Path("d/d.csv").write_text(f"job,age,day\n{SECRET},1,2020-01-01\n")
-    assert "d/d.csv: column 'job'" in (said := line())
-    assert SECRET not in said
-    Path("d/d.csv").unlink()
-    Path("d/more").mkdir()
-    assert "has folders in it" in line()
-
-
-def test_no_files_and_outputs_among_the_files_are_refused(run, parts, unspent):
-    Path("empty").mkdir()
-    Path("empty/.a.csv").write_text("job\n")
-    for table in ("empty", "d/*.tsv"):
-        said = refused(run("synthesize", table, *FIT, "--out", "o.csv"))
-        assert f"{table}: no CSV or Parquet file there" in said
-    for table in ("d", "d/*.csv"):
-        said = refused(run("synthesize", table, *FIT, "--out", "d/o.csv"))
-        assert "d/o.csv: it would be one of the files" in said
-
-
-def test_one_file_under_two_names_is_refused(run, parts, unspent):
-    Path("d/latest.csv").symlink_to("a.csv")
-    said = refused(run("synthesize", "d", *FIT, "--out", "o.csv"))
-    assert "a.csv and latest.csv are one file" in said
-    Path("linked").symlink_to("d")
-    said = refused(run("synthesize", "d/*.csv", *FIT, "--out", "linked/o.csv"))
-    assert "would be one of the files" in said
 
 
 def test_folders_of_others_are_left_as_they_are(run, parts):
@@ -317,31 +255,6 @@ def test_a_query_that_gives_other_rows_each_time_cannot_be_resumed(run, parts, b
     assert "the private table is not the one" in said
 
 
-FAILING = {
-    "SELEC": "is not valid SQL",
-    "SELECT nothing FROM people": "names an unknown column",
-    "SELECT * FROM nobody": "names an unknown table",
-    "SELECT job, job, age, day FROM people": "occurs twice",
-    "SELECT job, age FROM people": "'day' of the schema is missing",
-    CASTS: "casts a value",
-    f"SELECT * FROM people WHERE error('{SECRET}')": "cannot be run",
-    "SELECT * FROM people WHERE false": "no rows",
-    "SELECT name AS job, age, day FROM people, names": "column 'job'",
-    "COPY people TO 'stolen.csv'": "not one SELECT",
-    "SELECT 1; SELECT 2": "not one SELECT",
-    "SELECT * FROM read_csv('t.csv')": "reads outside the database",
-    "": "not one SELECT",
-}
-
-
-@pytest.mark.parametrize("sql", FAILING)
-def test_a_failing_query_is_one_line_without_data(run, parts, unspent, sql):
-    said = refused(run("synthesize", "--sql", sql, "--database", "t.db", *FIT, "--out", "o.csv"))
-    assert FAILING[sql] in said
-    assert SECRET not in said
-    assert not Path("stolen.csv").exists()
-
-
 def test_databases_that_cannot_be_read_are_refused(run, parts, unspent, monkeypatch):
     def line(database, *words):
         query = ("--sql", "SELECT * FROM people", "--database", database)
@@ -443,14 +356,6 @@ def test_what_a_cluster_cannot_take_is_refused_before_learning(
     said = refused(run("synthesize", *SQL, *words), code=4)
     assert "raise --max-memory" in said
     assert "spent" not in said
-
-
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name not in ("auto", "dask")])
-def test_a_scheduler_that_nobody_would_ask_is_refused(run, parts, unspent, engine):
-    how = ("--engine", engine, "--scheduler", "tcp://127.0.0.1:9")
-    for command in ("synthesize", "answer"):
-        said = refused(run(command, "t.csv", *FIT, *how, "--out", "o.csv"))
-        assert f"--scheduler needs --engine dask; the engine is {engine}" in said
 
 
 def test_codes_on_disk_have_no_name_and_folders_of_the_dead_go(parts):

@@ -65,41 +65,6 @@ def interrupted(run, monkeypatch):
     assert "run 1 in l keeps what was paid for: --resume continues it" in outcome.err
 
 
-def test_the_total_is_that_of_its_epsilon_and_delta(run, ledger):
-    total = shown(run)["total"]
-    assert total["rho"] == compute_rho(2.0, 1e-6)
-    assert total["epsilon"] == pytest.approx(2.0, rel=1e-9)
-    assert shown(run)["declared"] == {"epsilon": 2.0, "delta": 1e-6}
-
-
-def test_discovery_takes_its_share_of_delta_first(run):
-    done(ledger_of(run, "create", "--epsilon", 2, "--discovery-delta", "4e-10"))
-    total = shown(run)["total"]
-    assert total["discovery_delta"] == pytest.approx(4e-10, rel=1e-12)
-    assert total["rho"] == pytest.approx(compute_rho(2.0, 6e-10), rel=1e-9)
-    assert total["rho"] < compute_rho(2.0, 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ([], "The total is not set"),
-        (["--epsilon", 1, "--rho", 1], "Both --epsilon and --rho are set"),
-        (["--epsilon", 1, "--discovery-delta", "1e-9"], "a part of delta 1e-09"),
-        (["--rho", "1e-30"], "below 2**-60 rho"),
-    ],
-)
-def test_totals_that_mean_nothing_are_refused(run, options, hint):
-    assert hint in refused(ledger_of(run, "create", *options))
-    assert not Path("l").exists()
-
-
-def test_a_total_is_set_once(run, ledger):
-    before = ledger.read_bytes()
-    assert "a total is set once" in refused(ledger_of(run, "create", "--rho", 1))
-    assert ledger.read_bytes() == before
-
-
 def test_runs_are_listed_with_what_they_spent_and_the_rest_is_left(run, ledger):
     done(run(*TABLE, "--rho", "0.01", "--out", "o.csv"))
     done(run(*ANSWERS, "--rho", "0.02"))
@@ -159,12 +124,6 @@ def test_a_total_admits_one_run_of_its_epsilon_and_delta(run, total_of_one, comm
     for release in command[-1:]:
         done(ledger_of(run, "verify", "--release", release))
     assert ledger_problems(json.loads(done(ledger_of(run, "export")))) == []
-
-
-@pytest.mark.parametrize("more", [["--epsilon", "1.0001"], ["--delta", "1.1e-6"]])
-def test_a_total_admits_no_run_of_more(run, total_of_one, more):
-    assert run(*TABLE, *ONE, *more, "--out", "o.csv").code == 3
-    assert shown(run)["runs"] == []
 
 
 def test_a_total_in_rho_is_a_total_in_rho(run):
@@ -238,13 +197,6 @@ def test_an_interrupted_run_is_resumed_and_pays_nothing_twice(run, ledger, monke
     assert (after["state"], after["spent"]) == ("finished", spent)
 
 
-@pytest.mark.parametrize("number", [2, 10**30])
-def test_a_run_that_is_not_there_is_not_closed(run, ledger, number):
-    outcome = ledger_of(run, "close", "--run", number)
-    assert outcome.code == 2
-    assert "ledger show" in outcome.err
-
-
 def test_a_release_stands_in_its_ledger_and_in_no_other(run, ledger):
     done(run(*SMALL))
     assert "r.zip is recorded in it" in done(ledger_of(run, "verify", "--release", "r.zip"))
@@ -294,19 +246,6 @@ def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledge
     assert "Use --force" in refused(run(*command, "--resume"))
 
 
-def test_a_name_that_is_too_long_is_refused_when_resuming_too(run, ledger):
-    assert "a text of 304 characters, not a path" in refused(
-        run(*TABLE, "--rho", "0.01", "--resume", "--out", "x" * 300 + ".csv")
-    )
-
-
-def test_a_finished_run_says_what_is_left(run, ledger):
-    content = json.loads(done(run(*TABLE, "--rho", "0.01", "--out", "o.csv", "--json")))
-    assert content["ledger"]["run"] == 1
-    assert content["ledger"]["rho_left"] == shown(run)["left"]["rho"]
-    assert "run 2 is finished; rho 0." in done(run(*ANSWERS, "--rho", "0.02"))
-
-
 @pytest.mark.parametrize("companion", ["l", "l.key", "l.mark", "l-wal"])
 def test_outputs_do_not_replace_what_belongs_to_the_ledger(run, ledger, companion):
     assert "is also an input" in refused(
@@ -334,16 +273,6 @@ def test_an_export_holds_the_whole_chain_and_neither_key_nor_answers(run, ledger
     assert Path("l.key").read_text().strip() not in text
     assert json.loads(done(ledger_of(run, "export"))) == content
     assert "--force" in refused(ledger_of(run, "export", "--out", "x.json"))
-
-
-@pytest.mark.parametrize("verb", ["create", "show", "verify", "export", "close"])
-def test_a_ledger_must_be_named(run, verb):
-    assert "No ledger is set" in refused(run("ledger", verb))
-
-
-def test_resuming_needs_a_ledger(run):
-    outcome = run("synthesize", "t.csv", "--schema", "s.json", "--rho", 1, "--out", "o", "--resume")
-    assert outcome.code == 2
 
 
 @pytest.mark.parametrize("rho", ["0.123456789", "0.3333333333", "0.1499999999", "1.00000049e-3"])

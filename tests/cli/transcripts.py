@@ -1,7 +1,7 @@
 """Sessions of the command line, stored as text: what each command prints, where, and its exit code.
 
-A file of ``golden/`` has cases that begin with ``## name`` and work in a folder of their own, where
-t.csv and s.json are. ``= town`` makes further inputs by a function of :data:`INPUTS`, ``< name text``
+A file of ``golden/`` has cases that begin with ``## name`` and work in a folder of their own with
+t.csv and s.json. ``= town`` makes further inputs by a function of :data:`INPUTS`, ``< name text``
 writes a file, and ``$ plan --demo`` runs a command. What follows is compared: stdout (indented;
 a JSON object as a line per field), stderr (``! ``) and an exit code that is not 0 (``? ``).
 """
@@ -40,7 +40,7 @@ VARYING = [
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"\b20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d\S*"), "<time>"),
     (re.compile(r"[\d.,]*\d(?= (MB|seconds)\b)"), "#"),
-    (re.compile(r"^(  seconds  |seconds: ).*$", re.M), lambda line: re.sub(r"\d+\.\d", "#", line[0])),
+    (re.compile(r"^(?:  seconds  |seconds: ).*$", re.M), lambda m: re.sub(r"\d+\.\d", "#", m[0])),
 ]
 """What differs from run to run, and what stands for it."""
 VARYING_FIELDS = {"seconds", "memory_mb", "peak_memory_mb", "started", "ended", "head"}
@@ -127,9 +127,12 @@ def write_parts():
         connection.execute("CREATE TABLE people AS SELECT * FROM frame")
         connection.execute(f"CREATE TABLE names AS SELECT '{CANARY}' AS name")
     for place, name, content in (
-        ("other", "d.csv", f"job,age,{CANARY}\na,1,x\n"), ("cell", "d.csv", f"{HEADER}\n{CANARY},1,2\n"),
-        ("damaged", "d.parquet", "PAR1 and no more"), ("nested", "more/a.csv", ""), ("empty", ".a", ""),
-    ):  # fmt: skip
+        ("other", "d.csv", f"job,age,{CANARY}\na,1,x\n"),
+        ("cell", "d.csv", f"{HEADER}\n{CANARY},1,2\n"),
+        ("damaged", "d.parquet", "PAR1 and no more"),
+        ("nested", "more/a.csv", ""),
+        ("empty", ".a", ""),
+    ):
         if place != "empty":
             shutil.copytree("d", place)
         Path(place, name).parent.mkdir(parents=True, exist_ok=True)
