@@ -136,6 +136,11 @@ def emit_json(content: Mapping[str, Any]) -> None:
     emit(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def pick(source: Any, *names: str) -> dict[str, Any]:
+    """Return attributes of an object by name, as fields of a JSON object."""
+    return {name: getattr(source, name) for name in names}
+
+
 def emit_rows(title: str, rows: Sequence[Row]) -> None:
     """Write a title, then names and values."""
     from rich.text import Text
@@ -215,7 +220,7 @@ def closed_rows(closed: FinishedRun | None) -> list[Row]:
     """Return a row with the ledger, the run and the remaining budget; none without a ledger."""
     if closed is None:
         return []
-    left = f"{rho_words(closed.left, left=True)} left"
+    left = f"{format_rho(closed.left, left=True)} left"
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
@@ -259,7 +264,7 @@ def protects(unit: Unit) -> Row:
     return "protects", f"{unit.name}; neighbouring tables {unit.relation}"
 
 
-def rho_words(cost: Cost, left: bool = False) -> str:
+def format_rho(cost: Cost, left: bool = False) -> str:
     """Format a cost in zCDP; with ``left``, a remaining budget that is rounded down."""
     from adaptive_qs.ledger.entries import round_down
     from adaptive_qs.privacy.events import zcdp_name
