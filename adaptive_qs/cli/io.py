@@ -234,6 +234,11 @@ def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def stamp_rows(insecure: bool, stamp: str) -> list[Row]:
+    """Return a row that says why an output is not private, if it is not."""
+    return [("NOT PRIVATE", stamp.partition(": ")[2])] if insecure else []
+
+
 def unconnected_rows(release: Release) -> list[Row]:
     """Return a row that lists the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):

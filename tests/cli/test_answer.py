@@ -21,7 +21,7 @@ from adaptive_qs.answering import plan as planning
 from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.cli import entry
-from adaptive_qs.cli.answer import plan_json
+from adaptive_qs.cli.answer import list_fields
 from adaptive_qs.errors import BudgetExceeded
 from adaptive_qs.strategy import optimal
 
@@ -83,7 +83,7 @@ def test_answer_does_not_look_for_the_largest_variance(run, monkeypatch):
     monkeypatch.setattr(BatchPlan, "max_variance", property(refuse))
     done(run(*ANSWER))
     with pytest.raises(AssertionError, match="nobody asked"):
-        plan_json(api.plan({"a": 3, "b": 2}))
+        list_fields(api.plan({"a": 3, "b": 2}))
 
 
 def test_answers_are_near_the_truth(run):
