@@ -24,30 +24,17 @@ import adaptive_qs
 from adaptive_qs.cli import io
 from adaptive_qs.cli.io import PipeClosed, Stopped, emit, fail, spent
 from adaptive_qs.cli.options import parsed
-from adaptive_qs.errors import (
-    AdaptiveQsError,
-    InputError,
-    ResourceExceeded,
-    reason,
-)
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 
 COMMANDS = {
-    "synthesize": "synthesize",
-    "sample": "sample",
-    "marginals": "sample",
-    "plan": "plan",
-    "answer": "answer",
-    "evaluate": "evaluate",
-    "audit": "audit",
-    "ledger": "ledger",
+    "synthesize": "synthesize", "sample": "sample", "marginals": "sample", "plan": "plan",
+    "answer": "answer", "evaluate": "evaluate", "audit": "audit", "ledger": "ledger",
     "schema": "schema",
-}
+}  # fmt: skip
 """Module of each command, imported when it runs; a group has its ``COMMANDS`` there."""
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that enables tracebacks. They can show private values."""
 
-COLLECTIONS = (50_000, 50, 1_000)
-"""Thresholds of the garbage collector (``gc.set_threshold``)."""
 PATIENCE_SECONDS = 1.5
 """Seconds from a signal until the process ends even if it still works."""
 _LINE_SECONDS = 0.3
@@ -57,7 +44,6 @@ _FORCED = (
     "(--resume continues a run that has a ledger)"
 )
 
-_INSTALL = "--install-completion"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
 
 
@@ -108,11 +94,9 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     """Return the requested command, or an exit code if nothing is left to do (--help).
 
     Raises:
-        AdaptiveQsError: help cannot be printed.
-        InputError: shell completion cannot be installed.
+        AdaptiveQsError: If help cannot be printed, or shell completion cannot be installed.
     """
-    known = words and words[0] in COMMANDS
-    program = commands(words[0] if known else None)
+    program = commands(words[0] if words and words[0] in COMMANDS else None)
     try:
         found: Callable[[], int | None] | int = program.main(
             args=list(words), prog_name=io.PROGRAM, standalone_mode=False
@@ -120,7 +104,7 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if _INSTALL not in words:
+        if "--install-completion" not in words:
             raise AdaptiveQsError(f"stdout cannot be written ({error.strerror})") from None
         raise InputError(
             f"completion cannot be installed in the home folder ({reason(error)}): put what "
@@ -230,7 +214,7 @@ def _signals() -> Iterator[None]:
 def _rare_collections() -> Iterator[None]:
     """Collect garbage less often, since imports and compilers create many lasting objects."""
     before = gc.get_threshold()
-    gc.set_threshold(*COLLECTIONS)
+    gc.set_threshold(50_000, 50, 1_000)
     try:
         yield
     finally:
