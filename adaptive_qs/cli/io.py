@@ -239,12 +239,12 @@ def stamp_rows(insecure: bool, stamp: str) -> list[Row]:
     return [("NOT PRIVATE", stamp.partition(": ")[2])] if insecure else []
 
 
-def unconnected_rows(release: Release) -> list[Row]:
-    """Return a row that lists the columns without a measured combination, if there are any."""
+def list_unconnected(release: Release) -> list[str]:
+    """Return a text on the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
     shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
-    return [("unconnected", f"{shown}: no combination with them was measured")]
+    return [f"{shown}: no combination with them was measured"]
 
 
 def unconnected_warnings(release: Release) -> list[str]:
