@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import inspect
 import os
@@ -270,6 +271,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     except OSError:
         if isinstance(error, OSError):
             return "the working folder is gone: change to a folder that exists", 2
+    if isinstance(error, ImportError | OSError) and _lacks_memory(error):
+        return "a library cannot be loaded in this memory: raise the limit (ulimit -v)", 4
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "adaptive_qs" in frame.filename]
     place = f" at {os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
@@ -277,6 +280,15 @@ def _explain(error: Exception) -> tuple[str, int]:
         f"internal error ({type(error).__name__}{place}): this is a bug, please report it; "
         f"{DEBUG_VARIABLE}=1 shows a traceback, which may hold private values"
     ), 1
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, says that memory cannot be reserved."""
+    while error is not None:
+        if "failed to map segment" in str(error) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _open_streams() -> None:

@@ -467,7 +467,7 @@ def check_alike(source: Source) -> None:
         if sorted(names) != sorted(source.names):
             raise DataError(
                 f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
-                "one table"
+                'one table. For a set, propose a schema for each table, and join them by "tables".'
             )
 
 

@@ -171,6 +171,8 @@ def failing(monkeypatch, error):
         (BudgetExceeded("total: cost rho 2 exceeds the remaining 1"), 3, ["exceeds"]),
         (ValueError(CANARY), 1, ["internal error (ValueError at job.py", entry.DEBUG_VARIABLE]),
         (MemoryError(), 4, ["out of memory"]),
+        (ImportError("x.so: failed to map segment"), 4, ["in this memory: raise the limit"]),
+        (OSError(12, "Cannot allocate memory"), 4, ["in this memory: raise the limit"]),
         (KeyboardInterrupt(), 130, ["stopped before the end"]),
         (entry.Stopped(15), 143, ["stopped before the end"]),
     ],

@@ -97,8 +97,10 @@ def write_persons():
 def write_town():
     """Write a set of tables and its schema."""
     Path("town").mkdir()
-    for name, table in made_deep(300).items():
-        table.to_csv(f"town/{name}.csv", index=False)
+    with closing(sqlite3.connect("town.db")) as database:
+        for name, table in made_deep(300).items():
+            table.to_csv(f"town/{name}.csv", index=False)
+            table.to_sql(name, database, index=False)
     Path("tables.json").write_text(json.dumps(DEEP))
     for name, changes in (("rootless", {"keys": DEEP["keys"][1:]}), ("bad", {"tables": 3})):
         Path(f"{name}.json").write_text(json.dumps({**DEEP, **changes}))
