@@ -96,7 +96,7 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    from adaptive_qs.table.schema_files import describes_set, read_content
+    from adaptive_qs.table.schema import describes_set, read_content
 
     if options.schema is None:
         raise InputError("No schema is set. Use --schema FILE.")
@@ -283,7 +283,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
         seconds = _write_pages(pages, options, clock)
     if _is_json(result, seconds, options):
         return
-    io.emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.plain)])
+    io.emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.said)])
     for name, verdict in verdicts.items():
         rows = [("-", text) for text in verdict.brief]
         io.emit_rows(f"Verdict on {name}: {verdict.overall.word}", rows)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.ledger.run import RunState
+    from adaptive_qs.privacy.budget import PrivacyLoss
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
 
@@ -99,13 +100,13 @@ def _describe_restored(book: LedgerBook, entry: Restored) -> str:
     return f"a copy was restored; counted {' and '.join(found)}, {_format_cost(book, entry.cost)}"
 
 
-def _find_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
+def _find_promise(book: LedgerBook, runs: list[RunState]) -> PrivacyLoss | None:
     """Return the (ε, δ) of the only run that counts; None if there are several or none."""
     return next((run.promise for run in runs if run.counted == book.held), None)
 
 
 def _format_cost(
-    book: LedgerBook, cost: Cost, left: bool = False, promise: tuple[float, float] | None = None
+    book: LedgerBook, cost: Cost, left: bool = False, promise: PrivacyLoss | None = None
 ) -> str:
     """Format a cost in zCDP, rounded down if ``left``, and its ε at the ledger's δ."""
     words, epsilon = io.format_rho(cost, left), book.compute_epsilon(cost, promise)
@@ -117,7 +118,7 @@ def _format_cost(
 
 
 def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
-    def fields(cost: Cost, promise: tuple[float, float] | None = None) -> dict[str, Any]:
+    def fields(cost: Cost, promise: PrivacyLoss | None = None) -> dict[str, Any]:
         return {
             "rho": float(cost.rho), "rho_units": cost.rho_units,
             "discovery_delta": float(cost.delta), "epsilon": book.compute_epsilon(cost, promise),

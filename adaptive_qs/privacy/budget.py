@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -246,10 +246,17 @@ def float_above(value: Fraction) -> float:
     return 0.0 - float_below(-value)  # a zero without a sign
 
 
+class PrivacyLoss(NamedTuple):
+    """A budget in zCDP, the (ε, δ) that it implies, and μ if that of exact Gaussian DP."""
+
+    rho: float
+    epsilon: float
+    delta: float
+    mu: float | None = None
+
+
 # Privacy parameters as users give them.
 
-DEFAULT_DELTA = 1e-9
-"""Default δ: below 1/rows for any table that fits a machine."""
 LEAST_DELTA = 1e-290
 """Smallest δ that is accepted: part of it can be set aside before the rest is converted, and
 conversions accept at least 1e-300."""
@@ -261,7 +268,8 @@ def choose_delta(value: Any) -> float:
     Raises:
         InputError: If it is not a number from ``LEAST_DELTA`` to below 1.
     """
-    delta = DEFAULT_DELTA if value is None else positive_number("delta", value)
+    default_delta = 1e-9  # default δ: below 1/rows for any table that fits a machine
+    delta = default_delta if value is None else positive_number("delta", value)
     if not delta < 1:
         raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
     if delta < LEAST_DELTA:

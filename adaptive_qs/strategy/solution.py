@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -16,9 +16,6 @@ from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import Queries
 
 # How hard solvers try.
-
-_MEASURED_COPIES = 6
-"""Number of square matrices over its cells that a dense factor needs when it is measured."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,9 @@ class SolverSettings:
 
     def can_measure(self, cells: int) -> bool:
         """Return whether a dense factor over this many cells fits in memory when measured."""
-        return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
+        # Number of square matrices over its cells that a dense factor needs when it is measured
+        copies = 6
+        return copies * 8 * cells**2 <= self.max_bytes
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.
@@ -66,8 +65,6 @@ class Factor:
 
     is_exact: ClassVar[bool] = False
     """Whether M has integer coefficients by definition, so that nothing is rounded."""
-    is_matrix_free: ClassVar[bool] = False
-    """Whether the factor covers one axis without any matrix over all pairs of its cells."""
     if TYPE_CHECKING:
 
         @property
@@ -116,14 +113,6 @@ class Factor:
         """Return the least-squares table M⁺a of (noisy) answers, shape (rows, ...) -> (n, ...)."""
         raise TypeError(_NOT_INTEGERS)
 
-    def in_integers(self, bits: int) -> Factor:
-        """Return the factor with integers whose coefficients have about this many bits.
-
-        Raises:
-            ResourceExceeded: too few bits are left for its many cells.
-        """
-        raise TypeError(_NOT_INTEGERS)
-
     @property
     def measured_entries(self) -> int:
         """Entries of the largest matrix that is formed when the factor is measured."""
@@ -156,10 +145,6 @@ class Factor:
         root = self.inverse.reshape(*self.shape, -1).sum(axis=outside)
         return root_squares([of for of in queries if of is not None], root)
 
-    def total(self, queries: Queries) -> float:
-        """Return the sum of the variances of queries on the factor's single axis."""
-        return float(self.variances([queries]).sum())
-
     def largest_variance(self, queries: Sequence[Queries]) -> float:
         """Return the largest variance, or a bound on it; of arcs without one for each query."""
         by_length = self.arc_variances(queries[0]) if len(queries) == 1 else None
@@ -174,22 +159,6 @@ class Factor:
         None if it depends on where an arc lies, or if the queries are no arcs.
         """
         return None
-
-    def run_variances(
-        self, queries: Queries, first: int, stop: int, squares: Callable[[], Array]
-    ) -> Array:
-        """Return the variances of some runs of queries on the factor's single axis.
-
-        Args:
-            queries: on that axis.
-            first: First run.
-            stop: The run after the last one.
-            squares: Returns the variances of all queries; called where there is no better way.
-        """
-        lengths, by_length = queries.run_lengths(first, stop), self.arc_variances(queries)
-        if lengths is not None and by_length is not None:
-            return by_length[lengths]
-        return squares()[queries.in_runs(first, stop)]
 
     def restored(self, columns: Array) -> Array:
         """Return estimates from exact answers to columns, in floating point."""

@@ -41,7 +41,7 @@ def command(run, monkeypatch):
     def refuse(*_):
         raise BudgetExceeded("the first charge")
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", refuse)
     files = sorted(Path.cwd().iterdir())
 
     def call(*arguments, verb="synthesize"):
@@ -162,14 +162,14 @@ def failing(monkeypatch, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", fail)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", fail)
 
 
 @pytest.mark.parametrize(
     ("error", "code", "hints"),
     [
         (BudgetExceeded("total: cost rho 2 exceeds the remaining 1"), 3, ["exceeds"]),
-        (ValueError(CANARY), 1, ["internal error (ValueError at job.py", entry.DEBUG_VARIABLE]),
+        (ValueError(CANARY), 1, ["internal error (ValueError at states.py", entry.DEBUG_VARIABLE]),
         (MemoryError(), 4, ["out of memory"]),
         (ImportError("x.so: failed to map segment"), 4, ["in this memory: raise the limit"]),
         (OSError(12, "Cannot allocate memory"), 4, ["in this memory: raise the limit"]),

@@ -131,7 +131,7 @@ def test_a_total_admits_one_run_of_its_epsilon_and_delta(run, total_of_one, comm
 def test_a_run_that_is_all_of_a_total_comes_first_and_alone(run, total_of_one, monkeypatch):
     """Not behind another that released something, nor beside one; and nothing is given back."""
     with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.run.job.Mechanisms", lambda *_: 1 / 0)
+        context.setattr("adaptive_qs.run.states.Mechanisms", lambda *_: 1 / 0)
         assert run(*TABLE, *ONE, "--out", "o.csv").code == 1
     assert [each["state"] for each in shown(run)["runs"]] == ["closed"]
     with monkeypatch.context() as context:
@@ -205,7 +205,7 @@ def test_a_release_stands_in_its_ledger_and_in_no_other(run, ledger):
 def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledger, monkeypatch):
     command = [*TABLE, "--rho", "0.01", "--out", "o.csv", "--release", "r.zip", "--seed", 3]
     with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.run.budget.Session.finish", lambda *_: 1 / 0)
+        context.setattr("adaptive_qs.run.states.SpendingRun.finish", lambda *_: 1 / 0)
         assert run(*command).code == 1
     bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
     Path("precious.csv").write_text("not to be lost")

@@ -19,6 +19,7 @@ from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
+from adaptive_qs.run.states import LOST
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
@@ -182,7 +183,7 @@ PLACES = {
     "drawing": ((Release, "draw"), "the budget is spent; the release is in r.zip: sample a table"),
     "drawing alone": ((Release, "draw"), "the budget is spent; no release was kept (--release"),
     "saving": ((ReleaseSet, "save"), "the budget is spent; no release was kept"),
-    "measuring": ((loop, "plan_opening"), tables.SPENT_IN_VAIN),
+    "measuring": ((loop, "plan_opening"), LOST),
 }
 
 
@@ -215,4 +216,4 @@ def test_the_python_api_notes_it_too(monkeypatch):
     monkeypatch.setattr(tables.Release, "of_run", lambda *_, **__: [][0])
     with pytest.raises(IndexError) as caught:
         Synthesizer(rho=1).fit(CodedTable.from_codes(domain, [np.arange(2)]))
-    assert caught.value.__notes__ == [tables.SPENT_IN_VAIN]
+    assert caught.value.__notes__ == [LOST]

@@ -40,10 +40,12 @@ VARYING = [
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"\b20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d\S*"), "<time>"),
     (re.compile(r"[\d.,]*\d(?= (MB|seconds)\b)"), "#"),
+    (re.compile(r"^(  -  .{40}).+$", re.M), r"\1 ..."),
     (re.compile(r"^(?:  seconds  |seconds: ).*$", re.M), lambda m: re.sub(r"\d+\.\d", "#", m[0])),
 ]
-"""What differs from run to run, and what stands for it."""
-VARYING_FIELDS = {"seconds", "memory_mb", "peak_memory_mb", "started", "ended", "head"}
+"""What differs from run to run, or is stored in tests/evaluation (verdicts), and its stand-in."""
+VARYING_FIELDS = {"seconds", "memory_mb", "peak_memory_mb", "started", "ended", "head",
+                  "verdict", "limitations"}  # fmt: skip
 """Fields of JSON objects that do."""
 LONGEST = 150
 """Characters of a field of a JSON object; longer ones are cut."""
