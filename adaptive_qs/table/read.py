@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
@@ -22,7 +23,7 @@ from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import (
     MixedCells,
-    frame_cells,
+    object_cells,
     redacted,
     unreadable_column,
 )
@@ -341,6 +342,24 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
 # Data frames, and any table.
 
 
+def _frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
+    """Return a column of a data frame (a series of narwhals), each cell by its own type."""
+    if series.implementation.is_pandas_like():
+        column = series.to_pandas()
+        if column.dtype == object:
+            return object_cells(column.to_numpy())
+        if column.dtype == "category" and column.dtype.categories.dtype == object:
+            codes = column.cat.codes.to_numpy()
+            used, places = np.unique(codes[codes >= 0], return_inverse=True)
+            rows = np.full(len(codes), -1)
+            rows[codes >= 0] = places
+            values = object_cells(column.cat.categories.to_numpy()[used])
+            return MixedCells.of(values).take(rows)
+    elif series.implementation.is_polars() and str(series.dtype) == "Object":
+        return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
+    return series.to_arrow()
+
+
 def frame_source(table: Any) -> Source:
     """Return a pandas, polars or pyarrow table as a source; raise DataError if it is none.
 
@@ -361,7 +380,7 @@ def frame_source(table: Any) -> Source:
     bad = partial(unreadable_column, FRAME)
 
     def read_cells(part: Any, name: str) -> Cells:
-        return frame_cells(part[:, names.index(name)])
+        return _frame_cells(part[:, names.index(name)])
 
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)

@@ -104,7 +104,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 class Part(BaseModel):
     """Some sets of attributes, the queries on each of them, and their weight."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ways: Annotated[tuple[Ways, ...], Field(min_length=1)] | None = None
     """All sets of this many attributes, for each number listed."""
@@ -171,7 +171,7 @@ class Part(BaseModel):
 class WorkloadFile(BaseModel):
     """A workload as written in a file; the attributes are checked against a domain later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -460,7 +460,7 @@ PUBLISHED = Path(__file__).with_name("workload.schema.json")
 
 def render() -> str:
     """Return the text of the published file."""
-    return render_schema("workload", WorkloadFile.model_json_schema(schema_generator=_AnyOf))
+    return render_schema("workload", WorkloadFile, schema_generator=_AnyOf)
 
 
 class _AnyOf(GenerateJsonSchema):
