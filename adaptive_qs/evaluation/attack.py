@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.promise import Promise, advantage_bound, why_no_promise
+from adaptive_qs.evaluation.promise import Promise, advantage_bound
 from adaptive_qs.evaluation.tables import (
     MAX_DENSE_CELLS,
     TablePair,
@@ -428,7 +428,7 @@ class AttackCheck(Check):
         """Compare the most certain gain with the bound."""
         promised = evaluation.comparison.promised
         if facts is None or not facts.scores:
-            reason = why_no_promise(promised.statement)
+            reason = promised.limitation
             text = "No control table was given, so no attack was run"
             text += f". {reason}." if reason else "; the promise holds without it."
             advice = ("Provide a control table to run the membership attacks.",)

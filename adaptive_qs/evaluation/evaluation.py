@@ -17,7 +17,7 @@ from adaptive_qs.evaluation.attack import check_control
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import Promised, find_promise, why_no_promise
+from adaptive_qs.evaluation.promise import Promised, find_promise
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
@@ -26,7 +26,7 @@ from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_wo
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.statement import Statement, versions
+from adaptive_qs.release.statement import versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 
@@ -293,7 +293,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     intro += f"{short(names[0], 120)}, "
     return render_page(
         names[1], f"{intro}{columns}.", evaluation.verdict.sentences, titled_findings(evaluation),
-        evaluation.comparison.promised.statement, evaluation.notes,
+        evaluation.comparison.promised, evaluation.notes,
         {whole: "The verdict on all tables"} if whole else {},
     )  # fmt: skip
 
@@ -303,7 +303,7 @@ def render_page(
     intro: str,
     sentences: Sequence[Finding],
     findings: Sequence[tuple[str, Finding]],
-    statement: Statement | None,
+    promised: Promised,
     notes: Sequence[str],
     links: Mapping[str, str],
 ) -> str:
@@ -321,8 +321,8 @@ def render_page(
         sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,
-        statement=statement,
-        no_promise=why_no_promise(statement),
+        statement=promised.statement,
+        no_promise=promised.limitation,
         versions=versions(),
         notice=OWNER_ONLY,
         page_rows=25,  # of a table that are shown; up to long_table are folded
