@@ -293,7 +293,7 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     intro += f"{short(names[0], 120)}, "
     return render_page(
         names[1], f"{intro}{columns}.", evaluation.verdict.sentences, titled_findings(evaluation),
-        evaluation.comparison.promised, evaluation.notes,
+        evaluation.comparison.promised.statement, evaluation.notes,
         {whole: "The verdict on all tables"} if whole else {},
     )  # fmt: skip
 
@@ -303,7 +303,7 @@ def render_page(
     intro: str,
     sentences: Sequence[Finding],
     findings: Sequence[tuple[str, Finding]],
-    promised: Promised,
+    statement: Statement | None,
     notes: Sequence[str],
     links: Mapping[str, str],
 ) -> str:
@@ -321,8 +321,7 @@ def render_page(
         sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,
-        statement=promised.statement,
-        no_promise=promised.limitation,
+        statement=statement,
         versions=versions(),
         notice=OWNER_ONLY,
         page_rows=25,  # of a table that are shown; up to long_table are folded

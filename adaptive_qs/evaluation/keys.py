@@ -216,7 +216,7 @@ class SetEvaluation:
             f"{', '.join(compared)}.",
             [self.overall, *self.keys.values(), *verdicts],
             [(f"{name}: {title}", finding) for name, finding in self.keys.items()],
-            self.tables[self.schema.root].comparison.promised,
+            self.tables[self.schema.root].comparison.promised.statement,
             (),
             {files[name]: f"The whole report on {name}" for name in files},
         )
