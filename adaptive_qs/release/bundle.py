@@ -37,7 +37,7 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_by_attribute
+from adaptive_qs.strategy.integer import LARGEST, ColumnStrategy, noise_by_attribute
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
