@@ -26,7 +26,7 @@ from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_wo
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
-from adaptive_qs.release.statement import versions
+from adaptive_qs.release.statement import Statement, versions
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
 

@@ -64,9 +64,7 @@ class Promised:
         if self.statement is None:
             return f"The privacy promise is not known: {self.source}"
         if self.statement.insecure:
-            return (
-                f"Nothing is promised: {self.source} says NOT PRIVATE, its noise can be predicted"
-            )
+            return f"Nothing is promised: {self.source} says NOT PRIVATE, its noise is known"
         if self.statement.drafted:
             return (
                 "The promise does not cover what the schema reveals, which was taken from the "

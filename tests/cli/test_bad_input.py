@@ -113,7 +113,10 @@ ARGUMENTS = {
         ["ledger", "create", "--ledger", ".", "--epsilon", "1"],
         ".: is a folder: name a file in",
     ),
-    "workbook": (["synthesize", "bad.xlsx", *GOOD[2:]], "bad.xlsx: is no readable file of the kind"),
+    "workbook": (
+        ["synthesize", "bad.xlsx", *GOOD[2:]],
+        "bad.xlsx: is no readable file of the kind",
+    ),
     "database": (["schema", "init", "bad.sqlite"], "bad.sqlite: is no readable file of the kind"),
     "release exists": ([*GOOD, "--release", "old.csv"], "old.csv already exists"),
     "demo with data": (["synthesize", "t.csv", "--demo"], "--demo has its own"),

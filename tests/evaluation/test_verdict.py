@@ -203,7 +203,7 @@ def test_of_few_rows_no_share_of_unseen_pairs_is_named():
     ("statement", "text"),
     [
         (SimpleNamespace(drafted=False, insecure=False), "the promise holds without it"),
-        (SimpleNamespace(drafted=False, insecure=True), "its noise can be predicted"),
+        (SimpleNamespace(drafted=False, insecure=True), "its noise is known"),
         (SimpleNamespace(drafted=True, insecure=False), "does not cover what the schema reveals"),
         (None, "The privacy promise is not known"),
     ],
