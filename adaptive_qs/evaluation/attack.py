@@ -346,16 +346,7 @@ def measure_membership(
     population, and has to distinguish rows of the true table (members) from the other half of the
     control rows (non-members), equally many.
 
-    Args:
-        true: the private rows that the synthetic table was made from.
-        synthetic: the released rows.
-        control: rows of the same population that were held out.
-        promise: of the release; None if it is not known or void.
-        seed: of the draw of targets and reference rows.
-        workers: number of threads.
-        progress: called with steps done and in all.
-        confidence: with which all intervals hold together.
-        notes: on the control rows (:func:`check_control`).
+    All intervals hold together with this confidence. Notes are on the control rows.
 
     Raises:
         InputError: the promise is no promise.
