@@ -1,4 +1,4 @@
-"""Strategies with integer coefficients, so that measurements can be exact, and those of columns."""
+"""Integer strategies, whose measurements are exact, and the strategies of single columns."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
 #
 #     minimise tr(G V⁺) / L_G + tr(Π V⁺) / L_Π     with G the Gram matrix of the subworkload
 #
-# of its residual space (He et al., section 6.2) and L the optima by themselves, so that no constant
+# of its residual space (He et al., section 6.2) and L the separate optima, so that no constant
 # says how much cells count. Sizes and the workload decide, no row.
 
 
@@ -380,7 +380,7 @@ class ColumnStrategy:
 
     @classmethod
     def of_integers(cls, rows: Integers) -> ColumnStrategy:
-        """Build the strategy with this M; errors are those of the class."""
+        """Build the strategy with this M; errors are as for the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 
     @property
