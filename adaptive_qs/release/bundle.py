@@ -101,10 +101,6 @@ class _Record(BaseModel):
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
 
 
-MOST_DEVIATIONS = 64
-"""Standard deviations of noise that no release ever has: a chance of exp(-2048)."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
     """Noisy residuals, how they came about and what was paid; no private data.
@@ -266,7 +262,8 @@ class Bundle:
         if any(q.min() <= 0 or abs(math.fsum(q) - 1) > 1e-9 for q in reference):
             raise ValueError("a reference is no strictly positive distribution")
         for array, measured in zip(values, record.residuals):
-            most = MAX_ROWS + MOST_DEVIATIONS * math.sqrt(array.size / measured.precision)
+            deviation = math.sqrt(array.size / measured.precision)
+            most = MAX_ROWS + 64 * deviation  # noise exceeds it with probability exp(-2048)
             if not -most <= array.min() <= array.max() <= most:
                 raise ValueError("a residual is larger than any that is measured")
         estimates = {
