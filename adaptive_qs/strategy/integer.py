@@ -174,9 +174,9 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 # Strategies with integer coefficients, so that measurements can be exact.
 #
-# A factor B_k becomes M_k = round(2^s B_k); its sensitivity, inverse and covariance are those of
-# M_k, so nothing that is reported depends on the rounding having been fine enough. Where the rows
-# of B_k sum to zero along an axis those of M_k do so exactly: the estimate of a residual stays
+# A factor B_k becomes M_k = round(2^s B_k); the sensitivity, inverse and covariance are of M_k,
+# so nothing that is reported depends on the rounding having been fine enough. Where the rows
+# of B_k sum to zero along an axis the rows of M_k do so exactly: the estimate of a residual stays
 # unbiased.
 
 MOST_BITS, LEAST_BITS = 24, 4

@@ -347,7 +347,7 @@ def split_workload(
             if not any(set(names) <= set(domain.names) for domain in domains.values()):
                 raise WorkloadError(
                     f"{source}: part {number}: no table has all of {', '.join(map(repr, names))} "
-                    "among its columns and those of its ancestors: ask for others"
+                    "among its columns and the columns of its ancestors: request others"
                 )
     found = {}
     for name, domain in domains.items():
