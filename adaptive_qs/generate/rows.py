@@ -27,7 +27,7 @@ from adaptive_qs.cliques import (
     maximal_cliques,
     outermost_cliques,
 )
-from adaptive_qs.domain import Clique, Domain
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.chains import (
     Array,
     Chains,
@@ -164,7 +164,7 @@ def fit_model(
         zeros: cells without probability.
         kept: attributes whose codes are kept apart, even if no marginal distinguishes them.
     """
-    domain = residuals.domain
+    domain, measured = residuals.domain, tuple(measured)
     rng = np.random.default_rng(seed)
     cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
@@ -192,6 +192,8 @@ def fit_model(
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
+    inner = inner_targets(denoised, measured, zeros)
+    targets += [coarse.target(target.scaled(factor)) for target in inner]
     shrink_to_measured(coarse.domain, means, listed, targets)
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
@@ -209,6 +211,22 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     return max(min(settings.fit_rows, affordable), settings.least_rows)
 
 
+def inner_targets(
+    model: ReferenceModel, measured: Iterable[Clique], zeros: Zeros = ()
+) -> list[Target]:
+    """Return targets of the combinations of codes that a larger measured one holds.
+
+    They carry no weights in the fit, and are often known better than what holds them.
+    """
+    domain, every = model.domain, dict.fromkeys(c for c in measured if len(c) > 1)
+    inner = every.keys() - outermost_cliques(domain, every)
+    return [
+        make_target(model, c, allowed_cells(zeros, domain, c))
+        for c in every
+        if c in inner and c == domain.columns(c)
+    ]
+
+
 def shrink_to_measured(
     domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
 ) -> None:
@@ -216,22 +234,29 @@ def shrink_to_measured(
 
     A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
     least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
-    are not held, which would lose most of the gain. Groups of codes move together.
+    are not held, which would lose most of the gain. Cells of one group of codes, and of one cell of
+    a combination inside a watched marginal, move together; small combinations come first.
     """
-    place = {clique: k for k, clique in enumerate(watched)}
-    for target in targets:
+    holding: dict[Clique, list[int]] = {}
+    for k, clique in enumerate(watched):
+        for inside in subsets(clique):
+            if len(inside) > 1 or inside == clique:
+                holding.setdefault(inside, []).append(k)
+    for target in sorted(targets, key=lambda target: len(target.clique)):
         columns = domain.columns(target.clique)
-        if columns in place:
-            mean = means[place[columns]]
-            known = domain.summed(mean, columns, target.clique)
+        for k in holding.get(columns, ()):
+            mean = means[k]
+            beyond = tuple(axis for axis, i in enumerate(watched[k]) if i not in columns)
+            known = domain.summed(mean.sum(axis=beyond), columns, target.clique)
             variance = np.maximum(known, 0.5)
             change = variance / (variance + target.noise_std**2) * (target.counts - known)
-            if columns == target.clique:
+            if watched[k] == target.clique:
                 mean += change
-            else:
-                floored = mean + np.float32(1e-6)
-                whole = domain.summed(floored, columns, target.clique)
-                mean += floored * domain.repeated(change / whole, target.clique, columns)
+                continue
+            floored = mean + np.float32(1e-6)
+            whole = domain.summed(floored.sum(axis=beyond), columns, target.clique)
+            part = domain.repeated(change / whole, target.clique, columns)
+            mean += floored * np.expand_dims(part, beyond)
 
 
 def watch_list(
