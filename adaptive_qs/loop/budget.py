@@ -235,6 +235,7 @@ class LoopBudget:
         self.rho, self.settings = rho, settings
         self.left, self.initial = rho, 0.0
         self._price = self._allowance = self._rounding = self._last_rounding = 0.0
+        self._noise = False
 
     @property
     def spent_share(self) -> float:
@@ -282,10 +283,14 @@ class LoopBudget:
         spare, fits = self.left - self._rounding, candidates.open
         if spare <= SAFETY * self.rho + self._rounding or not fits.any():
             return None
-        errors = candidates.errors
+        errors, (_, known) = candidates.errors, self._plan_closing(candidates)
         self._price = self._price or errors.opening_price(total)
+        if not self._noise:
+            self._price = max(self._price, known)
         gains = errors.gains(self._price, spare, total)
         for _ in range(MOST_FALLS):
+            if self._price < known:
+                return None
             if (gains.worth & fits).any():
                 break
             self._price /= FALL
@@ -293,8 +298,6 @@ class LoopBudget:
         else:
             everything = np.full(fits.size, spare)
             gains = replace(gains, budget=everything, worth=np.ones_like(fits))
-        if self._plan_closing(candidates)[1] >= self._price:
-            return None
         some = gains.budget[gains.worth & fits]
         typical = float((some * some).sum() / some.sum())  # as a unit of ρ meets them
         share = self.settings.selecting_share
@@ -342,7 +345,8 @@ class LoopBudget:
             moved: L1 distance between the chosen marginal's new and old estimate (rows).
             expected: L1 error expected of the new estimate (rows).
         """
-        if moved <= expected:
+        self._noise = moved <= expected
+        if self._noise:
             self._price /= FALL
 
 

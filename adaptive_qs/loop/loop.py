@@ -199,8 +199,7 @@ def choose_rounds(
         budget.anneal(moved, expected)  # line 19
         yield Round(clique, variances, spent, moved, expected, rescored)
         candidates.refresh(world.expect(candidates.outdated))
-    closing = budget.closing(candidates)
-    yield from measure_together(world.measure, closing, every.cost, budget)
+    yield from measure_together(world.measure, budget.closing(candidates), every.cost, budget)
 
 
 class _PrivateWorld:

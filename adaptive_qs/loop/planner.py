@@ -198,7 +198,8 @@ class ConditionalPlanner:
             beyond = errors(np.sqrt(variance * (1 + SLOPE_STEP)), rows)
             slope = np.maximum((beyond - expected) / (SLOPE_STEP * variance), 0.0)
             weight = inside.T @ (priorities * slope)
-            gain = float(weight @ (new / (known + new) ** 2)) / budget
+            fall = np.divide(new, (known + new) ** 2, out=np.zeros(new.size), where=new > 0)
+            gain = float(weight @ fall) / budget
         precisions = np.zeros(precision.size)
         precisions[columns] = best
         return TogetherPlan(precisions, least, gain)

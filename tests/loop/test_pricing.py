@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.loop.budget import MOST_SELECTING, SAFETY, LoopBudget, LoopSettings, selection_rho
-from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable
+from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable, JointPlan
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.loop.planner import ConditionalPlanner
@@ -49,9 +49,13 @@ class Schedule:
 
     def __init__(self, prices, share=0.1, rounding=0.0):
         self.budget = LoopBudget(RHO, LoopSettings(selecting_share=share))
-        self.budget.begin_rounds(rounding)
+        self.budget.begin_rounds(rounding, rounding)
         limit = CellLimit(DOMAIN, CANDIDATES, 10**6)
-        self.candidates = SimpleNamespace(limit=limit, errors=prices, cliques=CANDIDATES)
+        self.candidates = SimpleNamespace(
+            limit=limit, errors=prices, cliques=CANDIDATES, open=limit.open,
+            known=~limit.open, plan_known=lambda rho: (JointPlan(), self.gain),
+        )  # fmt: skip
+        self.gain = 0.0
         self.anneal = self.budget.anneal
 
     @property
@@ -162,7 +166,8 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
         if schedule.left <= 1e-6 * RHO + 2 * rounding:
             break
         left = schedule.left
-        choice = schedule.choice(TOTAL)
+        if not (choice := schedule.choice(TOTAL)):
+            break
         assert choice.selecting <= share * left
         clique = CANDIDATES[rng.choice(np.flatnonzero(choice.offered))]
         budget = schedule.take(clique, choice)
