@@ -235,7 +235,7 @@ class LoopBudget:
         self.rho, self.settings = rho, settings
         self.left, self.initial = rho, 0.0
         self._price = self._allowance = self._rounding = self._last_rounding = 0.0
-        self._noise = False
+        self._least_weight = 0.0
 
     @property
     def spent_share(self) -> float:
@@ -284,16 +284,16 @@ class LoopBudget:
         if spare <= SAFETY * self.rho + self._rounding or not fits.any():
             return None
         errors, (_, known) = candidates.errors, self._plan_closing(candidates)
-        self._price = self._price or errors.opening_price(total)
-        if not self._noise:
-            self._price = max(self._price, known)
+        self._price = max(self._price or errors.opening_price(total), known)
         gains = errors.gains(self._price, spare, total)
         for _ in range(MOST_FALLS):
             if self._price < known:
                 return None
+            fits = candidates.open & (candidates.weights >= self._least_weight)
             if (gains.worth & fits).any():
                 break
             self._price /= FALL
+            self._least_weight = 0.0
             gains = errors.gains(self._price, spare, total)
         else:
             everything = np.full(fits.size, spare)
@@ -335,7 +335,7 @@ class LoopBudget:
             self._allowance = self.left * self.settings.selecting_share
         return spent
 
-    def anneal(self, moved: float, expected: float) -> None:
+    def anneal(self, moved: float, expected: float, weight: float) -> None:
         """Lower the price if a round brought only noise.
 
         This stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with
@@ -344,10 +344,10 @@ class LoopBudget:
         Args:
             moved: L1 distance between the chosen marginal's new and old estimate (rows).
             expected: L1 error expected of the new estimate (rows).
+            weight: of the marginal.
         """
-        self._noise = moved <= expected
-        if self._noise:
-            self._price /= FALL
+        if moved <= expected:
+            self._least_weight = FALL * weight
 
 
 # To choose pays where few combinations of columns matter, or where noise would bury most of them.

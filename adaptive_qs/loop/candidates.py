@@ -384,7 +384,7 @@ class Candidates:
         rho: float,
         most_cells: int,
     ) -> None:
-        self.cliques, self._set = every.cliques, every
+        self.cliques, self.weights, self._set = every.cliques, every.weights, every
         self.limit = CellLimit(every.domain, every.cliques, most_cells)
         self.errors = ErrorTable(every.planner, every.weights, rho)
         self.outdated = np.ones(len(every.cliques), dtype=bool)

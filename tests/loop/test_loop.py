@@ -240,8 +240,8 @@ def test_replay_notices_a_schedule_that_depends_on_the_data(monkeypatch):
         return real_count(self, clique)
 
     def judge(leaking):
-        def judge(self, moved, expected):
-            real_judge(self, moved, expected)
+        def judge(self, *round_):
+            real_judge(self, *round_)
             self._price /= FALL**4 if leaking and seen["odd"] else 1
 
         return judge
