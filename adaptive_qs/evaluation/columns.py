@@ -21,8 +21,7 @@ from adaptive_qs.evaluation.scale import (
     sparse_share,
 )
 from adaptive_qs.evaluation.tables import TablePair, exactly_coded
-from adaptive_qs.pages.charts import Bar, BarChart
-from adaptive_qs.pages.words import count, counted, quoted, share, short
+from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
 from adaptive_qs.release.page import Group
 from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.table.columns.base import ColumnBase
@@ -88,7 +87,7 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
-    """Return whether a table has so few rows that chance can explain any difference of columns."""
+    """Return whether chance can explain any difference of columns."""
     several = [c for c in columns if c.codes > 1]
     return bool(several) and all(c.fresh + c.tolerance >= BLIND for c in several)
 
@@ -100,7 +99,7 @@ class ColumnsCheck(Check):
     uses = ("single columns", "pairs of columns")
     rules = (
         Word("some off", "poor", lambda columns: any(c.is_off for c in columns)),
-        Word("too few rows", "plain", is_blind),
+        Word("too sparse", "plain", is_blind),
         Word("kept", "good"),
     )
 
@@ -113,7 +112,9 @@ class ColumnsCheck(Check):
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
-            text = "A table has so few rows that chance can explain any difference of columns."
+            text = (
+                "The columns have too many codes for the rows: chance can explain any difference."
+            )
         if off:
             names = [
                 f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"
@@ -121,7 +122,7 @@ class ColumnsCheck(Check):
             ]
             text = (
                 f"Single columns with at least {share(LOST_COLUMN, 1)} of the rows more in "
-                f"another cell than a fresh sample: {checks.named(names, 'all-columns')}."
+                f"another cell than a fresh sample: {checks.named(names)}."
             )
             if (largest := facts[0]) not in off:
                 text += (
@@ -129,7 +130,7 @@ class ColumnsCheck(Check):
                     f"{share(largest.variation, 2)}, but it would be {share(largest.fresh, 2)} in "
                     "a fresh sample."
                 )
-        caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
+        caps: dict[str, Grade] = dict.fromkeys(checks.list_uses(), "plain") if blind else {}
         figures = self._figures(facts, evaluation.comparison.schema)
         return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
 
@@ -145,8 +146,8 @@ class ColumnsCheck(Check):
         title = "Shares of the rows, the worst column first"
         if len(facts) > COLUMNS_SHOWN:
             title += f". Showing {COLUMNS_SHOWN} of {len(facts)} columns"
-        charts = checks.Drawn(title, partial(column_charts, facts, schema), BARS)
-        return charts, checks.Table(caption, columns, rows, "all-columns", 5)
+        charts = checks.Drawn(title, partial(column_charts, facts, schema))
+        return charts, checks.Table(caption, columns, rows, 5)
 
     def as_json(self, facts: Any) -> Mapping[str, Any]:
         """Return nothing: the marginals of single columns are elsewhere."""
@@ -155,9 +156,6 @@ class ColumnsCheck(Check):
 
 COLUMNS_SHOWN, ORDERED_SHOWN = 24, 200
 """Maximum number of charts, and of rows of a table of the page."""
-BARS = (("a", "true, bars"), ("b", "synthetic, bars"), ("fill", "true, histogram"),
-        ("edge", "synthetic, histogram"))  # fmt: skip
-"""Marks of the charts, and their meanings."""
 
 
 def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[str, str, BarChart]]:
@@ -363,7 +361,7 @@ class ValuesCheck(Check):
         amount = counted(len(facts), "column")
         text = f"The {amount} of numbers or dates kept means and medians."
         if moved:
-            names = checks.named([_describe_moved(c) for c in moved], "values", checks.FEW_NAMED)
+            names = checks.named([_describe_moved(c) for c in moved], checks.FEW_NAMED)
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
@@ -373,7 +371,7 @@ class ValuesCheck(Check):
                 "synthetic ones)"
                 for c in lost
             ]
-            names = checks.named(heaps, "values", checks.FEW_NAMED)
+            names = checks.named(heaps, checks.FEW_NAMED)
             text += f" Frequent values are lost: {names}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 
@@ -406,4 +404,4 @@ def _values_table(facts: Sequence[ColumnValues]) -> checks.Table:
         "Means and quantiles of the cells, the column that is furthest off first. Frequent: rows "
         f"with one of the {FREQUENT} most frequent values of the true table"
     )
-    return checks.Table(caption, columns, rows, "values-table", 20)
+    return checks.Table(caption, columns, rows, 20)

@@ -35,7 +35,7 @@ LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
 LEAST_CHANCES = 25.0
-"""Least number of true rows that would break it. If so many are expected, none breaks it with
+"""Least number of true rows that would break it. If 25 are expected, none breaks it with
 probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
 GLANCE = 2_000
 """Number of rows that are compared first, to exclude most comparisons."""

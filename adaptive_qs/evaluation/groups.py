@@ -229,7 +229,7 @@ class GroupMeansCheck(Check):
             return None
         off = sorted((m for m in facts if m.differs), key=lambda m: -m.off)
         pairs = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in off or facts]
-        names = checks.named(pairs, "group-means")
+        names = checks.named(pairs)
         text = f"{len(off):,} of {counted(len(facts), 'group mean')} "
         text += f"{'differs' if len(off) == 1 else 'differ'}: {names}."
         if not off:
@@ -241,11 +241,11 @@ class GroupMeansCheck(Check):
             now = "there is no such row" if made is None else f"it is {words(made)}"
             text += f" The mean of {quoted(off[0].column.name)} for {quoted(furthest.label)} is "
             text += f"{words(true)} in the true table; in the synthetic one {now}."
-        tables = tuple(_means_table(m, "group-means" if m is facts[0] else "") for m in facts)
+        tables = tuple(_means_table(m) for m in facts)
         return Finding(*self.word_for(facts), text, figures=tables)
 
 
-def _means_table(means: GroupMeans, anchor: str) -> checks.Table:
+def _means_table(means: GroupMeans) -> checks.Table:
     words = means.column.amount_text
     rows = [
         (g.label, g.rows[0], *("no row" if m is None else words(m) for m in g.means),
@@ -262,4 +262,4 @@ def _means_table(means: GroupMeans, anchor: str) -> checks.Table:
         checks.Column(f"mean {names}"), checks.number("true rows", count), checks.number("true"),
         checks.number("synthetic"), checks.Column(""),
     )  # fmt: skip
-    return checks.Table(caption, columns, rows, anchor)
+    return checks.Table(caption, columns, rows)

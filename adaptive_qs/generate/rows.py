@@ -83,7 +83,7 @@ class SynthesisSettings:
 def synthesize_rows(
     residuals: ReferenceModel,
     measured: Iterable[Clique],
-    workload: Sequence[Clique],
+    workload: Sequence[Clique] | Mapping[Clique, float],
     num_rows: int,
     seed: int,
     settings: SynthesisSettings | None = None,
@@ -139,7 +139,7 @@ class Fitted:
 def fit_model(
     residuals: ReferenceModel,
     measured: Iterable[Clique],
-    workload: Sequence[Clique],
+    workload: Sequence[Clique] | Mapping[Clique, float],
     num_rows: int,
     seed: int,
     settings: SynthesisSettings,
@@ -154,7 +154,8 @@ def fit_model(
     Args:
         residuals: the noisy estimates.
         measured: cliques that were measured.
-        workload: cliques in which the table should be best.
+        workload: cliques in which the table should be best, and how much they matter, if some do
+            more than others.
         num_rows: rows to draw, at least 1.
         seed: the same seed and inputs give the same model, for any number of workers.
         settings: limits on time and memory.
@@ -164,37 +165,37 @@ def fit_model(
         zeros: cells without probability.
         kept: attributes whose codes are kept apart, even if no marginal distinguishes them.
     """
-    domain, measured = residuals.domain, tuple(measured)
-    rng = np.random.default_rng(seed)
-    cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
+    domain, rng = residuals.domain, np.random.default_rng(seed)
+    joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
+    cliques = cliques_of_fit(domain, joint, workload)
+    outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     apart = {*kept, *(i for zero in zeros for i in zero.clique)}
-    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
+    coarse = CoarseDomain(domain, [*cliques, *joint], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoise_model(residuals, singles)
-    watched = watch_list(domain, workload, combined, size, settings)
+    watched = watch_list(domain, [*workload], [*map(domain.columns, outer)], size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
-    if can_fit(domain, cliques, settings.exact_cells):
+    if can_fit(domain, outer, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
-        fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
+        fit = fit_exactly(ruled, outer, [t.counts for t in singles], progress, zeros)
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [
-        coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
-        for c in cliques
-    ]
+    every = {
+        c: coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
+        for c in dict.fromkeys([*cliques, *joint])
+    }
+    targets = [every[c] for c in cliques]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows = np.empty((size, len(domain)), dtype=np.int32)
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
-    inner = inner_targets(denoised, measured, zeros)
-    targets += [coarse.target(target.scaled(factor)) for target in inner]
-    shrink_to_measured(coarse.domain, means, listed, targets)
+    shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
 
@@ -211,20 +212,22 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     return max(min(settings.fit_rows, affordable), settings.least_rows)
 
 
-def inner_targets(
-    model: ReferenceModel, measured: Iterable[Clique], zeros: Zeros = ()
-) -> list[Target]:
-    """Return targets of the combinations of codes that a larger measured one holds.
+def cliques_of_fit(
+    domain: Domain, measured: Sequence[Clique], workload: Sequence[Clique] | Mapping[Clique, float]
+) -> tuple[Clique, ...]:
+    """Return the cliques that carry weights in the fit of chains, the largest first.
 
-    They carry no weights in the fit, and are often known better than what holds them.
+    These are the outermost measured ones. One of which the workload weighs parts more than all of
+    it gives way to these: what it adds to them is noisier than they are, and where many overlap,
+    weights that move together overshoot.
     """
-    domain, every = model.domain, dict.fromkeys(c for c in measured if len(c) > 1)
-    inner = every.keys() - outermost_cliques(domain, every)
-    return [
-        make_target(model, c, allowed_cells(zeros, domain, c))
-        for c in every
-        if c in inner and c == domain.columns(c)
-    ]
+    weights = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
+    found: list[Clique] = []
+    for clique in measured:
+        least = weights.get(domain.columns(clique), 0.0)
+        parts = (part for part in subsets(clique) if 1 < len(part) < len(clique))
+        found += [p for p in parts if weights.get(domain.columns(p), 0.0) > least] or [clique]
+    return outermost_cliques(domain, found)
 
 
 def shrink_to_measured(

@@ -9,8 +9,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from adaptive_qs.domain import BinLabel, Clique
-from adaptive_qs.pages.charts import Bar, BarChart
 from adaptive_qs.pages.words import (
+    Bar,
+    BarChart,
     at_resolution,
     combination,
     count,

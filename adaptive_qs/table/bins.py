@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_FINEST = 1e-15
-"""Least unit of rounding relative to a number, which keeps its digits apart."""
 _LEAST, _MOST = 1e-290, sys.float_info.max
 """Least and greatest unit of rounding, within the doubles."""
 
@@ -34,7 +32,7 @@ def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
-    scale = min(abs(value) or _MOST, max(spacing, abs(value) * _FINEST, _LEAST) * 10)
+    scale = min(abs(value) or _MOST, max(spacing, abs(value) * 1e-15, _LEAST) * 10)
     exponent = math.floor(math.log10(scale)) - 1
     return _multiple(value, 1, exponent if decimals is None else max(exponent, -decimals), round)
 
@@ -51,7 +49,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     if (value < 0 if upwards else value > 0) and abs(value) <= spacing / 2:
         return 0.0
     # An end moves by less than a quarter of its bin.
-    most = max(min(spacing, _MOST) / 4, abs(value) * _FINEST, _LEAST)
+    most = max(min(spacing, _MOST) / 4, abs(value) * 1e-15, _LEAST)
     exponent = math.floor(math.log10(most))
     factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
     if decimals is not None and exponent < -decimals:
@@ -69,11 +67,6 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     close = abs(value / unit - near) < 1e-9 * max(1.0, abs(near))
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
-
-_FEW = 50
-"""Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
-more than such a bin improves it.
-"""
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +92,8 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
             return float(values[-1]) - cuts[-1] > 3 * (cuts[-1] - cuts[-2])
         return cuts[0] - float(values[0]) > 3 * (cuts[1] - cuts[0])
 
-    filled = (share for share in (0.99, 0.01, 0.999, 0.001) if min(share, 1 - share) * rows > _FEW)
+    # The noise on 50 rows, so far out, would move the mean by more than a bin of them improves it.
+    filled = (share for share in (0.99, 0.01, 0.999, 0.001) if min(share, 1 - share) * rows > 50)
     tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]
     return at([*(k / (bins - len(tails)) for k in range(1, bins - len(tails))), *tails])
 
@@ -162,12 +156,6 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-LEAST_BINS = 8
-"""Number of bins proposed for the smallest tables."""
-LEAST_PERIODS = 24
-"""Number of periods allowed in the smallest tables: two years of months, a day of hours."""
-
-
 def bins_for(rows: int) -> int:
     """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
@@ -176,7 +164,7 @@ def bins_for(rows: int) -> int:
     factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
     noise.
     """
-    return max(LEAST_BINS, min(32, round(2 * rows**0.25)))
+    return max(8, min(32, round(2 * rows**0.25)))
 
 
 def codes_for(rows: int) -> int:
@@ -190,7 +178,7 @@ def periods_for(rows: int) -> int:
     Granularities differ by about a factor of four, so twice `bins_for` gives about as many codes as
     other columns have.
     """
-    return max(LEAST_PERIODS, 2 * bins_for(rows))
+    return max(24, 2 * bins_for(rows))
 
 
 PEAK = 3
@@ -199,27 +187,14 @@ PEAK_SHARE = 0.02
 """Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
 on average.
 """
-END_SHARE = 0.005
-"""Least share of the rows of a peak at the first or last value, where codes that end a scale lie.
-"""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
-
-ABSURD = 100
-"""A value is absurdly far if its distance to the median is this many times the range of the others.
-"""
 FEW_ABSURD = 2
 """Most rows at either end that can be mistakes; more can be a code."""
 ENOUGH = 20
 """The fewest rows among which one value can be absurd."""
-HEAPED = 0.1
-"""Least share of the rows of bins with several values, on peaks or on multiples of a number, for
-which frequent values are worth a part of the budget.
-"""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
-WIDE_SPAN = 6
-"""Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
 """Range of integers that can be years."""
 
@@ -298,7 +273,10 @@ def propose_edges(
 
 
 def without_absurd(values: Floats, weights: Floats) -> slice:
-    """Return the values without the first and last ones that lie absurdly far from all others."""
+    """Return the values without the first and last ones that lie absurdly far from all others.
+
+    Their distance to the median is over 100 times the range of the others.
+    """
     kept = slice(0, len(values))
     if len(values) < 3 or weights.sum() < ENOUGH:
         return kept
@@ -308,7 +286,7 @@ def without_absurd(values: Floats, weights: Floats) -> slice:
     rest = values[below : len(values) - above]
     if len(rest) < 2:
         return kept
-    far = ABSURD * (float(rest[-1]) - float(rest[0]))
+    far = 100 * (float(rest[-1]) - float(rest[0]))
     near = np.flatnonzero(np.abs(values / 2 - median / 2) <= far / 2)  # halves do not overflow
     return slice(int(near[0]), int(near[-1]) + 1)
 
@@ -337,6 +315,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
+    A tenth of the rows of bins with several values is on peaks or on multiples of a number.
     ``edges`` are of the bins, ascending; a bin with a single value needs no heap.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
@@ -346,7 +325,7 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
-    enough = rows >= max(HEAPED * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
+    enough = rows >= max(0.1 * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
 
 
@@ -365,7 +344,7 @@ def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     if years.sum() < 2 or len(others) > FEW_ABSURD or weights[years].sum() < 0.9 * rows:
         return None
     low, high = int(values[years][0]), int(values[years][-1])
-    most = max(LEAST_PERIODS, bins_for(int(rows)))
+    most = max(24, bins_for(int(rows)))
     if high - low < periods_for(int(rows)):
         step = 1
     else:
@@ -432,7 +411,7 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     others = np.zeros(len(values))
     others[rest] = weights[rest]
     least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
-    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
+    least[[*rest[:1], *rest[-1:]]] = 0.005 * weights.sum()  # where codes that end a scale lie
     neighbours = _max_neighbours(others)
     peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * neighbours))
     heaviest = (some[np.argsort(-weights[some], kind="stable")].tolist() for some in (full, peaks))

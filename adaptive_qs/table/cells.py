@@ -35,9 +35,6 @@ from adaptive_qs.table.text import (
 
 Mask = NDArray[np.bool_]
 
-_EXACT_INTEGERS = 2.0**53
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-
 
 def normalise(values: pa.Array) -> pa.Array | None:
     """Return cells as string (stripped), int64, uint64, float64, bool or timestamp; else None.
@@ -70,9 +67,7 @@ def as_text(values: pa.Array) -> pa.StringArray:
     of a second.
     """
     if pa.types.is_float64(values.type):
-        whole = pc.and_(
-            pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), _EXACT_INTEGERS)
-        )
+        whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), 2.0**53))
         integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
         return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
     if pa.types.is_timestamp(values.type):
@@ -138,7 +133,7 @@ def as_seconds(
             values = pc.local_timestamp(values) if wall_clock else values
             values = values.cast(pa.timestamp(values.type.unit))
         ticks, readable = _filled(values.cast(pa.int64()), np.int64(0))
-        return ticks // _TICKS_PER_SECOND[values.type.unit], readable
+        return ticks // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[values.type.unit], readable
     moments = [
         None if text is None else read_moment(text, date_format, wall_clock)
         for text in as_text(values).to_pylist()
@@ -203,6 +198,11 @@ def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
 
 
+def take_cells(values: Any, rows: NDArray[np.int64]) -> Any:
+    """Return the cells of a column, of one type or several, in some rows."""
+    return values.take(rows if isinstance(values, MixedCells) else pa.array(rows))
+
+
 def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
     """Return the chunks of a column, or the column itself if it has none."""
     return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
@@ -212,10 +212,6 @@ def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
 
 _DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}
 """Digits of whole numbers that a floating-point type never confuses."""
-_VAGUE_TEXT = (
-    rf"^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|\x{{FFFD}}"
-    r"|^[+-]?[0-9]*\.0+$|^[+-]?[0-9]*\.?[0-9]+[eE]\+[0-9]+$"
-)
 
 
 def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
@@ -230,7 +226,11 @@ def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         texts = values.cast(pa.string())
         texts.validate(full=True)
-        vague = texts.filter(pc.match_substring_regex(texts, _VAGUE_TEXT))
+        pattern = (
+            rf"^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|\x{{FFFD}}"
+            r"|^[+-]?[0-9]*\.0+$|^[+-]?[0-9]*\.?[0-9]+[eE]\+[0-9]+$"
+        )
+        vague = texts.filter(pc.match_substring_regex(texts, pattern))
         blank = pc.equal(pc.utf8_trim(vague, characters=ASCII_SPACE), "")
         problem = "" if pc.all(blank, min_count=0).as_py() else (
             "texts with white space at an end, characters that could not be decoded (U+FFFD), or "
@@ -293,6 +293,18 @@ class MixedCells:
             values = values.dictionary_encode()
         indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
         return cls((values.dictionary,), indices)
+
+    @classmethod
+    def join(cls, columns: Iterable[pa.Array | pa.ChunkedArray | MixedCells]) -> MixedCells:
+        """Return the cells of some columns, one after the other."""
+        parts: list[pa.Array] = []
+        indices, before = [np.zeros(0, np.int64)], 0
+        for part in (part for column in columns for part in split_chunks(column)):
+            cells = cls.of(part)
+            indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
+            parts += cells.parts
+            before += sum(map(len, cells.parts))
+        return cls(tuple(parts), np.concatenate(indices))
 
     def with_exact_decimals(self) -> MixedCells:
         """Return the same, decimals as cells of several types; see :func:`object_cells`."""
@@ -362,15 +374,14 @@ def _integers(cells: Objects) -> Parted:
     yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
 
 
-_MOST_DIGITS = 10**40
-"""Limit of whole numbers that can be identifiers; above, a double is exact enough."""
-
-
 def _decimals(cells: Objects) -> Parted:
-    """Yield decimals as doubles, and whole numbers that a double may not hold as digits."""
+    """Yield decimals as doubles, and whole numbers that a double may not hold as digits.
+
+    From 10^40 on, no whole number is an identifier, and a double is exact enough.
+    """
     large = np.array([
         cell.is_finite()
-        and 10 ** _DIGITS[pa.float64()] <= abs(cell) < _MOST_DIGITS
+        and 10 ** _DIGITS[pa.float64()] <= abs(cell) < 10**40
         and cell == cell.to_integral_value()
         for cell in cells
     ])  # fmt: skip
@@ -395,14 +406,14 @@ def _moments(cells: Objects) -> Parted:
     zones = np.array([_zone(cell) for cell in plain], dtype=object)
     for zone in dict.fromkeys(zones.tolist()):
         taken = zones == zone
-        if zone == _NO_NAME:
+        if zone == "?":
             yield taken, pa.array([b""] * int(taken.sum()), pa.binary())
         else:
             yield taken, pa.array(plain[taken].tolist(), pa.timestamp("us", zone or None))
 
 
 def _zone(moment: dt.datetime) -> str:
-    """Return the time zone of a moment as Arrow names it; "" without one."""
+    """Return the time zone of a moment as Arrow names it; "" without one, "?" without a name."""
     offset = moment.utcoffset()
     if offset is None:
         return ""
@@ -411,11 +422,7 @@ def _zone(moment: dt.datetime) -> str:
         return str(name)
     minutes, rest = divmod(offset, dt.timedelta(minutes=1))
     sign = "-" if minutes < 0 else "+"
-    return _NO_NAME if rest else f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
-
-
-_NO_NAME = "?"
-"""Name of a time zone that has none and is no whole number of minutes away from UTC."""
+    return "?" if rest else f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (

@@ -127,11 +127,6 @@ class CodedTable:
 
 BLOCK_ROWS = 2**16
 """Rows of a block, which stays in the processor's cache while all cliques are counted."""
-SHARED_CELLS = 2**21
-"""Cells of a pass up to which every thread counts some of the blocks into cells of its own."""
-
-SPARSE = 1
-"""Cells per row from which on occupied cells are listed while rows are counted."""
 LISTED_CELLS = 2**26
 """Cells of a marginal up to which each has a place while rows are counted; larger ones are sorted.
 """
@@ -186,7 +181,7 @@ class BlockEngine:
             return self._count(cliques, every)
         cells = sum(map(self.domain.size, cliques))
         with ThreadPool(workers) as pool:
-            if workers * cells <= SHARED_CELLS:
+            if workers * cells <= 2**21:  # each thread counts some of the blocks into own cells
                 shares = [every[k::workers] for k in range(workers)]
                 counted = pool.map(lambda share: self._count(cliques, share), shares)
                 return [sum(parts[1:], parts[0]) for parts in zip(*counted)]
@@ -211,7 +206,7 @@ class BlockEngine:
         """Return those of one clique; ``places`` are zero before and after."""
         size, rows = self.domain.size(clique), self._blocks.num_rows
         every = range(self._blocks.num_blocks)
-        if size <= SPARSE * rows:
+        if size <= rows:
             counts = self._count([clique], every)[0].reshape(-1)
             cells = np.flatnonzero(counts)
             return Occupied(cells, counts[cells])

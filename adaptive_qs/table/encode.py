@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -43,15 +43,14 @@ if TYPE_CHECKING:
 
 # The private table as evidence: a ledger finds by a keyed hash whether it has changed.
 
-SLICE_ROWS = 2**18
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Odd multiplier 2^64 / golden ratio, which combines hashes (Steele, Lea, Flood 2014)."""
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Apply the SplitMix64 finaliser, a pseudo-random bijection (Steele, Lea, Flood 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
@@ -64,7 +63,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
         hashes = [_hash_cells(name, part, label) for part in split_chunks(values)]
-        marks = mix_bits(marks * _ODD + np.concatenate([np.zeros(0, np.uint64), *hashes]))
+        marks = mix_bits(marks * HASH_STEP + np.concatenate([np.zeros(0, np.uint64), *hashes]))
     return int(marks.sum(dtype=np.uint64))
 
 
@@ -111,31 +110,17 @@ def unchanged(source: Any) -> Iterator[None]:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-class FileState(NamedTuple):
-    """The state of a file."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-def _stamps(source: Any) -> dict[Path, FileState]:
-    if not isinstance(source, str | Path):
-        return {}
-    return {file: _stamp(file) for file in table_files(source)}
-
-
-def _stamp(file: Path) -> FileState:
-    check_name(file)
-    try:
-        found = os.stat(inside(file)[0])
-    except OSError as error:
-        raise unreadable(file, error) from None
-    return FileState(
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    )
+def _stamps(source: Any) -> dict[Path, tuple[int, ...]]:
+    """Return the state of each file of a table."""
+    stamps: dict[Path, tuple[int, ...]] = {}
+    for file in table_files(source) if isinstance(source, str | Path) else ():
+        check_name(file)
+        try:
+            s = os.stat(inside(file)[0])
+        except OSError as error:
+            raise unreadable(file, error) from None
+        stamps[file] = (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+    return stamps
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
@@ -193,11 +178,6 @@ def _check_coded(
     return source
 
 
-MOST_ENCODERS = 4
-"""Most threads that encode. More would wait for the reading one, each with the memory of a chunk.
-"""
-
-
 def coded_chunks(
     source: Any,
     schema: Schema,
@@ -212,8 +192,8 @@ def coded_chunks(
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
-        for first in range(0, coded.num_rows, SLICE_ROWS):
-            yield tuple(column[first : first + SLICE_ROWS] for column in coded.columns)
+        for first in range(0, coded.num_rows, 2**18):
+            yield tuple(column[first : first + 2**18] for column in coded.columns)
         return
 
     def encoded(chunk: Chunk, label: str) -> tuple[Codes, ...]:
@@ -222,7 +202,7 @@ def coded_chunks(
             for column, values in zip(schema.columns, chunk.columns)
         )
 
-    workers = min(workers, MOST_ENCODERS)
+    workers = min(workers, 4)  # more would wait for the reader, each with a chunk in memory
     with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:

@@ -62,21 +62,8 @@ class Chunk:
     file: str = ""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some rows of a file.
-
-    Attributes:
-        size: Bytes, of a Parquet file without its compression.
-        groups: Row groups of a Parquet file.
-        start: First byte of a CSV file.
-        blocks: Lengths of the blocks of whole rows of a CSV file, from that byte on.
-    """
-
-    size: int
-    groups: tuple[int, ...] = ()
-    start: int = 0
-    blocks: tuple[int, ...] = ()
+RowGroups: TypeAlias = tuple[int, ...] | None
+"""Positions of row groups of a Parquet file; None for the whole of any file."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +76,8 @@ class Source:
     """Yields chunks of the named columns, in that order."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The column names of each file of a table in several files."""
-    cut: Callable[[int], Iterator[Piece | None]] = lambda _: (piece for piece in [None])
-    """Yields pieces of about this number of bytes that make up the file; None stands for all of
-    it."""
+    cut: Callable[[int], Iterator[RowGroups]] = lambda _: (part for part in [None])
+    """Yields parts of about this number of bytes that make up the file."""
     other_delimiter: str | None = None
     """What seems to separate the cells of CSV, if it is not the delimiter that was used."""
     explain: Callable[[Exception], DataError] | None = None
@@ -193,15 +179,15 @@ _UNREADABLE_MAGIC = {
 
 @contextmanager
 def open_file(
-    path: str | Path, piece: Piece | None = None, delimiter: str | None = None
+    path: str | Path, groups: RowGroups = None, delimiter: str | None = None
 ) -> Iterator[Source]:
-    """Yield a CSV or Parquet file, a piece of it, or a table inside a file, as a source.
+    """Yield a CSV or Parquet file, or a table inside a file, as a source.
 
     FILE::NAME names one of several tables in a file. The first bytes tell the format.
 
     Args:
         path: The file.
-        piece: Rows to read; all without it.
+        groups: What to read of a Parquet file.
         delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
 
     Raises:
@@ -236,7 +222,7 @@ def open_file(
             "export the table as CSV"
         )
     else:
-        opened = reader.open(path, piece, *([delimiter] if kind == "CSV" else []))
+        opened = reader.open(path, delimiter if kind == "CSV" else groups)
     with _open_redacted(opened, partial(reader.explain, path)) as source:
         yield source
 
@@ -291,8 +277,8 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
-_GZ = ".gz"
-_ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+ONE_TABLE = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+"""Endings of files that hold one table."""
 
 
 def table_files(path: str | Path) -> list[Path]:
@@ -317,7 +303,7 @@ def table_files(path: str | Path) -> list[Path]:
         raise DataError(
             f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
         )
-    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    files = [file for file in found if file.name.lower().endswith(ONE_TABLE)]
     if not files:
         raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
     _check_once(path, sorted(files))
@@ -327,10 +313,10 @@ def table_files(path: str | Path) -> list[Path]:
 def _check_once(path: Path, files: Sequence[Path]) -> None:
     """Refuse a file under two names, or next to its compressed form: its rows would count twice."""
     names: dict[tuple[int, int], Path] = {}
-    plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
+    plain = {file.with_name(file.name[:-3]) for file in files if file.suffix.lower() == ".gz"}
     for file in files:
         if file in plain:
-            raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
+            raise DataError(f"{path}: has {file.name} and {file.name}.gz: leave one out")
         with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)

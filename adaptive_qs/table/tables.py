@@ -30,8 +30,7 @@ from adaptive_qs.jsonfile import Claim, as_object, first_complaint, render_schem
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import describes_set, read_content
+from adaptive_qs.table.schema import Schema, describes_set, read_content
 
 MOST_CHILDREN = 2**12
 """Maximum of ``most``: the number of children is an attribute with as many values, and one more."""

@@ -1,4 +1,4 @@
-"""Tables as files that appear whole or not at all: formats by suffix, whole or in batches."""
+"""Tables as files that appear whole or not at all, and as data frames of the caller's kind."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Literal
 
+import narwhals as nw
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
+from adaptive_qs.table.files import (
+    FORMATS,
+    PRIVATE,
+    STAMP_KEY,
+    atomic_writer,
+    check_writable,
+    is_folder,
+    sealed_digest,
+)
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escapes
 
@@ -104,8 +114,9 @@ class Csv(OutputFormat):
                     target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
-                    cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
-                    target.write(_lines([_quoted(column, alone, sign) for column in cells], sign))
+                    written = (partial(_quoted_text, as_text, alone, sign) for as_text in texts)
+                    cells = [_each_once(text, v) for text, v in zip(written, batch.columns)]
+                    target.write(_lines(cells, sign))
 
     @contextmanager
     def batch_writer(
@@ -294,6 +305,18 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
     return pc.coalesce(pa.array([*replaced.values()], pa.string()).take(place), texts)
 
 
+def _each_once(written: AsText, values: pa.Array) -> pa.Array:
+    """Return the texts of cells, of which each distinct one is written once."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    encoded = values.dictionary_encode("encode")
+    return written(encoded.dictionary).take(encoded.indices)
+
+
+def _quoted_text(as_text: AsText, alone: bool, delimiter: str, values: pa.Array) -> pa.Array:
+    return _quoted(as_text(values), alone, delimiter)
+
+
 def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     """Return cells with the quotation marks that CSV needs.
 
@@ -339,3 +362,119 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
         yield file
         if sealed is not None:
             sealed(sealed_digest(file))
+
+
+# Sampled tables as the kind of data frame that the caller works with.
+#
+# A data frame has containers, some of which pandas infers from the cells: one row without a value
+# turns a column of int64 into float64, and one cell of text turns it into text. A sampled table
+# must not reveal them. So only the family of containers that the caller chose for a column is read
+# from the frame. The schema, which is public, gives all else: whether a column holds integers,
+# numbers or text, its categories and their order.
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The kind of a private table.
+
+    Attributes:
+        library: The library of the table.
+        containers: Of each column for which the caller chose one: categories, or nullable or Arrow
+            types of pandas.
+    """
+
+    library: Literal["pandas", "polars", "pyarrow", "codes"]
+    containers: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_kind(table: Any) -> Kind:
+    """Return the kind of a given table; files and everything unknown count as pandas."""
+    if isinstance(table, CodedTable):
+        return Kind("codes")
+    native = nw.from_native(table, eager_only=True, pass_through=True)
+    if not isinstance(native, nw.DataFrame):
+        return Kind("pandas")
+    if native.implementation.is_pyarrow():
+        chosen = {f.name: "categories" for f in table.schema if pa.types.is_dictionary(f.type)}
+        return Kind("pyarrow", chosen)
+    if native.implementation.is_polars():
+        listed = (nw.Enum, nw.Categorical)
+        return Kind("polars", {n: "categories" for n, t in native.schema.items() if t in listed})
+    if not native.implementation.is_pandas():
+        return Kind("pandas")
+    found = {str(name): _find_container(dtype) for name, dtype in table.dtypes.items()}
+    return Kind("pandas", {name: kept for name, kept in found.items() if kept})
+
+
+def _find_container(dtype: Any) -> str:
+    """Return the container that a type of pandas stands for; "" for the plain ones."""
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "categories"
+    if isinstance(dtype, pd.ArrowDtype):
+        return "arrow"
+    return "nullable" if getattr(dtype, "na_value", None) is pd.NA else ""
+
+
+def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
+    """Return the decoded table as that kind of data frame.
+
+    Columns that came as categories have the values that the schema lists as categories, in its
+    order, and are ordered where it says so. In pandas, columns that came in a nullable or Arrow
+    type come back in that of their declared type. Plain columns with missing values have the
+    nullable types Int64 and boolean, so that integers stay integers; dates are datetime64. A stamp
+    in the table's metadata that says that it is not private is copied to ``attrs``.
+    """
+    categories = {
+        column.name: column
+        for column in schema.columns
+        if column.listed is not None and kind.containers.get(column.name) == "categories"
+    }
+    if kind.library == "pyarrow":
+        for name, column in categories.items():
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, _to_dictionary(table[name], column))
+        return table
+    if kind.library == "polars":
+        frame = nw.from_arrow(table, backend="polars")
+        texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
+        enums = [
+            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
+        ]
+        return frame.with_columns(enums).to_native() if enums else frame.to_native()
+    return _to_pandas(table, kind, categories)
+
+
+def _to_pandas(table: pa.Table, kind: Kind, categories: Mapping[str, ColumnBase]) -> Any:
+    import pandas as pd
+
+    nullable = {
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+        pa.string(): pd.StringDtype(),
+    }
+    mappers = {"nullable": nullable.get, "arrow": pd.ArrowDtype}
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns):
+        holes = column.null_count and column.type in (pa.int64(), pa.bool_())
+        container = "nullable" if holes else ""
+        if (kept := kind.containers.get(name)) in mappers:
+            container = str(kept)
+        if name in categories:
+            frame[name] = _to_dictionary(column, categories[name]).to_pandas()
+        elif container:
+            to_type = mappers[container]
+            frame[name] = column.to_pandas(date_as_object=False, types_mapper=to_type)
+    stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
+    if stamp not in ("", PRIVATE):
+        frame.attrs[STAMP_KEY.decode()] = stamp
+    return frame
+
+
+def _to_dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
+    """Return the positions of values among the listed ones, as a dictionary; missing is null."""
+    values = pa.array(listed.listed)
+    codes = pc.index_in(column, value_set=values).combine_chunks()
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)

@@ -255,14 +255,15 @@ def test_commas_that_may_mean_either_are_left_to_the_owner(doors):
 
 
 SPELLED = {
-    "currency signs": written("${:.2f}"),
-    "currency signs, after": written("{:.2f} €"),
-    "currency signs, words": written("EUR {:.2f}"),
-    "percent signs": written("{:.3f} %", AMOUNTS / 10),
-    "currency signs and thousands separators": written("$ {:,.0f}", AMOUNTS * 100),
-    "a decimal comma and thousands separators": [*written("{:,.2f}", AMOUNTS[1:] * 10), "1.234,5"],
-    "brackets for a minus and currency signs": ["($12.50)", *written("${:.2f}", AMOUNTS[1:])],
+    "sign": written("${:.2f}"),
+    "sign after": written("{:.2f} €"),
+    "code": written("EUR {:.2f}"),
+    "percent": written("{:.3f} %", AMOUNTS / 10),
+    "groups": written("$ {:,.0f}", AMOUNTS * 100),
+    "two decimal signs": [*written("{:,.2f}", AMOUNTS[1:] * 10), "1.234,5"],
+    "brackets": ["($12.50)", *written("${:.2f}", AMOUNTS[1:])],
 }
+WITH_SIGNS = "numbers with signs of a currency, percent signs, brackets or separators: write them"
 
 
 DURATIONS = pd.to_timedelta(RNG.integers(0, 200_000, N), "s")
@@ -289,10 +290,7 @@ MEASURES = {
 MEASURES["income"] = RNG.permutation(np.unique(MEASURES["income"]))[:N]
 MEASURES["large"] = RNG.permutation(MEASURES["large"])
 
-LEFT_OUT = {
-    name: (cells, f"numbers with {name.split(', ')[0]}: ", "such as 1234.5")
-    for name, cells in SPELLED.items()
-}
+LEFT_OUT = {name: (cells, WITH_SIGNS, "such as 1234.5") for name, cells in SPELLED.items()}
 LEFT_OUT |= {name: (cells, "an identifier", "") for name, cells in IDENTIFIERS.items()}
 LEFT_OUT |= {
     f"durations {k}": (cells, words, "give them as a number of")
@@ -470,9 +468,9 @@ def test_types_that_no_column_takes_are_named(tmp_path, capsys, kind):
 
 def test_a_table_without_any_column_to_propose_says_why(tmp_path, capsys):
     path = tmp_path / "t.csv"
-    pd.DataFrame({"x": SPELLED["currency signs"]}).to_csv(path, index=False)
+    pd.DataFrame({"x": SPELLED["sign"]}).to_csv(path, index=False)
     assert main(["schema", "init", str(path)]) == 2
-    assert "(numbers with currency signs: write them" in capsys.readouterr().err
+    assert f"({WITH_SIGNS}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seed", range(5))

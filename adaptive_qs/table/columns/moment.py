@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.profile import Profile, Span
+    from adaptive_qs.table.profile import Profile
+    from adaptive_qs.table.spellings import Span
 
 DayGranularity = Literal[
     "day", "week", "month", "quarter", "year", "5 years", "10 years", "100 years"

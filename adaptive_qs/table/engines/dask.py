@@ -1,6 +1,6 @@
 """Counting on a Dask cluster: workers encode parts of a table, and only counts come back.
 
-A part is a file, some row groups of a Parquet file, or some whole rows of a CSV file. One task
+A part is a file, or some row groups of a Parquet file. One task
 encodes it as any other engine would, and the codes stay with its worker. A marginal is counted part
 by part and summed on the workers. Dask repeats the tasks of a lost worker elsewhere, where a part
 that is read again must give the same codes. Dask writes exceptions and arguments to logs. So tasks
@@ -303,9 +303,9 @@ def _file_parts(
 ) -> list[remote.FilePart]:
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
-    total = sum(size for size, _ in (part.stamp for part in whole))
+    total = sum(part.size for part in whole)
     most = min(max(total // (4 * threads), LEAST_PART), MOST_PART)  # four parts per thread
-    large = [part for part in whole if part.stamp[0] > most]
+    large = [part for part in whole if part.size > most]
     cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
@@ -314,7 +314,7 @@ def _whole_files(source: str | Path) -> list[remote.FilePart]:
     whole = []
     for path in map(os.path.abspath, table_files(source)):
         stamp = redacted(partial(remote.file_stamp, path), partial(unreadable, path))
-        whole.append(remote.FilePart(path, stamp))
+        whole.append(remote.FilePart(path, stamp, stamp[0]))
     return whole
 
 

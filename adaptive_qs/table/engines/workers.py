@@ -26,7 +26,7 @@ from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_pr
 from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
 from adaptive_qs.table.engines import Occupied
 from adaptive_qs.table.files import inside
-from adaptive_qs.table.read import Piece, check_names, open_file
+from adaptive_qs.table.read import RowGroups, check_names, open_file
 from adaptive_qs.table.schema import Schema
 
 # Versions decide what a cell means: all machines must have the same.
@@ -79,17 +79,14 @@ class FilePart:
     Attributes:
         path: Absolute path of their file.
         stamp: State of the file when the run began.
-        piece: Which of its rows; None for all.
+        size: Bytes of the rows.
+        groups: Which of them.
     """
 
     path: str
     stamp: FileVersion
-    piece: Piece | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the rows."""
-        return self.stamp[0] if self.piece is None else self.piece.size
+    size: int
+    groups: RowGroups = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,7 +189,9 @@ def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
         source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
-        return [FilePart(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
+        several = [*source.cut(most_bytes)]
+        size = part.size // len(several)
+        return [FilePart(part.path, part.stamp, size, groups) for groups in several]
 
 
 @_safely
@@ -201,7 +200,8 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     sums: list[int] = []
-    with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
+    opened = open_file(part.path, part.groups, reader.schema.delimiter)
+    with _steady(part, reader), opened as source:
         source = with_plain_names(
             summed(source, sums.append) if reader.sums else source, reader.schema
         )
