@@ -9,10 +9,12 @@ one page leaves is a target of the next.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from typing import Protocol
 
 import numpy as np
@@ -93,8 +95,7 @@ def synthesize_rows(
 ) -> Iterator[Rows]:
     """Yield rows whose marginals match the noisy ones.
 
-    Only maximal measured cliques carry weights. Arguments are those of :func:`fit_model`;
-    ``progress`` also gets the phase.
+    Arguments are those of :func:`fit_model`; ``progress`` also gets the phase.
 
     Yields:
         Pages of codes, shape (rows, attributes).
@@ -217,16 +218,18 @@ def cliques_of_fit(
 ) -> tuple[Clique, ...]:
     """Return the cliques that carry weights in the fit of chains, the largest first.
 
-    These are the outermost measured ones. One of which the workload weighs parts more than all of
-    it gives way to these: what it adds to them is noisier than they are, and where many overlap,
+    These are the outermost measured ones. One whose pairs are all in parts that the workload weighs
+    more gives way to these: what it adds to them is noisier than they are, and where many overlap,
     weights that move together overshoot.
     """
     weights = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
     found: list[Clique] = []
     for clique in measured:
         least = weights.get(domain.columns(clique), 0.0)
-        parts = (part for part in subsets(clique) if 1 < len(part) < len(clique))
-        found += [p for p in parts if weights.get(domain.columns(p), 0.0) > least] or [clique]
+        parts = [part for part in subsets(clique) if 1 < len(part) < len(clique)]
+        heavy = [part for part in parts if weights.get(domain.columns(part), 0.0) > least]
+        held = {pair for part in heavy for pair in combinations(part, 2)}
+        found += heavy if len(held) == math.comb(len(clique), 2) and heavy else [clique]
     return outermost_cliques(domain, found)
 
 
