@@ -9,12 +9,10 @@ one page leaves is a target of the next.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
 from typing import Protocol
 
 import numpy as np
@@ -29,20 +27,22 @@ from adaptive_qs.cliques import (
     maximal_cliques,
     outermost_cliques,
 )
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.generate.chains import (
     Array,
     Chains,
     FitSettings,
     begin_chains,
     fit_weights,
+    shrink_to_measured,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.structure import (
     CoarseDomain,
+    cliques_of_fit,
     find_components,
 )
-from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
+from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import (
     Guard,
     Zeros,
@@ -211,58 +211,6 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     steps = sum(domain.sizes) + sum(around)
     affordable = settings.most_steps // (steps * settings.fit.sweeps)
     return max(min(settings.fit_rows, affordable), settings.least_rows)
-
-
-def cliques_of_fit(
-    domain: Domain, measured: Sequence[Clique], workload: Sequence[Clique] | Mapping[Clique, float]
-) -> tuple[Clique, ...]:
-    """Return the cliques that carry weights in the fit of chains, the largest first.
-
-    These are the outermost measured ones. One whose pairs are all in parts that the workload weighs
-    more gives way to these: what it adds to them is noisier than they are, and where many overlap,
-    weights that move together overshoot.
-    """
-    weights = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
-    found: list[Clique] = []
-    for clique in measured:
-        least = weights.get(domain.columns(clique), 0.0)
-        parts = [part for part in subsets(clique) if 1 < len(part) < len(clique)]
-        heavy = [part for part in parts if weights.get(domain.columns(part), 0.0) > least]
-        held = {pair for part in heavy for pair in combinations(part, 2)}
-        found += heavy if len(held) == math.comb(len(clique), 2) and heavy else [clique]
-    return outermost_cliques(domain, found)
-
-
-def shrink_to_measured(
-    domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
-) -> None:
-    """Average the chains' mean marginals with the noisy ones by their precisions, in place.
-
-    A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
-    least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
-    are not held, which would lose most of the gain. Cells of one group of codes, and of one cell of
-    a combination inside a watched marginal, move together; small combinations come first.
-    """
-    holding: dict[Clique, list[int]] = {}
-    for k, clique in enumerate(watched):
-        for inside in subsets(clique):
-            if len(inside) > 1 or inside == clique:
-                holding.setdefault(inside, []).append(k)
-    for target in sorted(targets, key=lambda target: len(target.clique)):
-        columns = domain.columns(target.clique)
-        for k in holding.get(columns, ()):
-            mean = means[k]
-            beyond = tuple(axis for axis, i in enumerate(watched[k]) if i not in columns)
-            known = domain.summed(mean.sum(axis=beyond), columns, target.clique)
-            variance = np.maximum(known, 0.5)
-            change = variance / (variance + target.noise_std**2) * (target.counts - known)
-            if watched[k] == target.clique:
-                mean += change
-                continue
-            floored = mean + np.float32(1e-6)
-            whole = domain.summed(floored.sum(axis=beyond), columns, target.clique)
-            part = domain.repeated(change / whole, target.clique, columns)
-            mean += floored * np.expand_dims(part, beyond)
 
 
 def watch_list(

@@ -13,20 +13,24 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import count_rows, downward_closure
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains, FitSettings, WeightUpdater, fit_weights
+from adaptive_qs.generate.chains import (
+    Chains,
+    FitSettings,
+    WeightUpdater,
+    fit_weights,
+    shrink_to_measured,
+)
 from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import (
     MarginalTracker,
     Page,
     SynthesisSettings,
     choose_fit_rows,
-    cliques_of_fit,
     draw_pages,
-    shrink_to_measured,
     synthesize_rows,
     watch_list,
 )
-from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
