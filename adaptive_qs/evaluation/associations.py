@@ -171,8 +171,6 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
 
 MOST_CHANGES = 10
 """Maximum number of changes that are listed."""
-LEAST_CHANGE = 0.01
-"""Least difference of V that is listed."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +265,7 @@ def association_changes(
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
+        largest=ordered(size >= 0.01, size)[:MOST_CHANGES],
         blind=bool(others.any() and hidden[others].mean() > 0.5),
     )
 
@@ -298,7 +296,7 @@ class AssociationsCheck(Check):
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return comparison.once(associate)
+        return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""
@@ -343,7 +341,7 @@ def dependence_sentence(found: AssociationChanges, rows: tuple[int, int]) -> str
         text += f" {checks.format_names(found.unconnected)} {verb} independent of all "
         text += "other columns in the synthetic table."
     if found.weak_lost:
-        names = checks.named(_with_sizes(found.weak_lost), checks.FEW_NAMED)
+        names = checks.named(_with_sizes(found.weak_lost), most=checks.FEW_NAMED)
         text += f" Weak associations: {len(found.weak_lost):,} of {found.weak:,} lost: {names}."
     names = checks.named([combination(change.names) for change in found.made_up])
     new, reason = [names] if names else [], ""

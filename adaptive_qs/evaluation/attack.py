@@ -209,8 +209,6 @@ class Stack:
 # Two attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
 # the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
 
-KEPT_PER_DIFFERENCE = 0.03
-"""Weight of a row for each attribute in which it differs, so that the closest rows decide."""
 CLOSENESS_ROWS = 40_000
 """Maximum number of synthetic and of reference rows that targets are compared with."""
 MAX_CELLS = 16 * CLOSENESS_ROWS
@@ -231,7 +229,7 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
     """
     from scipy.special import logsumexp
 
-    log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
+    log_kernel = math.log(0.03) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
     codes = np.stack(stack.columns).astype(np.min_scalar_type(max(stack.sizes)))
     *known, targets = stack.split(codes, 1)
@@ -265,8 +263,8 @@ def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
     return found
 
 
-MAX_SETS, MOST_WAYS = 500, 3
-"""Maximum number of sets of each size, an even sample of more, and the largest size."""
+MAX_SETS = 500
+"""Maximum number of sets of each size, an even sample of more."""
 
 
 def marginal_scores(
@@ -306,7 +304,7 @@ def attribute_sets(attributes: int, seed: int) -> list[tuple[int, ...]]:
     """Return all sets of one, two and three attributes, or ``MAX_SETS`` of each size."""
     rng = np.random.default_rng(seed)
     sets: list[tuple[int, ...]] = []
-    for ways in range(1, min(MOST_WAYS, attributes) + 1):
+    for ways in range(1, min(3, attributes) + 1):
         if math.comb(attributes, ways) <= MAX_SETS:
             sets += combinations(range(attributes), ways)
             continue

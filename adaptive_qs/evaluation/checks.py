@@ -136,11 +136,8 @@ NAMED, FEW_NAMED = 3, 2
 """Maximum number of names in a list, and in one of several lists of a sentence."""
 
 
-def named(names: Sequence[str], most: int = NAMED) -> str:
-    """Return the first names for a sentence, and the number of the others."""
-    if len(names) <= most:
-        return listed(names, most)
-    return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+named = partial(listed, most=NAMED)
+"""Joins the first names for a sentence, with the number of the others."""
 
 
 def format_names(names: Sequence[str]) -> str:
@@ -212,7 +209,6 @@ class Comparison:
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
-    _computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -232,12 +228,6 @@ class Comparison:
     def pairs(self) -> PairCounts:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
-
-    def once(self, compute: Callable[[PairCounts], T]) -> T:
-        """Return a function of the counts of pairs that several checks need; compute it once."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self.pairs)
-        return self._computed[compute]
 
 
 class Check:

@@ -31,8 +31,6 @@ Numbers = NDArray[np.float64]
 
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is off."""
-BLIND = 0.5
-"""Total variation that chance can explain in every column, from which nothing can be judged."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
 """Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
 1988), beyond which it has moved; the smaller counts."""
@@ -87,9 +85,9 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
-    """Return whether chance can explain any difference of columns."""
+    """Return whether chance can explain half of the rows in another cell, in every column."""
     several = [c for c in columns if c.codes > 1]
-    return bool(several) and all(c.fresh + c.tolerance >= BLIND for c in several)
+    return bool(several) and all(c.fresh + c.tolerance >= 0.5 for c in several)
 
 
 class ColumnsCheck(Check):
@@ -197,8 +195,7 @@ class Summary:
         rows: number of rows that have a value.
         mean, std: of the values.
         quantiles: at ``QUANTILES``, each a value that occurs.
-        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
-            true table.
+        frequent: share of these rows on the ``FREQUENT`` most frequent values of the true table.
     """
 
     rows: int
@@ -210,12 +207,10 @@ class Summary:
     @classmethod
     def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Summary:
         """Summarise values in ascending order."""
+        quantiles = tuple(_quantile(ascending, part) for part in QUANTILES)
+        known = float(np.isin(ascending, frequent).mean())
         return cls(
-            len(ascending),
-            float(ascending.mean()),
-            float(ascending.std()),
-            tuple(_quantile(ascending, share) for share in QUANTILES),
-            float(np.isin(ascending, frequent).mean()),
+            len(ascending), float(ascending.mean()), float(ascending.std()), quantiles, known
         )
 
     @property
@@ -312,17 +307,9 @@ def _compare(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
         parts.append((MOVED_MEAN * mean, FAR_MEAN * mean))
     scale, far = (min(limits) for limits in zip(*parts)) if parts else (0.0, 0.0)
     reach = DOUBTFUL * deviation / 2
-    return ColumnValues(
-        column,
-        first,
-        second,
-        scale,
-        far / scale if scale else 1.0,
-        DOUBTFUL * std * deviation,
-        (_quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)),
-        not exactly_coded(column),
-        heaped,
-    )
+    around = _quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)
+    limits = scale, far / scale if scale else 1.0, DOUBTFUL * std * deviation, around
+    return ColumnValues(column, first, second, *limits, not exactly_coded(column), heaped)
 
 
 def _find_frequent(rows: Numbers) -> Numbers:
@@ -361,7 +348,7 @@ class ValuesCheck(Check):
         amount = counted(len(facts), "column")
         text = f"The {amount} of numbers or dates kept means and medians."
         if moved:
-            names = checks.named([_describe_moved(c) for c in moved], checks.FEW_NAMED)
+            names = checks.named([_describe_moved(c) for c in moved], most=checks.FEW_NAMED)
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
@@ -371,7 +358,7 @@ class ValuesCheck(Check):
                 "synthetic ones)"
                 for c in lost
             ]
-            names = checks.named(heaps, checks.FEW_NAMED)
+            names = checks.named(heaps, most=checks.FEW_NAMED)
             text += f" Frequent values are lost: {names}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 

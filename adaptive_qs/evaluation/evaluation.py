@@ -224,11 +224,6 @@ def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> A
     return ContributionBound.from_source(table, schema, 1, most_bytes)
 
 
-FEW_ROWS, UNEQUAL = 1_000, 2.0
-"""Rows below which chance makes large differences, and the ratio of the numbers of rows above which
-differences of association are hard to compare."""
-
-
 def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
     """Yield what makes the measures uncertain; ``one_each`` if one row of a person is compared."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
@@ -237,9 +232,9 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
         if constant := [name for name, margin in named if np.count_nonzero(margin) == 1]:
             names = ", ".join(constant)
             yield f"one value only in the {table} table, so associated with nothing: {names}"
-    if min(rows) < FEW_ROWS:
-        yield f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
-    if max(rows) > UNEQUAL * min(rows):
+    if min(rows) < 1_000:
+        yield "a table has fewer than 1,000 rows: much of every difference is chance"
+    if max(rows) > 2 * min(rows):
         yield (
             "one table has more than twice the rows of the other: compare associations, repeated "
             "rows and maxima with care"
@@ -282,9 +277,6 @@ def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
 
 
 # The page.
-
-PAGE_ROWS, LONG_TABLE = 25, 200
-"""Rows of a table that the page shows, and maximum number with the folded ones."""
 
 
 def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:
@@ -333,6 +325,6 @@ def render_page(
         no_promise=why_no_promise(statement),
         versions=versions(),
         notice=OWNER_ONLY,
-        page_rows=PAGE_ROWS,
-        long_table=LONG_TABLE,
+        page_rows=25,  # of a table that are shown; up to long_table are folded
+        long_table=200,
     )

@@ -46,11 +46,6 @@ from adaptive_qs.table.joined import join_tables, name_tables
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 from adaptive_qs.workload.workload import Workload
 
-UNLIMITED = 2**62
-"""Memory ceiling for the keys of compared tables, in bytes: their owner decides what to compare."""
-PAIRS_NAMED = 3
-"""Maximum number of pairs across a key that a sentence names, the worst first."""
-
 
 @dataclass(frozen=True, eq=False)
 class KeyFacts:
@@ -149,8 +144,8 @@ class KeysCheck(Check):
         text = f"The {pairs} of a column of {facts.child} and one of an "
         text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average, a "
         text += f"fresh sample by about {significant(scale.fresh)}{describe_place(scale)}"
-        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
-        text += f" Worst: {listed(worst, PAIRS_NAMED)}."
+        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:3]]
+        text += f" Worst: {listed(worst)}."
         if scale.gone:
             gone = named([combination(attributes) for attributes in scale.gone])
             text += f" No closer than independent columns: {gone}."
@@ -256,7 +251,8 @@ def evaluate_set(
     """
     described = TableSet.resolve(schema)
     given = [name_tables(tables, described) for tables in (true, synthetic)]
-    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in given]
+    memory = 2**62  # for keys: their owner decides what to compare
+    sides = [join_tables(tables, described, memory, bounded=False) for tables in given]
     found: dict[str, Evaluation] = {}
     threads, settings = plan_workers(workers), ModelSettings(seed=seed)
     for measured in described.measured():

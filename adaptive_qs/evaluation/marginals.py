@@ -292,7 +292,7 @@ def marginals_sentence(facts: WorkloadDistance, scale: WorkloadScale, evaluation
         names = [combination(attributes) for attributes in scale.gone]
         are = "marginal is" if len(names) == 1 else "marginals are"
         text += f" {len(names):,} {are} as far off as independent columns: "
-        text += f"{checks.named(names, checks.FEW_NAMED)}."
+        text += f"{checks.named(names, most=checks.FEW_NAMED)}."
     return text
 
 

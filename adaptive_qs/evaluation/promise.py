@@ -196,9 +196,6 @@ def _least_on_curve(rho: float) -> float:
 
 # Whether the table contradicts its release.
 
-FAR_OFF = 0.05
-"""Share of the rows by which a cell contradicts the release badly."""
-
 
 class ReleaseCheck(Check):
     """Whether the table has the counts that were measured, to within chance.
@@ -208,7 +205,7 @@ class ReleaseCheck(Check):
 
     name, title, about, shown = "release", "Agreement with the release", "release", "always"
     rules = (
-        Word("contradicted", "poor", lambda part: part >= FAR_OFF),
+        Word("contradicted", "poor", lambda part: part >= 0.05),
         Word("contradicted", "fair", lambda part: part > 0),
         Word("agrees", "good"),
     )
@@ -246,7 +243,7 @@ class ReleaseCheck(Check):
                       "or more budget.",)  # fmt: skip
         if not facts:
             return Finding("good", "agrees", advice=advice)
-        cells = checks.named([str(cell) for cell in facts], 2)
+        cells = checks.named([str(cell) for cell in facts], most=2)
         text = (
             f"The table contradicts its release by more than chance allows: {cells}. Do not use "
             "these counts."

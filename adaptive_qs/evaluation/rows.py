@@ -31,8 +31,6 @@ rows."""
 IMPOSSIBLE = 0.25
 """Share of synthetic rows, beyond the true ones, that break a rule or have such a pair of values,
 from which a table is suitable for no use of single rows."""
-JUDGED = 0.01
-"""Share of the synthetic rows that a rule must judge to count for all of them."""
 COPY_FACTOR, COPIED = 2, 0.05
 """A fresh row equals a true row that occurs once with probability 2 f₂/N (Good and Turing; f₂ rows
 occur twice), and rows that occur just twice bring one half of the true table to f₂/N matches in the
@@ -239,7 +237,7 @@ class JudgedRows(NamedTuple):
         excess = [
             r.broken_synthetic - r.broken_true
             for r in broken_rules(facts.checks)
-            if r.judged_synthetic >= JUDGED
+            if r.judged_synthetic >= 0.01  # few rows count for none
         ]
         if (impossible := facts.impossible) is not None:
             excess.append(impossible.synthetic - impossible.true)
@@ -312,7 +310,7 @@ def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleChec
             f"{share(rows.synthetic)} of the synthetic rows break {kept} in the true table"
         )
     if broken:
-        most = named([_describe_broken(rule) for rule in broken], checks.FEW_NAMED)
+        most = named([_describe_broken(rule) for rule in broken], most=checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
     if unseen is not None and found.unseen >= UNSEEN:
         names = named([combination(names) for names, _ in unseen.worst])

@@ -26,8 +26,6 @@ CLOSE_SINGLE, USABLE_SINGLE = 0.02, 0.10
 FEW, SPARSE = 5, 0.5
 """Number of true rows below which a cell has few, and share of the rows in such cells above which
 there is no scale."""
-FURTHEST = 2.0
-"""Largest L1 distance of two tables."""
 STEP_ERROR = 0.05
 """Assumed relative error of the estimate for a fresh sample. From well-filled to nearly empty cells
 it is below 3 % for tables of equal size, and at most 5 % for a synthetic table of ten times the
@@ -201,7 +199,7 @@ class WorkloadScale:
     @property
     def vacuous(self) -> bool:
         """Whether chance may take a fresh sample as far off as any table can be."""
-        return self.fresh + self.tolerance >= FURTHEST
+        return self.fresh + self.tolerance >= 2  # the largest L1 distance
 
     @property
     def tolerance(self) -> float:

@@ -126,7 +126,8 @@ def _read(
         said = str(error)
         if not isinstance(table, str | Path):
             said = re.sub(r"^(the )?((coded )?table)", rf"the {role} \2", said)
-        if role == "synthetic" and any(refusal in said for refusal in _OF_ANOTHER_TOOL):
+        refusals = "cannot be read as integer", "has a value outside its declared range"
+        if role == "synthetic" and any(refusal in said for refusal in refusals):
             said += (
                 "; a table of another tool must be brought to the schema first: round its numbers, "
                 "and clip them to the declared range"
@@ -134,20 +135,16 @@ def _read(
         raise DataError(said) from None
 
 
-MOST_ENDS, DAY = 2**20, 86_400
-"""Maximum number of codes of a column that are checked for bins, and seconds of a day."""
+DAY = 86_400
+"""Seconds of a day."""
 
 
 def exactly_coded(column: ColumnBase) -> bool:
     """Return whether every code of a column stands for one value; days count as values."""
-    if getattr(column, "outside", "") == "clip" or column.num_values > MOST_ENDS:
+    if getattr(column, "outside", "") == "clip" or column.num_values > 2**20:
         return False
     low, high = column.ends(np.arange(column.num_values))
     return bool((low // DAY == high // DAY).all() if column.by_day else (low == high).all())
-
-
-_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
-"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
 
 
 # Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
@@ -156,7 +153,6 @@ MAX_DENSE_CELLS = 2**22
 """Number of cells of a marginal above which only the occupied ones are numbered."""
 BATCH = 32
 """Number of items in a batch of a thread."""
-_MAX_NUMBERS = 2**62
 
 Cells = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -209,7 +205,7 @@ class JointCodes:
 
 
 def row_numbers(
-    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = _MAX_NUMBERS
+    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = 2**62
 ) -> tuple[Cells, int]:
     """Return a number for each row, in the order of its codes, and the bound of the numbers.
 

@@ -37,7 +37,7 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_by_attribute
+from adaptive_qs.strategy.integer import LARGEST, ColumnStrategy, noise_by_attribute
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
@@ -99,10 +99,6 @@ class _Record(BaseModel):
     """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
-
-
-MOST_DEVIATIONS = 64
-"""Standard deviations of noise that no release ever has: a chance of exp(-2048)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,7 +262,8 @@ class Bundle:
         if any(q.min() <= 0 or abs(math.fsum(q) - 1) > 1e-9 for q in reference):
             raise ValueError("a reference is no strictly positive distribution")
         for array, measured in zip(values, record.residuals):
-            most = MAX_ROWS + MOST_DEVIATIONS * math.sqrt(array.size / measured.precision)
+            deviation = math.sqrt(array.size / measured.precision)
+            most = MAX_ROWS + 64 * deviation  # noise exceeds it with probability exp(-2048)
             if not -most <= array.min() <= array.max() <= most:
                 raise ValueError("a residual is larger than any that is measured")
         estimates = {

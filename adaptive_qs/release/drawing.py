@@ -31,8 +31,6 @@ DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
 MOST_NAMED = 5
 """Values that a warning names."""
-MOST_CONTRADICTIONS = 3
-"""Cells that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
         return ()
     return (
         f"the {table} contradicts the release by more than chance allows: "
-        f"{join_first([*map(str, found)], MOST_CONTRADICTIONS)}: do not use these counts, and draw "
+        f"{join_first([*map(str, found)], 3)}: do not use these counts, and draw "
         "it with another seed, or check the rules of the schema",
     )
 

@@ -260,7 +260,7 @@ class Release(Bundle):
         wish = SampleRequest.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
-        expected = num_rows or MOST_EXPECTED
+        expected = num_rows or 2**14  # their number is not known yet
         try:
             wanted = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
         except NoRowsError as error:
@@ -410,8 +410,6 @@ class Release(Bundle):
 
 MOST_CELLS = 2**24
 """Maximum cells of marginals that are requested together."""
-MOST_EXPECTED = 2**14
-"""Assumed rows of a table with a condition, before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:

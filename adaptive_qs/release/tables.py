@@ -60,7 +60,7 @@ class DrawnTable:
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """Where the rows drawn so far contradict the release; complete once all are drawn."""
+        """As of the drawing."""
         return () if self.drawing is None else self.drawing.contradictions
 
     @property
@@ -207,8 +207,7 @@ class ReleaseSet:
         are held in memory, others are drawn page by page.
 
         Args:
-            num_rows: Rows of the root; None takes their noisy number, or that of those that meet
-                the condition.
+            num_rows: Rows of the root; None for the noisy number that meet the condition.
             seed: The same seed gives the same tables on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
             workers: Threads; the tables do not depend on it.

@@ -63,13 +63,9 @@ def check_archive_name(path: str | Path) -> None:
 
 
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
-    """Write an archive of these members, whole or not at all.
+    """Write an archive of these members, whole or not at all; raise InputError if that fails.
 
-    Its bytes depend on neither the time nor the system. ``replace`` is as for
-    :func:`atomic_writer`.
-
-    Raises:
-        InputError: If the file cannot be written.
+    Its bytes depend on neither the time nor the system.
     """
     check_archive_name(path)
     with atomic_writer(path, replace) as file:
@@ -169,16 +165,11 @@ class ArchiveReader:
 def open_archive(
     path: str | Path, kind: str, max_memory: int | str | None = None
 ) -> Iterator[ArchiveReader]:
-    """Yield the archive at ``path``; damage becomes an error of one line.
-
-    Args:
-        path: The file.
-        kind: What it should be, for the message.
-        max_memory: Ceiling of the process's memory, as for :func:`memory_bytes`.
+    """Yield the archive at ``path``, of a kind; damage becomes an error of one line.
 
     Raises:
         InputError: If the file is missing, damaged, or something else.
-        ResourceExceeded: If reading it needs more memory.
+        ResourceExceeded: If reading it needs more memory than ``max_memory``.
     """
     claim = memory_claims(max_memory)
     try:

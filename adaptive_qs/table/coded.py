@@ -90,13 +90,10 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of ``num_rows`` rows that come in parts.
-
-        Each part has shape (some, attributes).
+        """Return the table of ``num_rows`` rows that come in parts of shape (some, attributes).
 
         Raises:
-            DataError: If there are more or fewer, of another width, or a code lies outside its
-                attribute.
+            DataError: If the parts are not ``num_rows`` rows of codes of the domain.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
         refusal = DataError(f"the parts of a table are not {num_rows:,} rows of its codes")
@@ -330,10 +327,8 @@ KEPT_CELLS = 2**22
 class MarginalCounter:
     """Exact marginals of one private table, kept if they fit; never released without noise.
 
-    ``most_cells`` of all marginals are kept. An engine has its own ``workers``.
-
-    Raises:
-        DataError: If there are more than ``MAX_ROWS`` rows; the message does not say how many.
+    ``most_cells`` of all marginals are kept. An engine has its own ``workers``. Raises DataError if
+    there are more than ``MAX_ROWS`` rows.
     """
 
     def __init__(

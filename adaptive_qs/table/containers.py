@@ -140,10 +140,8 @@ class _Parts(zipfile.ZipFile):
 class Workbook:
     """The sheets of a workbook, which openpyxl parses row by row.
 
-    All methods raise an exception of ``DAMAGE`` if a part is damaged or too large.
-
     Attributes:
-        sheets: The part of each visible or hidden sheet by its name, and whether it is visible.
+        sheets: The part of each sheet by its name, and whether the sheet is visible.
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
@@ -173,13 +171,11 @@ class Workbook:
     ) -> Iterator[tuple[int, dict[int, Any]]]:
         """Yield the number (from 1) and the values by column of each row that has a value.
 
-        Args:
-            name: The sheet.
-            values_only: Columns in which formulas are refused, by position.
+        ``values_only`` names, by position, the columns in which formulas are refused: their values
+        can depend on other rows.
 
         Raises:
-            DataError: If rows or cells are out of order or too many, a row is too long, or a cell
-                of these columns has a formula, whose value can depend on other rows.
+            DataError: If rows or cells are out of order or too many, or a row is too long.
         """
         from openpyxl.worksheet._reader import WorkSheetParser
 
@@ -291,12 +287,11 @@ def open_workbook(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a sheet as a source: names in its first row; rows without any value are skipped.
 
     Dates and numbers count by the kind of each cell. Formulas are refused in the columns that are
-    read: the value of one can depend on all rows, as a row of a view can. No column takes times of
-    day and durations.
+    read. No column takes times of day and durations.
 
     Raises:
         DataError: If it is no workbook, or lacks the sheet or names. Also raised while reading.
-        ResourceExceeded: If its texts, or formats of rows, do not fit the machine.
+        ResourceExceeded: If its texts do not fit the machine.
     """
     openpyxl()
     with warnings.catch_warnings(action="ignore"):

@@ -151,10 +151,8 @@ def _prefix(target: Path) -> str:
 def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
     """Yield a binary file that gets its name when the block ends, or leaves no trace.
 
-    Without ``replace`` it replaces no other file, which can have appeared during the block.
-
-    Raises:
-        InputError: If the file cannot be written, or would replace another one.
+    Without ``replace`` it replaces no other file, which can have appeared during the block. Raises
+    InputError if the file cannot be written, or would replace another one.
     """
     target = Path(path)
     handle, temporary = _temporary(target)
@@ -182,12 +180,7 @@ class NameTaken(InputError):
 
 
 def give_name(temporary: Path, target: Path, replace: bool) -> None:
-    """Give a whole file its name; without ``replace`` only if nothing has this name.
-
-    Raises:
-        NameTaken: If something has the name.
-        OSError: If the file cannot be named.
-    """
+    """Give a whole file its name; without ``replace`` raise NameTaken if it is in use."""
     try:
         if replace:
             temporary.replace(target)
@@ -439,9 +432,6 @@ def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
 
     It yields a function that writes the stamp. Call it once the table is whole, before it has its
     name: a table that is not private never stands without its stamp, and a refused run leaves none.
-
-    Raises:
-        InputError: If the stamp cannot be written or removed.
     """
     stamp_file = stamp_path(table)
 

@@ -42,10 +42,8 @@ class RowTooLong(ValueError):
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
     """Yield the text as blocks of whole rows, of at most twice the `size` that is read in one step.
 
-    The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
-
-    Raises:
-        RowTooLong: If a row is longer than `size`, and does not end among the bytes read next.
+    The text ends with an end of line. Raises RowTooLong if a row is longer than `size`, and does
+    not end among the bytes read next.
     """
     rest = b""
     while text := read(size):
@@ -177,9 +175,6 @@ def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
     """Yield a CSV file, compressed by gzip or not, as a source.
 
     Cells are separated by tabs in .tsv files, otherwise by ``delimiter``, or by commas without it.
-
-    Raises:
-        DataError: If the file is damaged, empty, or has no header line.
     """
     sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else delimiter or COMMA
     with path.open("rb") as file:

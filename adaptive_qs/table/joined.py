@@ -20,7 +20,7 @@ from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.table.cells import MixedCells, take_cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
-from adaptive_qs.table.encode import encode_chunk, with_plain_names
+from adaptive_qs.table.encode import encode_chunk
 from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
@@ -58,13 +58,8 @@ Places = NDArray[np.int64]
 def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
     """Return the private tables of a set by name.
 
-    Args:
-        given: A mapping of names to tables, a folder of files, or a file that holds all (a database
-            or a workbook).
-        schema: The schema of the tables.
-
-    Raises:
-        InputError: A table is missing, or one is not in the schema.
+    They are given as a mapping, a folder of files, or a file that holds all (a database or
+    workbook). Raises InputError if a table is missing, or one is not in the schema.
     """
     if isinstance(given, str | Path):
         return dict(locate_tables(given, schema))
@@ -129,9 +124,9 @@ def join_tables(
         bounded: Whether rows are left out that exceed ``most`` or whose parent is left out.
 
     Raises:
-        DataError: A table is coded or does not fit the schema, a row has no key, two rows of a
-            parent have the same key, or no row of a parent has the key of a child.
-        ResourceExceeded: There are more rows of a parent than fit the memory.
+        DataError: If a table does not fit the schema, a key is missing or occurs twice, or a row
+            has no parent.
+        ResourceExceeded: If the keys do not fit the memory.
     """
     whole: dict[str, HeldRows] = {}
     for name in schema.names:
@@ -246,11 +241,7 @@ class HeldRows(Rows):
 class JoinedRows(Rows):
     """Rows of a table without children, behind the columns of their ancestors; private.
 
-    Attributes:
-        table: The private table.
-        schema: The schema of the set.
-        name: The table's name in it.
-        above: The rows of the parent that count; rows of other parents are left out.
+    ``above`` has the rows of the parent that count; rows of other parents are left out.
     """
 
     table: Any
@@ -373,7 +364,6 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     if isinstance(table, CodedTable):
         raise DataError(f"a coded table has no key {keys[0]!r}: give the raw table of {name}")
     with open_source(table, own.delimiter) as source:
-        source = with_plain_names(source, own, keys)
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file

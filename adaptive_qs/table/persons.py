@@ -33,7 +33,6 @@ from adaptive_qs.table.encode import (
     distinct_cells,
     encode_chunk,
     mix_bits,
-    with_plain_names,
 )
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
@@ -73,10 +72,7 @@ PERSON_BYTES = 200
 class ContributionBound(Rows):
     """A source with at most, or exactly, K rows per person and without the person column.
 
-    Attributes:
-        source: The private table.
-        schema: The schema, which names the person column. Its bins and values can be open.
-        kept: How often each row is kept.
+    The schema names the person column; its bins and values can be open.
     """
 
     source: Any
@@ -193,7 +189,6 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        whole = with_plain_names(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 
@@ -216,9 +211,7 @@ def _chunks(
 class PersonIndex:
     """The persons of a chunk and, for each row, the index of its person (private).
 
-    Attributes:
-        persons: Identifiers as text; one can occur twice.
-        rows: Index of the person of each row, shape (rows,).
+    Persons are identifiers as text; one can occur twice.
     """
 
     persons: pa.StringArray

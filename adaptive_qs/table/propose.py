@@ -87,14 +87,13 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
 def propose(table: Any) -> Proposal:
     """Return a schema that fits a table, for `schema init`.
 
-    It reveals values and ranges of the data, and its description says so. The description of every
-    column says that it is as proposed, until the owner removes the sentence. Columns that look like
-    identifiers or free text are ignored and named in the description.
+    It reveals values and ranges of the data: its description, and that of every column, say so
+    until the owner removes the sentence. Columns that look like identifiers or free text are
+    ignored.
 
     Raises:
-        DataError: If the table cannot be read, has no header line, no rows, or no column that a
-            schema
-            can describe.
+        DataError: If the table cannot be read, or has no header line, no rows, or no column that a
+            schema can describe.
     """
     with open_source(table) as source:
         label, delimiter = source.label, source.other_delimiter

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import narwhals as nw
 import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
@@ -87,10 +86,9 @@ class Source:
 class Reader(NamedTuple):
     """How files of one format are read: an entry of ``READERS``.
 
-    Attributes:
-        open: Yields a file as a source.
-        explain: Returns what is wrong with a file, given an exception that is not quoted.
-        check_held: Raises ResourceExceeded if some columns need more memory than given.
+    ``open`` yields a file as a source, ``explain`` returns what is wrong with a file given an
+    exception that is not quoted, and ``check_held`` raises ResourceExceeded if some columns need
+    too much memory.
     """
 
     open: Callable[..., AbstractContextManager[Source]]
@@ -109,10 +107,6 @@ READERS: Registry[Reader] = Registry(
 )
 """The formats that are read, each a :class:`Reader`. Of a file with several
 tables one is named as FILE::NAME."""
-BOOK_ENDINGS = {
-    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
-}  # fmt: skip
-"""What a file with such an ending has to be."""
 
 
 class Rows:
@@ -166,24 +160,15 @@ _BOOK_MAGIC = {
     "DuckDB": (8, b"DUCK"),
 }
 """Where the first bytes of files with several tables stand, and what they are."""
-_UNREADABLE_MAGIC = {
-    b"\xfd7zXZ": "an archive of xz: save it as CSV or Parquet",
-    b"BZh": "an archive of bzip2: save it as CSV or Parquet",
-    b"\x28\xb5\x2f\xfd": "an archive of zstd: save it as CSV or Parquet",
-    b"ARROW1": "a Feather or Arrow file: save it as CSV or Parquet",
-    b"ORC": "an ORC file: save it as CSV or Parquet",
-    b"\x80\x04": "a pickle of Python: save it as CSV or Parquet",
-    b"\xd0\xcf\x11\xe0": "an Excel file of an old kind: save it as .xlsx, or as CSV",
-}
 
 
 @contextmanager
 def open_file(
     path: str | Path, groups: RowGroups = None, delimiter: str | None = None
 ) -> Iterator[Source]:
-    """Yield a CSV or Parquet file, or a table inside a file, as a source.
+    """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
-    FILE::NAME names one of several tables in a file. The first bytes tell the format.
+    The first bytes tell the format.
 
     Args:
         path: The file.
@@ -191,8 +176,7 @@ def open_file(
         delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
 
     Raises:
-        DataError: If the file is missing, empty or damaged, or has no readable column names. Also
-            raised while reading.
+        DataError: If the file cannot be read. Also raised while reading.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -216,10 +200,10 @@ def open_file(
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     elif not is_parquet and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
-    elif suffix in BOOK_ENDINGS:
+    elif suffix in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
-            f"{path}: is no readable {BOOK_ENDINGS[suffix]}, as its name says: save it again, or "
-            "export the table as CSV"
+            f"{path}: is no readable file of the kind that its name says: save it again, or export "
+            "the table as CSV"
         )
     else:
         opened = reader.open(path, delimiter if kind == "CSV" else groups)
@@ -238,9 +222,18 @@ def _refuse_kind(path: Path, first: bytes) -> None:
         )
     if first.startswith(_ZIP_MAGIC) and path.suffix.lower() == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
-    for magic, form in _UNREADABLE_MAGIC.items():
+    unreadable_kinds = {
+        b"\xfd7zXZ": "an archive of xz",
+        b"BZh": "an archive of bzip2",
+        b"\x28\xb5\x2f\xfd": "an archive of zstd",
+        b"ARROW1": "a Feather or Arrow file",
+        b"ORC": "an ORC file",
+        b"\x80\x04": "a pickle of Python",
+        b"\xd0\xcf\x11\xe0": "an Excel file of an old kind",
+    }
+    for magic, kind in unreadable_kinds.items():
         if first.startswith(magic):
-            raise DataError(f"{path}: is {form}")
+            raise DataError(f"{path}: is {kind}: save it as CSV or Parquet")
 
 
 def _is_release(path: Path) -> bool:
@@ -282,13 +275,9 @@ ONE_TABLE = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """Return the files of a table, sorted: those of a folder or pattern, or the path itself.
+    """Return the CSV and Parquet files of a folder or pattern, sorted, or the path itself.
 
-    All CSV and Parquet files there count, except hidden ones.
-
-    Raises:
-        DataError: If there are none, the folder cannot be listed or has folders in it, or it is no
-            path.
+    Hidden files do not count. Raises DataError if there are none, or the folder has folders in it.
     """
     check_path("the table", path, DataError)
     path = Path(path)
@@ -358,6 +347,8 @@ def frame_source(table: Any) -> Source:
     No type is inferred: a column keeps its type, and in a column of Python objects each cell has
     its own.
     """
+    import narwhals as nw  # files need none
+
     frame = redacted(
         lambda: nw.from_native(table, eager_only=True),
         lambda _: DataError(
@@ -410,14 +401,10 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
 
 
 def check_names(source: Source, requested: Collection[str], ignored: Collection[str]) -> None:
-    """Refuse a table whose columns are not those of the schema.
+    """Raise DataError if the columns of a table, in any of its files, are not those of the schema.
 
     Names of the data are quoted only once all names of the schema have been found among them: the
     first line of a file without a header is a private row.
-
-    Raises:
-        DataError: If a name is in the data or the schema only, or occurs twice, in any of its
-            files.
     """
     for file, names in source.files.items():
         check_names(replace(source, label=file, names=names, files={}), requested, ignored)

@@ -31,7 +31,6 @@ RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
 AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-_FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
 
 class DeclaredRule(BaseModel):
@@ -86,7 +85,7 @@ class Schema(BaseModel):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
-        if self.file is not None and not _FILE.fullmatch(self.file):
+        if self.file is not None and not re.fullmatch(r"[^/\\:.][^/\\:]*", self.file):
             raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
         if self.person in seen:
             raise ValueError(

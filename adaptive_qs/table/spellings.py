@@ -265,12 +265,9 @@ def explain_unsupported(kind: pa.DataType) -> str:
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from the smallest to the largest, or None if that is not clear.
 
-    The letter "m" means a million next to a currency sign, and as "M" in a column where other
-    labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
+    Hours of a clock (am, pm) have no order.
     """
-    suffixes = {suffix for label in labels for suffix in re.findall(r"[0-9] ?([kKmM])\b", label)}
-    millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes
-    ranges = {label: found for label in labels if (found := _range(label, millions))}
+    ranges = {label: found for label in labels if (found := _range(label))}
     units = {unit for unit, _ in ranges.values()}
     if len(ranges) < len(labels) or len(units) > 1 or units & {"am", "pm"}:
         return None
@@ -280,9 +277,9 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     return ordered if apart and all(low <= high for low, high in ends.values()) else None
 
 
-def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None:
+def _range(label: str) -> tuple[str, tuple[float, float]] | None:
     """Return the unit of a label and the ends of its range; None if there is no single unit."""
-    amount = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:[km](?![a-z]))?(?:st|nd|rd|th)?%?"
+    amount = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:k(?![a-z]))?(?:st|nd|rd|th)?%?"
     word = r"(?!(?:to|and|or|more|over|older|above|under|less|younger|below|up)\b)[a-z]+"
     unit = rf"(?:[ -]({word}(?: {word})?))?"
     found = re.fullmatch(
@@ -295,17 +292,12 @@ def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None
     if found is None:
         return None
     before, first, unit, second, after_second, after, last_unit = found.groups(default="")
-    parts = re.compile(r"(?P<currency>[$€£])?(?P<digits>[0-9.,]+) ?(?P<factor>[km](?![a-z]))?.*")
+    parts = re.compile(r"[$€£]?(?P<digits>[0-9.,]+) ?(?P<k>k(?![a-z]))?.*")
     amounts = [part for text in (first, second) if text and (part := parts.fullmatch(text))]
     units = {_singular(text) for text in (unit, after_second, last_unit) if text}
-    factors = [amount["factor"] or "" for amount in amounts]
-    if "m" in factors and not (millions or all(amount["currency"] for amount in amounts)):
-        factors = [factor.removesuffix("m") for factor in factors]
-        units |= {"m", *filter(None, factors)}
     if len(units) > 1:
         return None
-    scale = {"": 1.0, "k": 1e3, "m": 1e6}
-    numbers = [float(a["digits"].replace(",", "")) * scale[f] for a, f in zip(amounts, factors)]
+    numbers = [float(a["digits"].replace(",", "")) * (1e3 if a["k"] else 1) for a in amounts]
     less = ("<", "under", "below", "up to", "less", "younger")
     below = before.strip().startswith(less) or after.endswith(less)
     above = not below and bool(before.strip() or after)

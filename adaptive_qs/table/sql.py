@@ -136,27 +136,10 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
-    Signals interrupt it if its database is given.
-
-    Raises:
-        InputError: If it failed; the message begins with ``what``.
-        ResourceExceeded: If it has not enough memory or disk.
+    The message begins with ``what``. Signals interrupt the call if its database is given.
     """
     action = call if database is None else partial(interruptible, call, database)
     return redacted(action, partial(_explain_duckdb, what))
-
-
-_CAUSES = {
-    "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names an unknown column or function, or mixes types: correct it",
-    "CatalogException": "names an unknown table or function: correct it",
-    "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
-    "as it is",
-    "OutOfRangeException": "computes a value that is out of range: use wider types",
-    "PermissionException": "reads outside the database: name only what the database holds",
-    "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
-}
-"""What is wrong with a query, by the exceptions of DuckDB."""
 
 
 def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
@@ -166,19 +149,24 @@ def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    found = [cause for kind, cause in _CAUSES.items() if kind in kinds]
+    causes = {
+        "ParserException": "is not valid SQL: correct it",
+        "BinderException": "names an unknown column or function, or mixes types: correct it",
+        "CatalogException": "names an unknown table or function: correct it",
+        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
+        "column as it is",
+        "OutOfRangeException": "computes a value that is out of range: use wider types",
+        "PermissionException": "reads outside the database: name only what the database holds",
+        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
+    }
+    found = [cause for kind, cause in causes.items() if kind in kinds]
     cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
     return InputError(f"{what} {cause}")
 
 
 @contextmanager
 def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """Yield the relation of a query, and a connection of its own.
-
-    Raises:
-        InputError: If the database is missing, in use or damaged, or the query fails or is no
-            SELECT.
-    """
+    """Yield the relation of a query, and a connection of its own; or raise InputError."""
     library, database = duckdb(), query.database
     if not os.path.isfile(database):
         raise InputError(f"{query.place}: no such file: check the path")
@@ -211,9 +199,6 @@ def list_tables(database: Path) -> dict[str, bool]:
 
     The database is attached to an empty one. There, no macro of the file can replace a function of
     DuckDB and call a view a table.
-
-    Raises:
-        InputError: If it cannot be read.
     """
 
     def listed() -> list[tuple[str, bool]]:
@@ -276,9 +261,6 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a SQLite database as a source; the file is opened for reading only.
 
     Views and virtual tables are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: If it cannot be read, is being written to, or lacks the table, or it is a view.
     """
     _at_rest(path, "-wal", "-journal")
     location = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -334,10 +316,6 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a DuckDB database as a source; the file is opened for reading only.
 
     Views are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: If it is being written to, has not that table, or it is a view.
-        InputError: If it cannot be read, or DuckDB is not installed.
     """
     _at_rest(path, ".wal")
     listed = list_tables(path)

@@ -132,11 +132,9 @@ GroupSign = Literal[",", ".", " ", "'"]
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form of numbers in text; other texts are no numbers.
+    """The form of numbers in text: decimal sign, and sign between groups of three digits.
 
-    Attributes:
-        decimal: The sign before the decimals.
-        thousands: What separates groups of three digits if a cell has them; "" if none can.
+    A cell may do without the groups. Other texts are no numbers.
     """
 
     decimal: DecimalSign = "."
@@ -195,10 +193,8 @@ def to_seconds(moment: dt.date) -> int:
 def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
     """Return the seconds since 1970 of a cell, or None if it is no moment.
 
-    Args:
-        text: The cell.
-        date_format: Its format, as in strptime; ISO 8601 without it.
-        wall_clock: Whether to drop its time zone; the moment is converted to UTC otherwise.
+    The format is as in strptime; ISO 8601 without it. A time zone is dropped with ``wall_clock``,
+    and otherwise the moment is converted to UTC.
     """
     try:
         plain = date_format and PLAIN_TIMES.get(date_format)

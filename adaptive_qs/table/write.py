@@ -13,13 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal
 
-import narwhals as nw
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.cells import to_arrow
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.files import (
@@ -110,7 +111,7 @@ class Csv(OutputFormat):
         with self._opened(file) as target:
             for table in tables:
                 if header:
-                    names = [_quoted(pa.array([n]), alone, sign) for n in table.column_names]
+                    names = [_quoted(to_arrow([n]), alone, sign) for n in table.column_names]
                     target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
@@ -178,12 +179,7 @@ def table_format(path: str | Path) -> OutputFormat:
 
 
 def check_table_path(path: str | Path) -> None:
-    """Check, before any work is done, that `write_table` can write `path`.
-
-    Raises:
-        InputError: If the suffix is unknown, its library not installed, or the file cannot be
-            written.
-    """
+    """Raise InputError, before any work is done, unless `write_table` can write `path`."""
     table_format(path).library()
     check_writable(path)
 
@@ -213,10 +209,9 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's format, and texts that a spreadsheet program would run are escaped as requested:
-    reading the file under the schema gives the texts back. In Parquet a missing value is null and
-    every text is unchanged. The same table gives the same bytes. ``replace_file`` is as for
-    :func:`atomic_writer`.
+    column's format, and texts that a spreadsheet program would run are escaped as requested. In
+    Parquet a missing value is null and every text is unchanged. The same table gives the same
+    bytes.
 
     Raises:
         InputError: If the suffix is unknown or the file cannot be written.
@@ -290,15 +285,15 @@ def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapp
 
 def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
     """Return rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
-    rows = pc.binary_join_element_wise(*columns, delimiter)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
-    return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
+    rows = pc.binary_join_element_wise(*columns, *to_arrow([delimiter]))
+    whole = pa.ListArray.from_arrays(to_arrow(np.array([0, len(rows)], np.int32)), rows)
+    return (pc.binary_join(whole, *to_arrow(["\n"]))[0].as_py() + "\n").encode()
 
 
 def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
     """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
-    texts = texts.fill_null(column.missing[0]) if column.missing else texts
+    texts = texts.fill_null(*to_arrow(column.missing[:1])) if column.missing else texts
     if not replaced:
         return texts
     place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
@@ -323,11 +318,12 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     An empty line would be no row, and a byte order mark at the start of the first name would be
     read as that of the file.
     """
+    quote, empty = to_arrow(['"', ""])
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
-        special = pc.or_(special, pc.equal(texts, ""))
+        special = pc.or_(special, pc.equal(texts, empty))
     escaped = pc.replace_substring(texts, '"', '""')
-    return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)
+    return pc.if_else(special, pc.binary_join_element_wise(quote, escaped, quote, empty), texts)
 
 
 def write_batches(
@@ -340,12 +336,8 @@ def write_batches(
 ) -> int:
     """Write batches as they come, and return the number of rows.
 
-    The file appears after the last one; an error of the batches leaves none. Columns in
-    ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
-    ``replace_file`` is as for :func:`atomic_writer`.
-
-    Raises:
-        InputError: If the suffix is unknown or the file cannot be written.
+    The file appears after the last one. Columns in ``dictionaries`` repeat few values, for Parquet
+    to encode. Raises InputError if the suffix is unknown or the file cannot be written.
     """
     kind, rows = table_format(path), 0
     sealing = _sealing(path, sealed, replace_file)
@@ -375,12 +367,9 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a private table.
+    """The library of a private table, and containers of columns for which the caller chose one.
 
-    Attributes:
-        library: The library of the table.
-        containers: Of each column for which the caller chose one: categories, or nullable or Arrow
-            types of pandas.
+    Containers are categories, and nullable or Arrow types of pandas.
     """
 
     library: Literal["pandas", "polars", "pyarrow", "codes"]
@@ -391,6 +380,8 @@ def find_kind(table: Any) -> Kind:
     """Return the kind of a given table; files and everything unknown count as pandas."""
     if isinstance(table, CodedTable):
         return Kind("codes")
+    import narwhals as nw  # files need none
+
     native = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(native, nw.DataFrame):
         return Kind("pandas")
@@ -420,11 +411,10 @@ def _find_container(dtype: Any) -> str:
 def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
     """Return the decoded table as that kind of data frame.
 
-    Columns that came as categories have the values that the schema lists as categories, in its
-    order, and are ordered where it says so. In pandas, columns that came in a nullable or Arrow
-    type come back in that of their declared type. Plain columns with missing values have the
-    nullable types Int64 and boolean, so that integers stay integers; dates are datetime64. A stamp
-    in the table's metadata that says that it is not private is copied to ``attrs``.
+    Categories are the values that the schema lists, in its order. Nullable and Arrow types of
+    pandas are those of the declared type. Plain columns with missing values are Int64 and boolean,
+    so that integers stay integers. A stamp that says that a table is not private is copied to
+    ``attrs``.
     """
     categories = {
         column.name: column
@@ -437,6 +427,8 @@ def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
             table = table.set_column(place, name, _to_dictionary(table[name], column))
         return table
     if kind.library == "polars":
+        import narwhals as nw
+
         frame = nw.from_arrow(table, backend="polars")
         texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
         enums = [

@@ -19,7 +19,6 @@ from .made import (
     HOSTILE,
     made_evaluation,
     made_schema,
-    membership,
     utility,
 )
 from .test_golden import check_page
@@ -65,20 +64,6 @@ def test_hostile_names_are_escaped_and_whole_in_one_place(page):
     assert page.count("x" * 500) == 1
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
     assert "<script" not in shown(names=(HOSTILE, HOSTILE))
-
-
-def test_missing_parts_are_named_and_one_column_has_no_associations(page):
-    text = shown(utility=None, membership=None)
-    assert "No model was trained" in text
-    assert "no attack was run" in text
-    unknown = shown(membership=membership(bound=None))
-    assert "The promise behind the table is not known" in unknown
-    schema = made_schema([{"name": "only", "type": "integer", "min": 0, "max": 3}])
-    single = shown(schema, ways=1, utility=utility("only"))
-    assert "How columns depend" not in single.split("Limitations</h2>")[0]
-    tile = "errors of a fresh sample and of independent columns</span>"
-    assert (page.count(tile), single.count(tile)) == (1, 0)
-    assert "error of a fresh sample</span>" in single
 
 
 def test_the_promise_of_the_release_stands_at_the_top_with_what_it_leaves_out():

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import random
 import uuid
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -522,16 +521,6 @@ def test_years_get_as_fine_steps_as_fit(first, last, rows, step):
     assert column.max == last
 
 
-def test_a_code_among_years_and_a_year_of_many_rows_have_bins_of_their_own():
-    years = RNG.integers(1842, 2024, N)
-    years[:40], years[40:140] = 9999, 1900
-    (column,) = propose(pd.DataFrame({"x": years})).schema.columns
-    starts = (*column.bin_starts, column.max + 1)
-    own = {a for a, b in pairwise(starts) if b == a + 1}
-    assert own == {1900, 9999}
-    assert {*range(1840, 2021, 10), 1901, 2024} <= set(starts)
-
-
 @pytest.mark.parametrize(
     ("low", "high", "rows_each", "step"), [(0, 100, 10, 10), (1, 181, 6, 20), (-400, 400, 2, 100)]
 )
@@ -574,12 +563,12 @@ ORDERS_ORDERED = [
     "5%|10%|100%", "9th grade|10th grade", "under 18 years|18 to 64 years|65 years and over",
     "<1|0-4|5-9", "none low medium high", "none mild moderate severe",
     "1 child|2 children|3 children", "1 class|2 classes", "1 to 4|5 to 9|10 and up", "1 m|5 m|30 m",
-    "$900|$2 k|$1 m", "500k|1M|2M", "Under 25k|25k-50k|50k-1M|Over 1M", "2 BR|3 BR",
+    "$900|$2 k|$3k", "Under 25k|25k-50k|50k-100k|Over 100k", "2 BR|3 BR",
 ]  # fmt: skip
 UNORDERED = [
     "red green blue", "Jan Feb other", "low medium high unknown", "S M", "A B", "B C D", "A B AB O",
     "F M", "yes no", "10 Main Street|2 Oak Avenue", "1 - Male|2 - Female", "12 hours|1 day",
-    "7-Eleven|3M", "Jan", "3 years", "2 k|1 m|5 m", "900|1.5 m|20 m", "500k|1m|2M",
+    "7-Eleven|3M", "Jan", "3 years", "2 k|1 m|5 m", "900|1.5 m|20 m", "500k|1M|2M",
     "1 k - 2 m|3 k - 4 m", "9 am|10 am|11 am", "11 pm|12 pm", "9+|10", "0-10|5|20", "1-2|10-3",
     "5 kg|5 lb",
 ]  # fmt: skip

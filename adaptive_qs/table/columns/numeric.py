@@ -191,7 +191,7 @@ class IntegerColumn(NumberColumn):
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
-        return pa.array(points)
+        return cells.to_arrow(points)
 
     @property
     def heap_points(self) -> Codes:
