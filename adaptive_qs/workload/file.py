@@ -326,7 +326,7 @@ def split_workload(
 
     Args:
         spec: The workload. Numbers of ways stand for marginals of every table.
-        domains: The attributes of each table, by name, behind those of its ancestors.
+        domains: The attributes of each table, by name, behind the attributes of its ancestors.
         given: The number of attributes of the ancestors.
 
     Raises:
@@ -347,17 +347,19 @@ def split_workload(
             if not any(set(names) <= set(domain.names) for domain in domains.values()):
                 raise WorkloadError(
                     f"{source}: part {number}: no table has all of {', '.join(map(repr, names))} "
-                    "among its columns and those of its ancestors: ask for others"
+                    "among its columns and the columns of its ancestors: request others"
                 )
     found = {}
     for name, domain in domains.items():
         parts = [each for each in (part.within(domain) for part in file.parts) if each is not None]
         if parts:
-            asked = file.model_copy(update={"parts": parts}).workload(domain, source, MOST_LISTED)
-            weights = {c: weight for c, weight in asked.weights.items() if c[-1] >= given[name]}
+            requested = file.model_copy(update={"parts": parts}).workload(
+                domain, source, MOST_LISTED
+            )
+            weights = {c: weight for c, weight in requested.weights.items() if c[-1] >= given[name]}
         if not parts or not weights:
-            raise WorkloadError(f"{source}: asks for no marginal of {name}: add one")
-        found[name] = replace(asked, weights=weights)
+            raise WorkloadError(f"{source}: requests no marginal of {name}: add one")
+        found[name] = replace(requested, weights=weights)
     return found
 
 
