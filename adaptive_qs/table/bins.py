@@ -299,8 +299,8 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
-    A tenth of the rows of bins with several values is on peaks or on multiples of a number.
-    ``edges`` are of the bins, ascending; a bin with a single value needs no heap.
+    They are worth it if a tenth of the rows of bins with several values are on peaks, or if these
+    values are multiples of a number. ``edges`` are of the bins, ascending.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
     several = np.bincount(bins)[bins] > 1
