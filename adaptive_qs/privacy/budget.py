@@ -297,12 +297,6 @@ def delta_left(delta: float, discovery: Fraction | float) -> float:
 # | standard deviation of a count, N | above N/10 | above N |
 # | standard deviation of a count, no N | above 1,000 | above 100,000 |
 
-WARNED_EPSILON, MOST_EPSILON = 20.0, 100.0
-WARNED_DELTA, MOST_DELTA = 1e-4, 1e-2
-WARNED_STD, MOST_STD = 1e3, 1e5
-DELTA_ROWS = 10
-"""Multiple of 1/rows from which delta is refused, and the inverse of the share of the rows from
-which a standard deviation causes a warning."""
 MOST_ROWS = 10**15
 """Largest number of rows: counts are exact in floating point, with any noise."""
 CONSENT = "--beyond-limits (in Python beyond_limits=True)"
@@ -345,19 +339,22 @@ def list_budget_warnings(
 
     ``count_std`` is the standard deviation (rows) of the count that ``counted`` names.
     """
+    warned_epsilon, most_epsilon = 20.0, 100.0
+    warned_delta, most_delta = 1e-4, 1e-2
+    warned_std, most_std = 1e3, 1e5
     found = []
-    if epsilon > WARNED_EPSILON:
+    if epsilon > warned_epsilon:
         power = f"{epsilon:.4g}" if epsilon < 1_000 else f"{epsilon:,.0f}"
         text = (
             f"epsilon {epsilon:.6g} is a weak promise: one {unit.noun} can make a release "
             f"e^{power} times as likely. Values up to 10 are usual."
         )
-        beyond = f"the limit of {MOST_EPSILON:g}" if epsilon > MOST_EPSILON else ""
+        beyond = f"the limit of {most_epsilon:g}" if epsilon > most_epsilon else ""
         found.append(BudgetWarning(text, beyond))
-    warned, limit = WARNED_DELTA, MOST_DELTA
+    warned, limit = warned_delta, most_delta
     if rows is not None:
         warned = 1 / rows
-        limit = max(warned, min(DELTA_ROWS / rows, MOST_DELTA))
+        limit = max(warned, min(10 / rows, most_delta))
     if delta > warned:
         above = f"a weak promise: with more than {1 / delta:,.0f} rows"
         if rows is not None:
@@ -367,13 +364,13 @@ def list_budget_warnings(
             "delta far below 1 / number of rows, such as 1e-9."
         )
         found.append(BudgetWarning(text, f"the limit of {limit:g}" if delta > limit else ""))
-    if count_std is not None and count_std > (WARNED_STD if rows is None else rows / DELTA_ROWS):
+    if count_std is not None and count_std > (warned_std if rows is None else rows / 10):
         text = f"At this budget the standard error of {counted} is about {count_std:,.0f} rows"
         if rows is None:
             text += (
                 ". Raise epsilon, unless there are many times more rows (--public-rows N compares)."
             )
-            beyond = f"the limit of {MOST_STD:,.0f} rows" if count_std > MOST_STD else ""
+            beyond = f"the limit of {most_std:,.0f} rows" if count_std > most_std else ""
         else:
             text += f", and the table has about {rows:,}. Raise epsilon."
             beyond = "the number of rows" if count_std > rows else ""

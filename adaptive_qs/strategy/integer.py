@@ -179,8 +179,8 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 # of B_k sum to zero along an axis the rows of M_k do so exactly: the estimate of a residual stays
 # unbiased.
 
-MOST_BITS, LEAST_BITS = 24, 4
-"""Most and fewest bits of the coefficients of one factor."""
+MOST_BITS = 24
+"""Most bits of the coefficients of one factor; fewer than 4 are refused."""
 
 _TOO_LARGE = (
     "a measurement over {:,} cells is too large for exact integers: ask for fewer ways or declare "
@@ -303,7 +303,7 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     rounded = len(strategy.factors) - len(kept)
     bits = math.floor((grid_bits - fixed) / max(rounded, 1))
     while True:
-        if bits < (LEAST_BITS if rounded else 0):
+        if bits < (4 if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
         factors = tuple(
             factor if factor.is_exact else _rounded(factor, bits, of_residual)

@@ -204,14 +204,14 @@ core, and five to fifteen are needed. Symmetry and few queries make larger table
 GATHERED_COST = 10
 """Multiply-adds that cost as much as gathering one entry of a Gram matrix from an attribute set."""
 
-# Matrices over all cells, or of all queries over all cells, in memory together: in the dense
-# solver; in that for few rows; to find the error of a strategy.
-_DENSE_COPIES, _ROW_COPIES, _QUERY_COPIES = 9, 6, 2
+_DENSE_COPIES = 9
+"""Number of matrices over all cells that the dense solver holds in memory."""
 
 
 def few_rows(count: int, cells: int, settings: SolverSettings) -> bool:
     """Return whether queries are fewer than cells, fit in memory and take little enough work."""
-    fits = _ROW_COPIES * 8 * count * cells <= settings.max_bytes
+    copies = 6  # of the queries over all cells, in memory together
+    fits = copies * 8 * count * cells <= settings.max_bytes
     return count < cells and fits and count**2 * cells <= DENSE_CELLS**3
 
 
@@ -262,7 +262,8 @@ def _query_bytes(part: CenteredQueries) -> int:
     cells = math.prod(part.shape)
     if known_eigenvalues(part) is not None:
         return 0
-    return _QUERY_COPIES * 8 * min(_num_queries(part, cells), cells) * cells
+    copies = 2  # of the queries or their Gram matrix, to find the error of a strategy
+    return copies * 8 * min(_num_queries(part, cells), cells) * cells
 
 
 def _bytes(count: float) -> str:
