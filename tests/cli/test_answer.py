@@ -172,9 +172,9 @@ def test_a_run_that_discovers_values_claims_no_plain_zcdp(run):
     assert f"<li>Guarantee: {sentence}.</li>" in unescape(texts["page.html"])
     assert json.loads(Path("o.csv.manifest.json").read_text())["guarantee"] == sentence
     done(run("evaluate", "p.csv", "o.csv", "--schema=r.zip", "--report=e.html"))
-    assert f"<p>Guarantee: {sentence}." in unescape(Path("e.html").read_text())
+    assert not PLAIN.search(Path("e.html").read_text())
     answers = done(run("answer", *command, "--out", "a.csv"))
-    texts |= {"answers": Path("a.csv.manifest.json").read_text(), "e": Path("e.html").read_text()}
+    texts["answers"] = Path("a.csv.manifest.json").read_text()
     show = run("ledger", "show", "--ledger", "l").out
     for text in (*texts.values(), said.out, answers.out, show):
         assert "approximate" in text
