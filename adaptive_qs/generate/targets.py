@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.generate.walk import smooth_counts
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, variance_weight
 
@@ -77,9 +78,10 @@ def project_to_simplex(array: Array, total: float) -> Array:
 
 # Single columns are denoised: two estimates of their counts are averaged.
 #
-# The first is a projection of the noisy counts. Where codes are unordered, it is the nearest point
-# of the simplex, which takes the same from every cell. Where they are ordered, the distribution
-# function is projected instead (isotonic regression), which moves mass between neighbours only.
+# Where codes are unordered, the first is the nearest point of the simplex, which takes the same
+# from every cell. Where they are ordered, it is a smooth curve from which heaps stand off
+# (`walk.py`). The noise of a strategy is not independent from cell to cell: then the distribution
+# function is projected (isotonic regression), which moves mass between neighbours only.
 #
 # The second is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells
 # of an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956;
@@ -108,10 +110,13 @@ def denoise_counts(
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
     """
-    projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
-    if not independent:
-        return projected
-    return 0.5 * (projected + posterior_means(noisy, noise_std, total, ordered))
+    posterior = posterior_means(noisy, noise_std, total, ordered) if independent else None
+    if ordered and posterior is not None:
+        means, variances = smooth_counts(noisy, noise_std, total)
+        other = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+    else:
+        other = (project_distribution if ordered else project_to_simplex)(noisy, total)
+    return other if posterior is None else 0.5 * (other + posterior)
 
 
 def project_distribution(noisy: Array, total: float) -> Array:

@@ -180,8 +180,13 @@ def bins_for(rows: int) -> int:
 
 
 def codes_for(rows: int) -> int:
-    """Return the most values that keep a code each; fewer bins would hardly save codes."""
+    """Return the most numbers that keep a code each; fewer bins would hardly save codes."""
     return bins_for(rows) * 3 // 2
+
+
+def labels_for(rows: int) -> int:
+    """Return the most numbers or spellings of numbers to take as labels: 3 · rows^¼, 12 to 48."""
+    return max(12, min(48, round(3 * rows**0.25)))
 
 
 def periods_for(rows: int) -> int:
@@ -190,7 +195,7 @@ def periods_for(rows: int) -> int:
     Granularities differ by about a factor of four, so twice `bins_for` gives about as many codes as
     other columns have.
     """
-    return max(LEAST_PERIODS, 2 * bins_for(rows))
+    return max(LEAST_PERIODS, min(64, round(4 * rows**0.25)))
 
 
 PEAK = 3
