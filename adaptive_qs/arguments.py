@@ -204,7 +204,7 @@ class Estimator:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without the ledger's connection: a copy does not own the run."""
-        return {**self.__dict__, "_session": None}
+        return {**self.__dict__, "_run": None}
 
 
 def _parameters(model: Any) -> Mapping[str, Any]:

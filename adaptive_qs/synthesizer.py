@@ -17,10 +17,10 @@ from adaptive_qs.run.options import SynthesizeOptions, checked, documented
 if TYPE_CHECKING:
     from adaptive_qs.release.statement import RoundRecord
     from adaptive_qs.release.tables import ReleaseSet
-    from adaptive_qs.run.budget import Session
+    from adaptive_qs.run.states import SpendingRun
     from adaptive_qs.table.frames import Kind
 else:  # annotations are evaluated where options are read
-    RoundRecord = ReleaseSet = Session = Kind = Any
+    RoundRecord = ReleaseSet = SpendingRun = Kind = Any
 
 
 @documented
@@ -56,7 +56,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
     seconds_: dict[str, float] = field(init=False)
     _released: ReleaseSet = field(init=False)
     _kinds: dict[str, Kind] = field(init=False)
-    _session: Session | None = field(init=False, default=None)
+    _run: SpendingRun | None = field(init=False, default=None)
 
     def fit(self, table: Any, y: None = None, *, schema: Any = None) -> Self:
         """Spend the budget on a private table, or on a set of tables.
@@ -84,7 +84,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
                 shown before it is spent, unless only the noisy number of rows shows it.
         """
         from adaptive_qs.privacy.budget import warn_all
-        from adaptive_qs.run.tables import SPENT_IN_VAIN, SetJob, synthesize
+        from adaptive_qs.run.tables import check_tables, synthesize
         from adaptive_qs.table.frames import find_kind
         from adaptive_qs.table.schema_files import resolve_about
         from adaptive_qs.table.tables import TableSet
@@ -98,16 +98,13 @@ class Synthesizer(Estimator, SynthesizeOptions):
             from adaptive_qs.table.joined import name_tables
 
             tables = name_tables(table, described)
-        job = SetJob.of(described, options)
-        job.root.warn("the release and all tables sampled from it are", stacklevel=2)
-        warn_all((*job.more_warnings, *job.list_dropped()), stacklevel=2)
-        if self._session is not None:
-            self._session.leave()
-        clock = PhaseClock(self.progress)
-        with job.session.working(SPENT_IN_VAIN):
-            release = synthesize(job, tables, clock)
+        planned, clock = check_tables(described, options), PhaseClock(self.progress)
+        planned.warn("the release and all tables sampled from it are", stacklevel=2)
+        if self._run is not None:
+            self._run.leave()
+        run, release = synthesize(planned.read(tables, clock), clock)
         self._kinds = {name: find_kind(each) for name, each in tables.items()}
-        self._session = job.session
+        self._run = run
         self.seconds_ = clock.stop()
         self._set_release(release)
         warn_all(release.warnings, stacklevel=2)  # last: a filter may turn it into an exception
@@ -187,8 +184,8 @@ class Synthesizer(Estimator, SynthesizeOptions):
         self.check_fitted()
         own = self.resume and is_from_interrupted_run(path, self.ledger)
         self._released.save(path, force or own)
-        if self._session is not None:
-            self._session.finish()
+        if self._run is not None:
+            self._run.finish()
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:

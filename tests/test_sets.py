@@ -25,7 +25,7 @@ from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import SetMember, Unit
 from adaptive_qs.run import tables as running
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.tables import SetJob
+from adaptive_qs.run.tables import check_tables, list_dropped
 from adaptive_qs.table.schema import TAKEN_FROM_DATA
 
 from .family import DEEP, DEEP_UNIT, SCHEMA, UNIT, made_deep, published, without
@@ -353,17 +353,17 @@ def asks_for(*attributes, **more):
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(options, words, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", None)
     with pytest.raises(AdaptiveQsError, match=words):
         fitted(**options)
 
 
 def test_marginals_are_measured_in_the_tables_that_have_their_columns():
     asked = asks_for(["region", "size"], ["income", "sex"], ["km"], ["region", "km"])["workload"]
-    job = SetJob.of(TableSet.parse(DEEP), SynthesizeOptions(rho=1.0, workload=asked))
+    checked = check_tables(TableSet.parse(DEEP), SynthesizeOptions(rho=1.0, workload=asked))
     found = {
         name: [each.work.workload.domain.clique_names(c) for c in each.work.workload.cliques]
-        for name, each in job.by_table.items()
+        for name, each in checked.members.items()
     }
     assert found == {
         "homes": [("region", "size")], "persons": [("income", "sex")],
@@ -372,7 +372,7 @@ def test_marginals_are_measured_in_the_tables_that_have_their_columns():
 
 
 def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", None)
     homes, persons, trips = TABLES.values()
     for changed, words in (
         ({"homes": homes[:-1]}, "has values that no row"),
@@ -387,9 +387,9 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(monkeypatch
 
 def test_options_reach_all_tables():
     options = SynthesizeOptions(rho=1.0, levels="off", max_candidates=3)
-    job = SetJob.of(TableSet.parse(DEEP), options)
-    assert {table.work.levels for table in job.members} == {"off"}
-    assert [text.split(":")[0] for text in job.list_dropped()] == ["persons", "trips"]
+    checked = check_tables(TableSet.parse(DEEP), options)
+    assert {table.work.levels for table in checked.members.values()} == {"off"}
+    assert [text.split(":")[0] for text in list_dropped(checked)] == ["persons", "trips"]
 
 
 def with_table(name, **fields):

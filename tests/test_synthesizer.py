@@ -25,7 +25,7 @@ from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaEr
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.privacy.budget import GuardRailWarning
-from adaptive_qs.run.job import Limits
+from adaptive_qs.run.budget import Limits
 from adaptive_qs.run.memory import SYNTHETIC_CODE_BYTES, check_table_rows, fit_bytes
 from adaptive_qs.run.tables import tables_limits
 from adaptive_qs.synthesizer import Synthesizer
@@ -218,7 +218,7 @@ def test_a_schema_is_needed_and_a_workload_over_it():
 
 
 def test_memory_is_refused_before_anything_is_drawn_without_telling_how_many_rows(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", None)
     with pytest.raises(ResourceExceeded):
         Synthesizer(rho=1, max_memory="1MB").fit(FRAME, schema=SCHEMA)
     domain = Domain.from_sizes({"a": 2})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, Self
@@ -20,10 +21,9 @@ from adaptive_qs.answering.measure import (
     interval_factor,
 )
 from adaptive_qs.answering.plan import Batch, BatchPlan
-from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, Fault, PhaseClock, reach
-from adaptive_qs.privacy.accounting import compute_mu
-from adaptive_qs.privacy.budget import Hex, Ledger, LedgerPosition, float_above
+from adaptive_qs.privacy.budget import Hex, LedgerPosition, float_above
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose
 from adaptive_qs.release.bundle import (
     ANSWERS_MEMBER,
@@ -34,9 +34,8 @@ from adaptive_qs.release.bundle import (
 )
 from adaptive_qs.release.facts import ANSWERS, NonNegative, total_cost
 from adaptive_qs.release.statement import MANIFEST, Loss, Statement, derive_fields
-from adaptive_qs.run.budget import FinishedRun, PrivacyTarget
-from adaptive_qs.run.job import Job, OpenBudget
-from adaptive_qs.table.coded import MarginalCounter
+from adaptive_qs.run.budget import PrivacyTarget
+from adaptive_qs.run.states import FinishedRun, ReadRun, SpendingRun
 from adaptive_qs.table.files import (
     NOT_PRIVATE,
     PRIVATE,
@@ -101,7 +100,10 @@ class AnswersManifest(Statement):
     def _check_charges(self) -> Self:
         if sum((some.cost for some in self.charges), Cost()) != total_cost(self.facts):
             raise ValueError("the charges do not add up to the facts")
-        if self.mu is not None and self.delta_spent:
+        events = [some.charge for some in self.charges]
+        if self.mu is not None and not all(
+            isinstance(each, GaussianEvent) and each.purpose is Purpose.STRATEGY for each in events
+        ):
             raise ValueError("mu is not that of the charges")
         return self
 
@@ -122,16 +124,8 @@ def state_answers(
     Raises:
         ValueError: If the charges exceed the target, or do not imply its (ε, δ).
     """
-    gaussian = all(
-        isinstance(event, GaussianEvent) and event.purpose is Purpose.STRATEGY for event in events
-    )
     return AnswersManifest(
-        **derive_fields(events, schema, ANSWERS, stamp, target.unit),
-        rho=target.rho,
-        epsilon=target.epsilon,
-        delta=target.delta,
-        accountant="Gaussian DP" if gaussian else "zCDP",
-        mu=compute_mu(target.rho) if gaussian else None,
+        **derive_fields(events, schema, ANSWERS, stamp, target.unit, target.loss),
         settings={"confidence": confidence},
         ledger=ledger,
         mechanism=plan.choice.name,
@@ -186,8 +180,6 @@ FEWER_ANSWERS = (
     ".parquet elsewhere"
 )
 
-LOST = SpentNote("part of the budget was spent and its answers are lost: count all of it as spent")
-
 
 class Answers:
     """Answers to a workload, which are computed while they are read.
@@ -203,48 +195,51 @@ class Answers:
         plan: The mechanism, on integers, with its expected errors.
         target: The budget of the whole run; that of the plan excludes learning.
         insecure: Whether the noise comes from a seed, so that the answers are not private.
+        closed: The run in its ledger once the answers are delivered; None without a ledger.
         stamp: The same as text.
         seconds: Seconds per phase, after the last answer.
     """
 
-    def __init__(
-        self,
-        job: Job[Batch],
-        plan: BatchPlan,
-        schema: Schema,
-        counter: MarginalCounter,
-        begin: OpenBudget,
-        clock: PhaseClock,
-    ) -> None:
+    def __init__(self, read: ReadRun[Batch], plan: BatchPlan, clock: PhaseClock) -> None:
+        checked = read.checked
         self.plan = plan
-        self.target = job.target
-        self.insecure = job.options.insecure
+        self.target = checked.root.target
+        self.insecure = checked.options.insecure
         self.seconds: dict[str, float] = {}
         self.stamp: Stamp = NOT_PRIVATE if self.insecure else PRIVATE
-        self._schema = schema
-        self._counter: MarginalCounter | None = counter
-        self._session = job.session
-        limits = job.work.limits
-        self._most_bytes = int(limits.max_memory_bytes * (1 - ROWS_SHARE)) - PROCESS_BYTES
-        self._begin = begin
-        self._ledger: Ledger | None = None
-        self._clock = clock
-        self._resumed = job.options.ledger if job.options.resume else None
+        self.closed: FinishedRun | None = None
+        self._read, self._clock = read, clock
+        self._run: SpendingRun[Batch] | None = None
+        self._is_unread = True
+        if checked.root.schema.private_columns:
+            self._begin()
+
+    def _begin(self) -> SpendingRun[Batch]:
+        """Open the budget; if the schema leaves codes open, learn them and plan again."""
+        root, run = self._read.checked.root, self._read.begin()
+        self._run = run
+        with run:
+            run.learn(self._clock)
+            if root.schema.private_columns:
+                self._clock.start("plan")
+                left = root.target.within(run.mechanisms.ledger.limit - run.mechanisms.ledger.spent)
+                self.plan = replace(root.work, domain=self._schema.domain(), target=left).measurable
+        return run
 
     @property
-    def closed(self) -> FinishedRun | None:
-        """The run in its ledger once the answers are delivered; None without a ledger."""
-        return self._session.closed
+    def _schema(self) -> Schema:
+        (table,) = self._read.tables.values()
+        return table.schema
 
     @property
     def ledger(self) -> tuple[Event, ...]:
         """All charges so far, in order."""
-        return () if self._ledger is None else self._ledger.events
+        return () if self._run is None else self._run.mechanisms.ledger.events
 
     @property
     def rho_spent(self) -> float:
         """The zCDP cost so far."""
-        return 0.0 if self._ledger is None else float_above(self._ledger.spent.rho)
+        return 0.0 if self._run is None else float_above(self._run.mechanisms.ledger.spent.rho)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -255,7 +250,7 @@ class Answers:
         return self.plan.queries
 
     def __repr__(self) -> str:
-        read = "reading them spends the budget, once" if self._counter is not None else "read"
+        read = "reading them spends the budget, once" if self._is_unread else "read"
         stamp = ", NOT PRIVATE" if self.insecure else ""
         return (
             f"<Answers to {self.plan.queries:,} queries by {self.plan.choice.name}, "
@@ -278,13 +273,13 @@ class Answers:
         """
         interval_factor(confidence)
         kind = check_formulas(formulas)
-        if self._counter is None:
+        if not self._is_unread:
             raise InputError(
                 "the answers were read before and reading them spends the budget: keep the file "
                 "or table that they went to"
             )
-        counter, self._counter = self._counter, None
-        return self._stream(counter, confidence, kind)
+        self._is_unread = False
+        return self._stream(confidence, kind)
 
     def to_arrow(self, confidence: float = 0.95) -> pa.Table:
         """Return all answers as a pyarrow table.
@@ -292,26 +287,36 @@ class Answers:
         Raises:
             ResourceExceeded: If they exceed the maximum memory; nothing is spent.
         """
-        needed = self.plan.queries * HELD_BYTES
-        if needed > self._most_bytes:
-            raise ResourceExceeded(
-                f"{self.plan.queries:,} answers take about {needed / 2**20:,.0f} MB in memory, "
-                f"above the {self._most_bytes / 2**20:,.0f} MB of --max-memory that are left: "
-                "write them to a file or read them in batches"
-            )
-        with self._session.working(LOST):
-            table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
-            table = table.unify_dictionaries()
-            self.close()
-        return table
+        with self._delivering():
+            return self._table(confidence)
 
     def to_pandas(self, confidence: float = 0.95) -> Any:
         """Return all answers as a pandas data frame, whose ``attrs`` say if it is not private."""
-        with self._session.working(LOST):
-            frame = self.to_arrow(confidence).to_pandas()
+        with self._delivering():
+            frame = self._table(confidence).to_pandas()
             if self.stamp != PRIVATE:
                 frame.attrs[STAMP_KEY.decode()] = self.stamp
             return frame
+
+    def _table(self, confidence: float) -> pa.Table:
+        limits, needed = self._read.checked.root.work.limits, self.plan.queries * HELD_BYTES
+        most_bytes = int(limits.max_memory_bytes * (1 - ROWS_SHARE)) - PROCESS_BYTES
+        if needed > most_bytes:
+            raise ResourceExceeded(
+                f"{self.plan.queries:,} answers take about {needed / 2**20:,.0f} MB in memory, "
+                f"above the {most_bytes / 2**20:,.0f} MB of --max-memory that are left: "
+                "write them to a file or read them in batches"
+            )
+        table = pa.Table.from_batches(list(self.batches(confidence)), self.arrow_schema)
+        return table.unify_dictionaries()
+
+    @contextmanager
+    def _delivering(self) -> Iterator[None]:
+        """Close the run at the end of the block; an error ends it in the state that it reached."""
+        with ExitStack() as stack:
+            stack.push(lambda *error: None if self._run is None else self._run.__exit__(*error))
+            yield
+            self.close()
 
     def write(
         self,
@@ -345,21 +350,20 @@ class Answers:
         kind = check_formulas(formulas)
         if not table_format(path).is_text:
             kind = "keep"
-        replacing = force or is_from_interrupted_run(path, self._resumed)
+        options = self._read.checked.options
+        own = options.resume and is_from_interrupted_run(path, options.ledger)
+        replacing = force or own
         for file in (path, stamp_path(path), manifest_path(path)):
             check_new(file, replacing)
         check_room(self.plan.queries, path)
-        with self._session.working(LOST):
-            with (
-                with_manifest(path, replacing) as write_manifest,
-                stamped(path, self.stamp) as write_stamp,
-            ):
-                batches = self.batches(confidence, kind)
-                sealed = partial(self._state, write_manifest, confidence, write_stamp)
-                schema = self.arrow_schema
-                count = write_batches(batches, schema, path, REPEATING, sealed, replacing)
-            self.close()
-        return count
+        with (
+            self._delivering(),
+            with_manifest(path, replacing) as write_manifest,
+            stamped(path, self.stamp) as write_stamp,
+        ):
+            batches = self.batches(confidence, kind)
+            sealed = partial(self._state, write_manifest, confidence, write_stamp)
+            return write_batches(batches, self.arrow_schema, path, REPEATING, sealed, replacing)
 
     def write_csv(
         self, file: BinaryIO, confidence: float = 0.95, formulas: str = "escape-learnt"
@@ -373,20 +377,19 @@ class Answers:
             InputError: As for :meth:`batches`.
         """
         count = 0
-        with self._session.working(LOST):
+        with self._delivering():
             batches = self.batches(confidence, formulas)
             with CSV.batch_writer(self.arrow_schema, REPEATING, file) as write:
                 for batch in batches:
                     write(batch)
                     count += batch.num_rows
-            self.close()
         return count
 
     def statement(self, confidence: float = 0.95) -> AnswersManifest:
         """Return the privacy statement; raise InputError before all answers are read."""
-        if self._ledger is None or not self.seconds:
+        if self._run is None or not self.seconds:
             raise InputError("the answers were not read to their end: read them first")
-        place = self._ledger.place
+        place = self._run.mechanisms.ledger.place
         return state_answers(
             self.plan, self.target, self._schema, self.ledger, self.stamp, confidence, place
         )
@@ -400,7 +403,9 @@ class Answers:
     ) -> None:
         """Write statement and stamp, before the complete file of answers gets its name."""
         statement = self.statement(confidence)
-        self._session.publish({MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256})
+        if self._run is not None:
+            digests = {MANIFEST: digest_of_statement(statement), ANSWERS_MEMBER: sha256}
+            self._run.publish(digests)
         write_manifest(statement, sha256=sha256)
         write_stamp()
 
@@ -409,27 +414,22 @@ class Answers:
 
         Call it after an iteration; ``write``, ``to_arrow`` and ``to_pandas`` call it themselves.
         """
-        self._session.finish()
+        if self._run is not None:
+            self.closed = self._run.finish() or self.closed
 
-    def _stream(
-        self, counter: MarginalCounter, confidence: float, formulas: Formulas
-    ) -> Iterator[pa.RecordBatch]:
-        plan = self.plan
-        total, done = plan.queries, 0
-        with closing(counter), self._session.working(LOST):
-            report = self._clock.steps("answer")
-            report(0, total)
-            mechanisms = self._begin()
-            self._ledger = mechanisms.ledger
-            sets = answer_sets(
-                plan.mechanism, mechanisms.table(counter), mechanisms, plan.target.units
-            )
+    def _stream(self, confidence: float, formulas: Formulas) -> Iterator[pa.RecordBatch]:
+        report, done = self._clock.steps("answer"), 0
+        report(0, self.plan.queries)
+        with self._read, self._run or self._begin() as run:
+            (table,), plan, mechanisms = run.tables.values(), self.plan, run.mechanisms
+            private = mechanisms.table(table.counter)
+            sets = answer_sets(plan.mechanism, private, mechanisms, plan.target.units)
             copies = self.target.unit.copies
             if copies > 1:
                 sets = (answers.for_each(copies) for answers in sets)
-            for batch in answer_batches(sets, self._schema, confidence, formulas):
+            for batch in answer_batches(sets, table.schema, confidence, formulas):
                 done += batch.num_rows
-                report(done, total)
+                report(done, plan.queries)
                 yield batch.replace_schema_metadata({STAMP_KEY: self.stamp})
             reach(Fault.MEASURED)
             self.seconds = self._clock.stop()

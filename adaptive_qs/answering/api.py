@@ -8,16 +8,17 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from adaptive_qs.answering.answers import LOST, Answers
+from adaptive_qs.answering.answers import Answers
 from adaptive_qs.answering.plan import Batch, BatchPlan, answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.machine import PhaseClock, PhaseProgress
 from adaptive_qs.privacy.budget import describe_refusals, warn_all
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Job, check_learnable, resolve_budget
+from adaptive_qs.run.budget import Member, PrivacyTarget, resolve_budget
 from adaptive_qs.run.options import AnswerOptions, PlanOptions, with_options
+from adaptive_qs.run.states import CheckedRun
 from adaptive_qs.table.encode import resolve_schema
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.file import QuerySource
 
 
@@ -105,17 +106,19 @@ def answer(
     """
     described = resolve_schema(schema, data, options.max_memory)
     clock = PhaseClock(progress)
-    job = answers_job(described, workload, options, clock)
-    job.warn("the answers are", stacklevel=3)
-    return measure_answers(job, data, clock)
+    checked = check_answers(described, workload, options, clock)
+    checked.warn("the answers are", stacklevel=3)
+    return read_answers(checked, data, clock)
 
 
-def answers_job(
+def check_answers(
     schema: Schema, workload: QuerySource, options: AnswerOptions, progress: PhaseProgress | None
-) -> Job[Batch]:
-    """Return a run that answers queries; raises as :meth:`Job.of` does."""
+) -> CheckedRun[Batch]:
+    """Return a run that answers queries, after all checks that need no rows."""
+    alone = TableSet.of_one(schema.without_heaps())
     plan_batch = partial(_batch, workload, options, progress)
-    return Job.of(schema.without_heaps(), options, _budget(options), plan_batch)
+    member = Member.planned(alone.tables[alone.root], options, _budget(options), plan_batch)
+    return CheckedRun.of(alone, options, {alone.root: member})
 
 
 def _batch(
@@ -129,23 +132,16 @@ def _batch(
     return Batch(workload, domain, left, limits, options.mechanism, options.gap, progress)
 
 
-def measure_answers(job: Job[Batch], source: Any, clock: PhaseClock) -> Answers:
+def read_answers(checked: CheckedRun[Batch], source: Any, clock: PhaseClock) -> Answers:
     """Plan, and read the table; raises as :func:`answer` does."""
     clock.start("plan")
-    job = job.of_tables(source)
-    work = job.work
-    planned = work.measurable
-    learns = bool(job.schema.private_columns)
-    with job.session.working(LOST):
-        if learns:
-            check_learnable(planned.workload, job.schema)
-        schema, counter, begin = job.read(source, clock)
-        if learns:
-            ledger = begin().ledger
-            clock.start("plan")
-            left = job.target.within(ledger.limit - ledger.spent)
-            planned = replace(work, domain=schema.domain(), target=left).measurable
-    return Answers(job, planned, schema, counter, begin, clock)
+    root = checked.root
+    planned = root.work.measurable
+    if root.schema.private_columns:
+        from adaptive_qs.learn.schema import check_learnable
+
+        check_learnable(planned.workload, root.schema)
+    return Answers(checked.read({checked.schema.root: source}, clock), planned, clock)
 
 
 def _budget(options: AnswerOptions | PlanOptions) -> Callable[[Fraction | None], PrivacyTarget]:

@@ -12,8 +12,7 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, PhaseProgress, plan_workers
 from adaptive_qs.privacy.budget import BudgetWarning, list_budget_warnings
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Limits
+from adaptive_qs.run.budget import Limits, PrivacyTarget
 from adaptive_qs.run.options import DEFAULT_GAP
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
 from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
@@ -204,7 +203,7 @@ def check_forecast(forecast: Forecast, limits: Limits) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """Queries on a domain with a budget; see :class:`~adaptive_qs.run.job.Work`.
+    """Queries on a domain with a budget; see :class:`~adaptive_qs.run.states.Work`.
 
     Attributes:
         workload: The queries, on any domain.

@@ -36,16 +36,16 @@ from adaptive_qs.audit.tables import (
     write_rows,
 )
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.learn.schema import discovery_share
+from adaptive_qs.learn.schema import check_learnable, discovery_share
 from adaptive_qs.machine import PhaseClock, StepProgress, memory_bytes
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, SetMember, Unit
-from adaptive_qs.run.budget import PrivacyTarget
-from adaptive_qs.run.job import Limits, check_learnable
+from adaptive_qs.run.budget import Limits, PrivacyTarget
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.tables import SetJob, measure
+from adaptive_qs.run.states import CheckedRun
+from adaptive_qs.run.tables import Tables, check_tables, list_dropped, measure
 from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
@@ -108,30 +108,30 @@ class Synthesis:
         own = SynthesizeOptions(rho=rho, workload=queries, **_run_options(options))
         described = schema if isinstance(schema, TableSet) else TableSet.of_one(schema)
         planned = cls(described, own)
-        planned.job  # noqa: B018  (raises what is refused)
+        planned.checked  # noqa: B018  (raises what is refused)
         return planned
 
     @cached_property
-    def job(self) -> SetJob:
+    def checked(self) -> CheckedRun[Tables]:
         """The checked run.
 
         Raises:
             ResourceExceeded: the workload does not fit the memory, or only without some marginals.
         """
-        job = SetJob.of(self.schema, self.options)
-        if dropped := job.list_dropped():
+        checked = check_tables(self.schema, self.options)
+        if dropped := list_dropped(checked):
             raise ResourceExceeded(dropped[0])
-        return job
+        return checked
 
     @property
     def target(self) -> PrivacyTarget:
         """The budget."""
-        return self.job.root.target
+        return self.checked.root.target
 
     @property
     def limits(self) -> Limits:
         """The memory ceilings of the first or only table."""
-        return self.job.root.work.limits
+        return self.checked.root.work.limits
 
     def at_ceiling(self) -> Self:
         """Return the same run with the smallest memory ceiling that its plan accepts.
@@ -141,7 +141,7 @@ class Synthesis:
 
         def planned(memory: int) -> SynthesizeOptions:
             options = replace(self.options, max_memory=memory)
-            replace(self, options=options).job  # noqa: B018  (raises what is refused)
+            replace(self, options=options).checked  # noqa: B018  (raises what is refused)
             return options
 
         least = least_memory(planned, int(self.options.max_memory or MAX_MEMORY))
@@ -159,7 +159,7 @@ class Synthesis:
             sampled: whether to publish sampled tables as well, which is slow.
         """
         if isinstance(source, CodedTable):
-            root = self.job.root
+            root = self.checked.root
             release: Any = measure(
                 MarginalCounter(source), root.schema, root.work.workload, root.target, root.work,
                 mechanisms, PhaseClock(),

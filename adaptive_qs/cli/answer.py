@@ -46,8 +46,6 @@ ROUNDING = 1e-6
 """Relative rounding error of a gap; a smaller gap is shown as zero."""
 GRID_GAP = 1e-3
 """Largest part of a gap, due to integer strategies, that brings no warning."""
-CLOSED_FORM_GAP = 0.02
-"""Largest gap of closed-form strategies that brings a note instead of a warning."""
 MOST_MEASURED = 2**31
 """Largest number of cells that one measurement can have."""
 
@@ -99,7 +97,6 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
     """Write notes and warnings that limit the meaning of a plan's figures."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
     from adaptive_qs.strategy.solution import Status
-    from adaptive_qs.strategy.waves import LARGE_AXIS
 
     if plan.forecast.noise_draws > MOST_MEASURED:
         _warn_of_size(plan)
@@ -124,12 +121,6 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
         io.warn(
             f"the solver stopped before its gap in {_unproven(plan)}: {proven}, no closer: declare "
             f"coarser bins, or accept it with --gap {math.ceil(gap * 1e6) / 1e6:g}"
-        )
-    elif statuses[Status.RESTRICTED] and max(plan.workload.domain.sizes) > LARGE_AXIS:
-        show, remedy = (io.note, "") if gap <= CLOSED_FORM_GAP else (io.warn, ": use coarser bins")
-        show(
-            f"strategies for attributes of more than {LARGE_AXIS:,} values have a closed form in "
-            f"{_unproven(plan)}: {proven}, no closer{remedy}"
         )
     elif statuses[Status.RESTRICTED]:
         io.warn(
@@ -285,7 +276,7 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     replacing = replacing or resumes(out, options)
     check_table(out, replacing)
 
-    from adaptive_qs.answering.api import answers_job, measure_answers
+    from adaptive_qs.answering.api import check_answers, read_answers
     from adaptive_qs.answering.measure import interval_factor
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.schema import Schema
@@ -294,9 +285,9 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
     described = Schema.load(schema, options.max_memory)
     with naming_queries(options.queries), io.readable(source) as table, io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        job = answers_job(described, spec, options, clock)
-        io.show_warnings(job, schema)
-        answers = measure_answers(job, table, clock)
+        checked = check_answers(described, spec, options, clock)
+        io.show_warnings(checked, schema)
+        answers = read_answers(checked, table, clock)
         show_limits(answers.plan, options)
         if out == io.STANDARD:
             rows = answers.write_csv(io.Stdout(), confidence, kind)  # type: ignore[arg-type]

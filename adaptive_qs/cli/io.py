@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import Unit
     from adaptive_qs.release.release import Release
-    from adaptive_qs.run.budget import FinishedRun
-    from adaptive_qs.run.job import Job
+    from adaptive_qs.run.states import CheckedRun, FinishedRun
     from adaptive_qs.table.sql import Query
 
 PROGRAM = "adaptive-qs"
@@ -350,18 +349,18 @@ at_end = ExitStack()
 """Resources that are closed when a command ends: claims on outputs, and ledgers."""
 
 
-def show_warnings(job: Job[Any], schema: Path) -> None:
+def show_warnings(checked: CheckedRun[Any], schema: Path) -> None:
     """Write the warnings of a run before anything is spent."""
     from adaptive_qs.table.schema import UNREVIEWED, is_unreviewed
 
-    for warning in job.warnings:
+    for warning in checked.warnings:
         warn(warning)
-    if job.options.insecure:
+    if checked.options.insecure:
         warn(
             "--insecure-seed: anyone who knows the seed can remove the noise. The output is NOT "
             "PRIVATE."
         )
-    if is_unreviewed(job.schema):
+    if is_unreviewed(checked.root.schema):
         warn(f"{schema}: {UNREVIEWED}")
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
     from adaptive_qs.ledger.entries import Restored
     from adaptive_qs.ledger.run import RunState
+    from adaptive_qs.privacy.budget import PrivacyLoss
     from adaptive_qs.privacy.events import Cost
     from adaptive_qs.privacy.unit import SetMember
 
@@ -79,7 +80,7 @@ def _restored_words(book: LedgerBook, entry: Restored) -> str:
     return f"a copy was restored; counted {' and '.join(found)}, {_cost_words(book, entry.cost)}"
 
 
-def _single_promise(book: LedgerBook, runs: list[RunState]) -> tuple[float, float] | None:
+def _single_promise(book: LedgerBook, runs: list[RunState]) -> PrivacyLoss | None:
     """Return the (ε, δ) of the only run that counts; None if there are several or none."""
     return next((run.promise for run in runs if run.counted == book.held), None)
 
@@ -88,7 +89,7 @@ def _cost_words(
     book: LedgerBook,
     cost: Cost,
     left: bool = False,
-    promise: tuple[float, float] | None = None,
+    promise: PrivacyLoss | None = None,
 ) -> str:
     """Format a cost in zCDP, rounded down if ``left``, and its ε at the ledger's δ."""
     words, epsilon = io.rho_words(cost, left), book.compute_epsilon(cost, promise)
@@ -138,9 +139,7 @@ def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
     }
 
 
-def _cost_json(
-    book: LedgerBook, cost: Cost, promise: tuple[float, float] | None = None
-) -> dict[str, Any]:
+def _cost_json(book: LedgerBook, cost: Cost, promise: PrivacyLoss | None = None) -> dict[str, Any]:
     return {
         "rho": float(cost.rho),
         "rho_units": cost.rho_units,

@@ -245,8 +245,7 @@ def describe_tables(
     """
     from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
-    from adaptive_qs.run.budget import PrivacyTarget
-    from adaptive_qs.run.job import resolve_budget
+    from adaptive_qs.run.budget import PrivacyTarget, resolve_budget
     from adaptive_qs.run.tables import QueryStrategies
 
     rho = options.rho if options.cost is None else options.cost / 2
@@ -381,7 +380,7 @@ def strategies_line(found: Mapping[str, Any]) -> io.Row:
 def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     """State what `synthesize` would know of each table."""
     from adaptive_qs.privacy.budget import describe_refusals
-    from adaptive_qs.run.tables import SetJob
+    from adaptive_qs.run.tables import check_tables
 
     defaults = {each.name: each.default for each in read_options(Options)}
     if given := [name for name in OWN if getattr(options, name) != defaults[name]]:
@@ -396,10 +395,10 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
     kept = {each.name: getattr(options, each.name, each.default) for each in RUN}
     kept |= {"rho": rho, "workload": workload, "public_rows": numbers.get(schema.root)}
     run = SynthesizeOptions(**kept | {"beyond_limits": True, "unreviewed_schema": True})
-    job, found, lines = SetJob.of(schema, run), dict[str, Any](), list[io.Row]()
+    checked, found, lines = check_tables(schema, run), dict[str, Any](), list[io.Row]()
     warnings: dict[str, str] = {}
-    target, last = job.root.target, job.members[-1].target.unit
-    for table, (name, part) in zip(schema.measured(), job.by_table.items()):
+    target, last = checked.root.target, list(checked.members.values())[-1].target.unit
+    for table, (name, part) in zip(schema.measured(), checked.members.items()):
         rows, work, share = numbers.get(name), part.work, float(table.share)
         forecast = predict_measurements(work.forecast, work.strategies, rows)
         scoring, scored = describe_scoring(work.workload, work.left_out, rows, run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from adaptive_qs.domain import Clique
     from adaptive_qs.release.release import Release
     from adaptive_qs.release.tables import ReleaseSet
-    from adaptive_qs.run.budget import FinishedRun
-    from adaptive_qs.run.tables import SetJob
+    from adaptive_qs.run.states import CheckedRun, FinishedRun
+    from adaptive_qs.run.tables import Tables
     from adaptive_qs.table.sql import Query
     from adaptive_qs.table.tables import TableSet
 
@@ -279,29 +278,28 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.release.release import chosen_seed
-    from adaptive_qs.run.tables import SPENT_IN_VAIN
     from adaptive_qs.run.tables import synthesize as spend
 
     seed = chosen_seed(options.insecure_seed if options.seed is None else options.seed)
-    job, written = _check_job(schema, path, options), dict[str, Written]()
+    checked, written = _check(schema, path, options), dict[str, Written]()
     with io.readable(source) as readable, io.progress_bars() as bars:
         clock = PhaseClock(bars)
         given = tables if schema.is_set else {schema.root: readable}
-        with job.session.working(SPENT_IN_VAIN):
-            release = spend(job, given, clock)
-            with io.receipt(lambda: job.session.note) as files:
-                if outputs.release is not None:
-                    clock.start("write")
-                    release.save(outputs.release, renewing)
-                    files["release"] = outputs.release
-                if outputs.out is not None:
-                    drawn = release.draw(options.rows, seed, job.root.work.limits.workers, clock)
-                    requested = {"seed": seed}
-                    written = outputs.write(release, drawn, requested, kind, replacing, clock)
-                    if outputs.out != io.STANDARD:
-                        files["table"] = outputs.out
-                job.session.finish()
-    closed = job.session.closed
+        with checked.read(given, clock) as read:
+            _note_forecasts(checked, options)
+            run, release = spend(read, clock)
+        with run, io.receipt(lambda: run.note) as files:
+            if outputs.release is not None:
+                clock.start("write")
+                release.save(outputs.release, renewing)
+                files["release"] = outputs.release
+            if outputs.out is not None:
+                workers = checked.root.work.limits.workers
+                drawn = release.draw(options.rows, seed, workers, clock)
+                written = outputs.write(release, drawn, {"seed": seed}, kind, replacing, clock)
+                if outputs.out != io.STANDARD:
+                    files["table"] = outputs.out
+            closed = run.finish()
     outcome = Outcome(source, path, outputs, release, clock.stop(), closed, written)
     for warning in outcome.warnings:
         io.warn(warning)
@@ -346,31 +344,28 @@ def _check_outputs(
     return replacing, renewing
 
 
-def _check_job(schema: TableSet, path: Path, options: Options) -> SetJob:
+def _check(schema: TableSet, path: Path, options: Options) -> CheckedRun[Tables]:
     from adaptive_qs.release.release import check_rows
     from adaptive_qs.run.memory import check_table_rows
-    from adaptive_qs.run.tables import SetJob
+    from adaptive_qs.run.tables import check_tables
     from adaptive_qs.table.schema_files import resolve_about
 
     if options.about is not None:
         schema = schema.with_about(*resolve_about(options.about))
     spec = workload_spec(options.workload, options.ways)
-    job = SetJob.of(schema, replace(options, workload=spec))
+    checked = check_tables(schema, replace(options, workload=spec))
     if options.rows is not None:
         check_rows(options.rows)
-        columns = len(job.root.schema.columns)
+        columns = len(checked.root.schema.columns)
         check_table_rows(options.rows, columns, options.max_memory, held=schema.is_set)
-    io.show_warnings(job.root, path)
-    for warning in (*job.more_warnings, *job.list_dropped()):
-        io.warn(warning)
-    before = partial(_note_forecasts, job, options)
-    return replace(job, members=(replace(job.root, before=before), *job.members[1:]))
+    io.show_warnings(checked, path)
+    return checked
 
 
-def _note_forecasts(job: SetJob, options: Options) -> None:
-    for name, member in job.by_table.items():
-        label = f"{name}: " if job.schema.is_set else ""
-        is_root, work = name == job.schema.root, member.work
+def _note_forecasts(checked: CheckedRun[Tables], options: Options) -> None:
+    for name, member in checked.members.items():
+        label = f"{name}: " if checked.schema.is_set else ""
+        is_root, work = name == checked.schema.root, member.work
         scoring = work.scoring(options.counted_rows if is_root else None)
         if scoring.seconds >= LONG_PASS or work.left_out is not None:
             io.note(f"{label}{scoring}")

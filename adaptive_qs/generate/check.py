@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Rows, outermost_cliques
+from adaptive_qs.cliques import Array, Rows, count_rows, outermost_cliques
 from adaptive_qs.domain import Clique
 from adaptive_qs.generate.rows import SynthesisSettings, choose_fit_rows
 from adaptive_qs.generate.targets import make_target, single_target
@@ -48,6 +48,8 @@ from adaptive_qs.residual import ReferenceModel, is_measured, measured_variance
 
 CHANCE = 1e-3
 """Probability that any cell of a table that follows the measured marginals is reported."""
+KEPT_CELLS = 2**20
+"""Most cells of marginals for which expected counts are kept from page to page."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,24 @@ class Gap:
     measured: float
     drawn: float
     errors: float
+
+
+class _Known(NamedTuple):
+    """What released values say of a marginal: arrays shaped like it (rows).
+
+    Attributes:
+        allowed: cells that can have rows; None for all.
+        measured: measured counts.
+        projected: their projection.
+        low: lower ends of the intervals for counts.
+        high: upper ends.
+    """
+
+    allowed: NDArray[np.bool_] | None
+    measured: Array
+    projected: Array
+    low: Array
+    high: Array
 
 
 class Check:
@@ -105,6 +125,8 @@ class Check:
         ]
         combined = tuple(dict.fromkeys(domain.columns(c) for c in several if len(c) > 1))
         self._fit_rows = choose_fit_rows(domain, combined, settings or SynthesisSettings())
+        self._known: dict[Clique, _Known] = {}
+        self._room = KEPT_CELLS
 
     def repaired(self, rows: Rows, page: int, seed: int) -> tuple[Rows, list[Gap]]:
         """Repair counts that deviate more than chance allows; return the rows and what remains.
@@ -138,7 +160,7 @@ class Check:
 
         Single columns come first, then others, the worst of them first.
         """
-        found = []
+        found, rows = [], np.asfortranarray(rows)
         chance = CHANCE / 2 / (page * (page + 1))
         for single in (True, False):
             cliques = [c for c in self._cliques if (len(c) == 1) == single]
@@ -161,6 +183,31 @@ class Check:
 
         ``copies`` are the weights of the rows.
         """
+        model, columns = self._model, self.domain.columns(clique)
+        known = self._known.get(clique) or self._find(clique)
+        own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
+        counts = self._count(rows, clique, copies)
+        totals = known.projected.sum(axis=own, keepdims=True)
+        numbers = counts.sum(axis=own, keepdims=True)
+        weights = totals / np.maximum(numbers, 1)
+        drawn = counts * weights
+        # Each row of a model that was fitted by fewer rows stands for several.
+        weights = weights * max(1.0, len(rows) / self._fit_rows)
+        count = np.maximum(np.maximum(drawn, known.high), weights)
+        most = np.maximum(np.maximum(totals, weights), 1e-300)
+        others = 1 - np.minimum(count / most, 1)
+        variance = measured_variance(model, clique) + weights * np.maximum(count * others, weights)
+        fixed = tuple(level for level, i in zip(clique, columns) if i in self._fixed)
+        if fixed:
+            noise = np.expand_dims(measured_variance(model, fixed), own)
+            variance = variance + np.square(drawn / np.maximum(totals, 1e-300)) * noise
+        nearest = np.clip(drawn, np.maximum(known.low, 0.0), known.high)
+        tested = (numbers > 0) if known.allowed is None else (numbers > 0) & known.allowed
+        gaps = np.where(tested, np.abs(drawn - nearest) / np.sqrt(variance), 0.0)
+        return gaps, known.measured, drawn, nearest
+
+    def _find(self, clique: Clique) -> _Known:
+        """Return what is known of a marginal, which is kept for other pages if there is room."""
         model, domain, columns = self._model, self.domain, self.domain.columns(clique)
         allowed = allowed_cells(self._zeros, domain, columns)
         if columns != clique and allowed is not None:
@@ -169,29 +216,20 @@ class Check:
         likely = projected
         if len(clique) == 1:
             likely = clear_forbidden(single_target(model, clique[0]), self._zeros, domain).counts
-        own = tuple(axis for axis, i in enumerate(columns) if i not in self._fixed)
-        counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
-        counts = counts.reshape(domain.shape(clique)).astype(np.float64)
-        totals = projected.sum(axis=own, keepdims=True)
-        numbers = counts.sum(axis=own, keepdims=True)
-        weights = totals / np.maximum(numbers, 1)
-        drawn = counts * weights
         low, high = np.minimum(measured, projected), np.maximum(measured, projected)
         low, high = np.minimum(low, likely), np.maximum(high, likely)
-        # Each row of a model that was fitted by fewer rows stands for several.
-        weights = weights * max(1.0, len(rows) / self._fit_rows)
-        count = np.maximum(np.maximum(drawn, high), weights)
-        most = np.maximum(np.maximum(totals, weights), 1e-300)
-        others = 1 - np.minimum(count / most, 1)
-        variance = measured_variance(model, clique) + weights * np.maximum(count * others, weights)
-        fixed = tuple(level for level, i in zip(clique, columns) if i in self._fixed)
-        if fixed:
-            known = np.expand_dims(measured_variance(model, fixed), own)
-            variance = variance + np.square(drawn / np.maximum(totals, 1e-300)) * known
-        nearest = np.clip(drawn, np.maximum(low, 0.0), high)
-        tested = (numbers > 0) if allowed is None else (numbers > 0) & allowed
-        gaps = np.where(tested, np.abs(drawn - nearest) / np.sqrt(variance), 0.0)
-        return gaps, measured, drawn, nearest
+        known = _Known(allowed, measured, projected, low, high)
+        self._room -= measured.size
+        if self._room >= 0:
+            self._known[clique] = known
+        return known
+
+    def _count(self, rows: Rows, clique: Clique, copies: Array | None) -> Array:
+        domain, columns = self.domain, self.domain.columns(clique)
+        if copies is None and domain.size(columns) <= len(rows):
+            return domain.summed(count_rows(rows, domain, columns), columns, clique)
+        counts = np.bincount(self._cells(rows, clique), copies, domain.size(clique))
+        return counts.reshape(domain.shape(clique)).astype(np.float64)
 
     def _cells(self, rows: Rows, clique: Clique) -> NDArray[np.int64]:
         cells: Any = np.zeros(len(rows), np.int64)

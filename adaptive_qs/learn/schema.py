@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from adaptive_qs.arguments import DEFAULT_SHARE, learning_share
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import InputError, WorkloadError
 from adaptive_qs.machine import CheckRows, StepProgress
 from adaptive_qs.privacy.counts import PrivateTexts
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost, PartitionEvent, Purpose
@@ -16,6 +16,8 @@ from adaptive_qs.privacy.selection import least_threshold
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.columns.category import CategoricalColumn
 from adaptive_qs.table.schema import Schema
+from adaptive_qs.workload.matrices import Custom
+from adaptive_qs.workload.workload import QueryWorkload
 
 if TYPE_CHECKING:  # a schema that leaves nothing open does not read the modules of learning
     from adaptive_qs.learn.gather import Counts, Gathered, Texts
@@ -91,6 +93,22 @@ def column_costs(schema: Schema, cost: Cost) -> ColumnCosts:
         {c.name: Cost(weight * unit, each if c.discovers else 0) for c in columns},
         {name: Cost(unit) for name in heaped},
     )
+
+
+def check_learnable(workload: QueryWorkload, schema: Schema) -> None:
+    """Raise WorkloadError if a custom matrix covers a column whose codes are still to be learnt."""
+    names = workload.domain.names
+    learnt = {names.index(name) for name in schema.private_columns}
+    for part in workload.parts:
+        for index, clique in enumerate(part.cliques.tolist()):
+            if learnt.intersection(clique) and any(
+                isinstance(queries, Custom) for queries in part.queries(index)
+            ):
+                named = " x ".join(names[i] for i in clique)
+                raise WorkloadError(
+                    f"a custom matrix covers {named}, of which bins or values are still to be "
+                    "learnt: declare them"
+                )
 
 
 MOST_BYTES = 2**30

@@ -30,6 +30,7 @@ from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import compute_epsilon
 from adaptive_qs.privacy.budget import (
     LedgerPosition,
+    PrivacyLoss,
     float_above,
     float_below,
 )
@@ -134,9 +135,7 @@ class LedgerBook(Store):
         alone = [run for run in runs if run.counted == self.held]
         return not any(is_promised(self._opened, run.reserved, run.promise) for run in alone)
 
-    def compute_epsilon(
-        self, cost: Cost, promise: tuple[float, float] | None = None
-    ) -> float | None:
+    def compute_epsilon(self, cost: Cost, promise: PrivacyLoss | None = None) -> float | None:
         """Return ε of a cost at the δ of the ledger, from which discovery takes its share first.
 
         Args:
@@ -150,9 +149,9 @@ class LedgerBook(Store):
         delta = self.declared["delta"]
         left = Fraction(delta) - cost.delta
         found = compute_epsilon(float_above(cost.rho), float_below(left)) if left > 0 else None
-        if promise is None or cost == Cost() or promise[1] > delta:
+        if promise is None or cost == Cost() or promise.delta > delta:
             return found
-        return promise[0] if found is None else min(found, promise[0])
+        return promise.epsilon if found is None else min(found, promise.epsilon)
 
     @property
     def head(self) -> str:
@@ -226,7 +225,7 @@ class LedgerBook(Store):
         reach(Fault.RESERVED)
         return LedgerRun(self, self.identity, reserved, lock, filtered, unit)
 
-    def check_remaining(self, cost: Cost, promise: tuple[float, float] | None = None) -> None:
+    def check_remaining(self, cost: Cost, promise: PrivacyLoss | None = None) -> None:
         """Raise BudgetExceeded if the total does not allow a budget.
 
         Raises:

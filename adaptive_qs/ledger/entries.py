@@ -20,6 +20,7 @@ from adaptive_qs.privacy.accounting import compute_epsilon, compute_rho
 from adaptive_qs.privacy.budget import (
     BudgetWarning,
     Output,
+    PrivacyLoss,
     choose_delta,
     delta_left,
     list_budget_warnings,
@@ -110,19 +111,19 @@ def cost_text(cost: Cost) -> str:
     return f"{cost.rho_units} x 2^-60 rho, {cost.delta_units} x 2^-100 delta"
 
 
-_BUDGET = re.compile(r", epsilon (\S+), delta (\S+)")
+_BUDGET = re.compile(r"(\d+) x 2\^-60 rho, .*, epsilon (\S+), delta (\S+)")
 
 
-def budget_text(cost: Cost, epsilon: float, delta: float) -> str:
+def budget_text(cost: Cost, loss: PrivacyLoss) -> str:
     """Return a budget and the (ε, δ) that it promises, as text of a request."""
-    return f"{cost_text(cost)}, epsilon {epsilon!r}, delta {delta!r}"
+    return f"{cost_text(cost)}, epsilon {loss.epsilon!r}, delta {loss.delta!r}"
 
 
-def read_promise(request: Mapping[str, str]) -> tuple[float, float] | None:
-    """Return the (ε, δ) that a run promises; None if its request does not say."""
+def read_promise(request: Mapping[str, str]) -> PrivacyLoss | None:
+    """Return what a run promises; None if its request does not say."""
     found = _BUDGET.search(request.get("budget", ""))
     with suppress(ValueError):
-        return (float(found[1]), float(found[2])) if found else None
+        return found and PrivacyLoss(float(found[1]) * 2.0**-60, float(found[2]), float(found[3]))
     return None
 
 

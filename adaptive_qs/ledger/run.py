@@ -30,7 +30,14 @@ from adaptive_qs.ledger.files import RunLock
 from adaptive_qs.ledger.store import Store
 from adaptive_qs.machine import Fault, reach
 from adaptive_qs.privacy.accounting import FINE_NOISE
-from adaptive_qs.privacy.budget import Ledger, LedgerPosition, Output, check_process, float_above
+from adaptive_qs.privacy.budget import (
+    Ledger,
+    LedgerPosition,
+    Output,
+    PrivacyLoss,
+    check_process,
+    float_above,
+)
 from adaptive_qs.privacy.events import Cost, Event, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.unit import ROWS, Unit
 
@@ -202,7 +209,7 @@ def release_hash(previous: bytes, body: Released) -> bytes:
     return hashlib.sha256(previous + json.dumps(content).encode()).digest()
 
 
-def is_promised(opened: Opened, price: Cost, promise: tuple[float, float] | None) -> bool:
+def is_promised(opened: Opened, price: Cost, promise: PrivacyLoss | None) -> bool:
     """Return whether a single run promises at most the (ε, δ) of the total.
 
     The total in zCDP is for any runs together. One run of the same (ε, δ) can have a larger ρ,
@@ -211,7 +218,7 @@ def is_promised(opened: Opened, price: Cost, promise: tuple[float, float] | None
     declared = opened.declared
     if promise is None or "epsilon" not in declared:
         return False
-    within = promise[0] <= declared["epsilon"] and promise[1] <= declared["delta"]
+    within = promise.epsilon <= declared["epsilon"] and promise.delta <= declared["delta"]
     return within and price.delta_units <= opened.total.delta_units
 
 
@@ -254,7 +261,7 @@ class RunState:
         return self.reserved if self.state == "open" else self.spent
 
     @property
-    def promise(self) -> tuple[float, float] | None:
+    def promise(self) -> PrivacyLoss | None:
         """The (ε, δ) of its budget; None if its request does not say."""
         return read_promise(self.request)
 

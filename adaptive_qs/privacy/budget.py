@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,6 +244,15 @@ def float_below(value: Fraction) -> float:
 def float_above(value: Fraction) -> float:
     """Return the smallest float that is not below the value."""
     return 0.0 - float_below(-value)  # a zero without a sign
+
+
+class PrivacyLoss(NamedTuple):
+    """A budget in zCDP, the (ε, δ) that it implies, and μ if that of exact Gaussian DP."""
+
+    rho: float
+    epsilon: float
+    delta: float
+    mu: float | None = None
 
 
 # Privacy parameters as users give them.

@@ -24,7 +24,7 @@ from adaptive_qs.generate.targets import single_target
 from adaptive_qs.generate.zeros import Zero, learnt_values
 from adaptive_qs.loop.loop import LoopResult, Round
 from adaptive_qs.machine import PhaseProgress, plan_workers
-from adaptive_qs.privacy.accounting import compute_mu
+from adaptive_qs.privacy.budget import PrivacyLoss
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import Unit
 from adaptive_qs.release.bundle import Bundle, list_resolutions, unconnected_columns
@@ -120,7 +120,7 @@ class Release(Bundle):
         workload: Workload,
         mechanisms: Mechanisms,
         settings: Mapping[str, Any],
-        privacy: tuple[float, float, float],
+        loss: PrivacyLoss,
         watched_cells: int,
         most_rows: int,
     ) -> Self:
@@ -132,11 +132,10 @@ class Release(Bundle):
             workload: the marginals that mattered.
             mechanisms: what the loop drew from; its ledger becomes the transcript.
             settings: how the loop was to spend, and what makes rows.
-            privacy: ρ, and the (ε, δ) that it implies.
+            loss: the budget of the run.
             watched_cells: most cells of the marginals watched while a table is refined.
             most_rows: maximum rows of a table whose number of rows is not requested.
         """
-        rho, epsilon, delta = privacy
         ledger = mechanisms.ledger
         events = ledger.events
         stamp = NOT_PRIVATE if mechanisms.entropy.insecure else PRIVATE
@@ -146,12 +145,7 @@ class Release(Bundle):
         if unit.copies > 1:
             estimates = {clique: one.for_each(unit.copies) for clique, one in estimates.items()}
         manifest = Manifest(
-            **derive_fields(events, schema, TABLES, stamp, unit),
-            rho=rho,
-            epsilon=epsilon,
-            delta=delta,
-            accountant="Gaussian DP" if ledger.filtered else "zCDP",
-            mu=compute_mu(rho) if ledger.filtered else None,
+            **derive_fields(events, schema, TABLES, stamp, unit, loss),
             settings=dict(settings),
             watched_cells=watched_cells,
             most_rows=most_rows,

@@ -22,7 +22,7 @@ from adaptive_qs.privacy.accounting import (
     compute_gaussian_delta,
     left_after,
 )
-from adaptive_qs.privacy.budget import LedgerPosition, float_above, weaknesses
+from adaptive_qs.privacy.budget import LedgerPosition, PrivacyLoss, float_above, weaknesses
 from adaptive_qs.privacy.events import Cost, Event, zcdp_name
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.release.facts import (
@@ -233,11 +233,18 @@ class Statement(BaseModel):
 
 
 def derive_fields(
-    events: Sequence[Event], schema: Schema, derived: Iterable[str], stamp: Stamp, unit: Unit
+    events: Sequence[Event],
+    schema: Schema,
+    derived: Iterable[str],
+    stamp: Stamp,
+    unit: Unit,
+    loss: PrivacyLoss,
 ) -> dict[str, Any]:
-    """Return the fields of a statement that follow from the charges and the schema."""
+    """Return the fields of a statement that follow from the budget, the charges and the schema."""
     cost = Cost.of(events)
     return {
+        **loss._asdict(),
+        "accountant": "zCDP" if loss.mu is None else "Gaussian DP",
         "stamp": stamp,
         "protects": unit,
         "threat_model": ThreatModel.for_unit(unit),

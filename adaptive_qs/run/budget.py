@@ -1,19 +1,18 @@
-"""The budget of a run: what its caller asks for, and how it is kept, in memory or in a ledger."""
+"""What a run may use and is to measure: its budget, its memory, and the plan for each table."""
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from functools import partial
+from typing import Generic, Protocol, Self, TypeVar
 
 from adaptive_qs.arguments import positive_number
-from adaptive_qs.errors import AdaptiveQsError, BudgetExceeded, InputError, LedgerError, SpentNote
-from adaptive_qs.machine import Fault, reach
+from adaptive_qs.domain import Domain
+from adaptive_qs.errors import InputError, ResourceExceeded
+from adaptive_qs.machine import PROCESS_BYTES, ROWS_SHARE, memory_bytes
 from adaptive_qs.privacy.accounting import (
     compute_epsilon,
     compute_gaussian_epsilon,
@@ -22,20 +21,19 @@ from adaptive_qs.privacy.accounting import (
     compute_rho,
 )
 from adaptive_qs.privacy.budget import (
-    Budget,
-    Ledger,
-    check_process,
+    BudgetWarning,
+    PrivacyLoss,
+    check_budget_warnings,
     choose_delta,
     delta_left,
     float_below,
-    this_process,
 )
 from adaptive_qs.privacy.events import UNITS_PER_RHO, Cost
-from adaptive_qs.privacy.unit import ROWS, Unit
-
-if TYPE_CHECKING:  # a run without a ledger does not read the modules of one
-    from adaptive_qs.ledger.book import LedgerBook
-    from adaptive_qs.ledger.run import LedgerRun
+from adaptive_qs.privacy.unit import DEFAULT_WEIGH, ROWS, Unit
+from adaptive_qs.run.options import BudgetOptions, RunOptions
+from adaptive_qs.table.coded import MAX_ROWS
+from adaptive_qs.table.engines import SCHEDULED, EngineOptions
+from adaptive_qs.table.schema import Schema, check_reviewed
 
 MIN_RHO, MAX_RHO = 1e-12, 1e12
 """Budgets of tables outside lead to noise that no exact sampler can draw."""
@@ -235,6 +233,12 @@ class PrivacyTarget:
         return 2 * self.rho
 
     @property
+    def loss(self) -> PrivacyLoss:
+        """The promise, as statements and ledgers have it."""
+        mu = compute_mu(self.rho) if self.gaussian else None
+        return PrivacyLoss(self.rho, self.epsilon, self.delta, mu)
+
+    @property
     def budget(self) -> Cost:
         """The budget and the share of δ in whole units, rounded down."""
         return Cost.within(self.rho, Fraction(self.delta) * self.discovery_share)
@@ -285,192 +289,208 @@ class PrivacyTarget:
         return replace(target, rho=self.kept * target.rho, kept=self.kept, unit=self.unit)
 
 
-# The budget of one run: in memory, or reserved in a ledger that survives the process.
+def resolve_budget(
+    schema: Schema,
+    options: BudgetOptions,
+    budget: Callable[[Fraction | None], PrivacyTarget],
+    unit: Unit | None = None,
+) -> tuple[PrivacyTarget, Cost]:
+    """Return the budget of a run and the cost of learning.
 
-IN_PLACE = SpentNote("the budget is spent, and what it bought is in place")
+    Args:
+        schema: The schema of the run.
+        options: The options of the run.
+        budget: Returns the budget, given the part of δ for discovering values; None if nothing is
+            learnt.
+        unit: The unit of privacy; by default the one that the schema and the options name.
+
+    Raises:
+        InputError: If the budget is out of range or too small to learn from, or if a person column
+            and the number of rows that count do not go together.
+    """
+    unit = unit or Unit.of(
+        schema.person, options.rows_per_person, options.neighbours, options.weigh
+    )
+    if not schema.open_columns:
+        return budget(None).protecting(unit), Cost()
+    from adaptive_qs.learn.schema import column_costs, discovery_share, preprocessing_cost
+
+    target = budget(discovery_share(schema)).protecting(unit)
+    learning = preprocessing_cost(schema, target.budget, options.learning_share)
+    column_costs(schema, unit.for_rows(learning))
+    return target, learning
+
+
+# Limits of memory and threads, from public quantities before anything is read.
+#
+# The number of private rows must not steer what is measured. So a fixed part of the memory is set
+# aside for rows: the plan uses the number of rows that fit there, and a table that has more is
+# refused before any budget is spent.
 
 
 @dataclass(frozen=True)
-class FinishedRun:
-    """A run that was finished, and what its ledger has left.
+class Limits:
+    """Public limits that keep a run inside its memory.
 
     Attributes:
-        path: of the ledger.
-        run: number of the run.
-        left: what other runs may spend.
-        head: number and hash of the ledger's newest entry then.
+        max_memory_bytes: Maximum memory of the whole process.
+        workers: Number of threads.
+        most_rows: Maximum number of rows of the private table and of a synthetic one.
+        countable_rows: Maximum number of rows for any memory.
+        measured_cells: Maximum number of cells of all measured cliques of the loop together.
+        watched_cells: Maximum number of cells of the marginals watched while a table is refined.
+        kept_cells: Maximum number of cells of counted marginals that are kept.
+        scoring_workers: Number of threads that score candidates.
     """
 
-    path: Path
-    run: int
-    left: Cost
-    head: str
+    max_memory_bytes: int
+    workers: int
+    most_rows: int
+    countable_rows: int = MAX_ROWS
+    measured_cells: int = 0
+    watched_cells: int = 0
+    kept_cells: int = 0
+    scoring_workers: int = 1
 
-
-class Session:
-    """A budget for one run.
-
-    Nothing is reserved before :meth:`begin`, but a budget that the ledger cannot grant is refused
-    at once.
-
-    Args:
-        path: the ledger's file; None keeps the budget in memory.
-        resume: go on with an interrupted run.
-        cost: the budget.
-        anchor: how far the ledger must have come, as a file or as it was printed; None for none.
-        filtered: whether the filter of Gaussian DP bounds the run besides; see :class:`Ledger`.
-        unit: whom the budget protects.
-        promise: the (ε, δ) of the budget; None if unknown.
-
-    Attributes:
-        closed: how it ended, after :meth:`finish` on a ledger.
-
-    Raises:
-        InputError: to resume without a ledger, or an anchor without one.
-        LedgerError: the ledger cannot be used, or protects something else.
-        BudgetExceeded: its total does not allow the budget.
-    """
-
-    def __init__(
-        self,
-        path: str | Path | None,
-        resume: bool,
-        cost: Cost,
-        anchor: str | Path | None = None,
-        filtered: bool = False,
-        unit: Unit = ROWS,
-        promise: tuple[float, float] | None = None,
-    ) -> None:
-        if path is None and resume:
-            raise InputError("--resume needs --ledger. Name the ledger of the interrupted run.")
-        if path is None and anchor is not None:
-            raise InputError("--anchor needs --ledger. Name the ledger of the anchor.")
-        self._book: LedgerBook | None = None
-        if path is not None:
-            from adaptive_qs.ledger.book import LedgerBook
-
-            self._book = LedgerBook(path, anchor)
-        self._resume = resume
-        self._process = this_process()
-        self._opening = threading.Lock()
-        self._inputs = ""
-        self._cost, self._filtered = cost, filtered
-        self.closed: FinishedRun | None = None
-        self._run: LedgerRun | None = None
-        self._budget: Budget | None = None
-        if self._book is not None:
-            try:
-                self._book.check_unit(unit)
-                if resume:
-                    self._book.interrupted()
-                else:
-                    self._book.check_remaining(cost, promise)
-            except (BudgetExceeded, LedgerError):
-                self._book.close()
-                raise
-
-    def recognise(self, table: Iterable[bytes]) -> None:
-        """Look at the bytes of the private table, by which a resumed run knows that it is the same.
+    @classmethod
+    def of(
+        cls,
+        domain: Domain,
+        max_memory: int | str | None,
+        workers: int,
+        value_bytes: int,
+        countable_rows: int = MAX_ROWS,
+    ) -> Self:
+        """Divide the memory between rows, of ``value_bytes`` for each attribute, and the rest.
 
         Raises:
-            LedgerError: the ledger's key cannot be used.
+            InputError: If the memory is not positive.
         """
-        if self._book is not None:
-            from adaptive_qs.ledger.files import keyed_hash
-
-            self._inputs = keyed_hash(self._book.path, table, make=not self._resume)
-
-    def begin(self, request: Callable[[], Mapping[str, str]], insecure: bool, unit: Unit) -> Ledger:
-        """Reserve the budget, or take up the interrupted run; after :meth:`recognise`.
-
-        Args:
-            request: tells everything public that decides what the run does, for a ledger.
-            insecure: whether the noise comes from a seed.
-            unit: whom the run protects, with all that is known once there is a table.
-
-        Raises:
-            BudgetExceeded: the total does not allow the budget.
-            InputError: this process was forked from the one that was to spend the budget, or the
-                budget was opened before: a copy of what opens it would spend it again.
-            LedgerError: the ledger cannot be written, or there is no such run to resume.
-        """
-        check_process(self._process)
-        if not self._opening.acquire(blocking=False):
-            raise InputError(
-                "the budget was opened before, and copies of a run share it: begin another run"
-            )
-        if self._book is None:
-            self._budget = Budget(self._cost.rho, self._cost.delta, self._filtered, unit)
-            return self._budget
-        if self._resume:
-            self._run = self._book.resume(request(), self._inputs, self._filtered, unit)
-        else:
-            self._run = self._book.reserve(
-                request(), self._inputs, self._cost, insecure, self._filtered, unit
-            )
-        return self._run
-
-    def publish(self, digests: Mapping[str, str]) -> None:
-        """Record in a ledger the SHA-256 of each part that is about to be handed over, by name.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
-        """
-        if self._run is not None:
-            self._run.publish(digests)
-
-    def finish(self) -> None:
-        """Say that the outputs are in place: the run is closed. Nothing more happens later.
-
-        Raises:
-            LedgerError: the ledger cannot be written.
-        """
-        if self._run is not None and self._book is not None:
-            from adaptive_qs.ledger.entries import parse_body
-            from adaptive_qs.ledger.files import Mark
-
-            reach(Fault.DELIVERED)
-            number, last = self._run.number, self._run.finish()
-            held = parse_body(last.body).held
-            left = self._book.left_beside(held, self._cost)
-            head = str(Mark(last.number, last.hash))
-            self.closed = FinishedRun(self._book.path, number, left, head)
-            self._run = None
-
-    @contextmanager
-    def working(self, lost: SpentNote) -> Iterator[None]:
-        """Add to any error what became of the budget (``lost`` without a ledger); leave the run."""
-        try:
-            yield
-        except GeneratorExit:
-            self.leave()
-            raise
-        except BaseException as error:
-            notes = getattr(error, "__notes__", ())
-            if self._charged() and not any(isinstance(n, SpentNote) for n in notes):
-                delivered = self._run is not None and self._run.finished
-                error.add_note(IN_PLACE if delivered else self.note or lost)
-            self.leave()
-            raise
+        ceiling = memory_bytes(max_memory)
+        fitting = int(ROWS_SHARE * ceiling) // (len(domain) * value_bytes)
+        return cls(ceiling, workers, min(max(fitting, 1), countable_rows), countable_rows)
 
     @property
-    def note(self) -> SpentNote | None:
-        """That a ledger keeps what was released; None where it does not, or not any more."""
-        return self._run.note() if self._run and not self._run.finished else None
+    def rows_bytes(self) -> int:
+        """Memory for rows."""
+        return int(ROWS_SHARE * self.max_memory_bytes)
 
-    def _charged(self) -> bool:
-        if self._run is None:
-            return self._budget is not None and bool(self._budget.events)
-        try:
-            return self._run.finished or self._run.charged
-        except AdaptiveQsError:
-            return True  # nobody can tell at present
+    @property
+    def opened_bytes(self) -> int:
+        """Maximum memory of a file while its rows are read, when nothing else is held."""
+        return self.max_memory_bytes - self.rows_bytes - PROCESS_BYTES
 
-    def leave(self) -> None:
-        """End work on an unfinished run; it stays to be resumed if it released anything."""
-        if self._run is not None:
-            with suppress(AdaptiveQsError):  # the budget stays reserved then
-                self._run.leave()
-            self._run = None
-        if self._book is not None:
-            self._book.close()
+    @property
+    def solver_bytes(self) -> int:
+        """Maximum memory of one problem while others are solved at the same time."""
+        return max(0, self.max_memory_bytes - PROCESS_BYTES) // self.workers
+
+    def check_countable(self, num_rows: int, what: str = "the table") -> None:
+        """Raise ResourceExceeded, without their number, for more rows than any engine counts."""
+        if num_rows > self.countable_rows:
+            raise ResourceExceeded(
+                f"{what} has more than {self.countable_rows:,} rows, the most that can be "
+                "measured: give a part of it"
+            )
+
+    def check_rows(self, num_rows: int, what: str = "the table") -> None:
+        """Raise ResourceExceeded for more rows than any engine counts, or than fit the memory."""
+        self.check_countable(num_rows, what)
+        if num_rows > self.most_rows:
+            raise ResourceExceeded(
+                f"{what} has more rows than the {self.most_rows:,} that fit a quarter of "
+                f"{self.max_memory_bytes / 2**20:,.0f} MB: raise --max-memory, or use --engine auto"
+            )
+
+
+# What is planned for a table.
+
+
+class Work(Protocol):
+    """What a run measures of a table, planned for the largest possible number of codes."""
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of memory and threads."""
+
+    def list_warnings(self, target: PrivacyTarget, rows: int | None) -> tuple[BudgetWarning, ...]:
+        """Return warnings about the budget, given the public row count if there is one."""
+
+    def warnings(self, rows: int) -> tuple[str, ...]:
+        """Return warnings about the accuracy for a table of about ``rows`` rows."""
+
+    def request_fields(self) -> dict[str, str]:
+        """Return what is measured and how, by which a ledger recognises the run."""
+
+
+W = TypeVar("W", bound=Work)
+
+
+@dataclass(frozen=True)
+class Member(Generic[W]):
+    """A table of a run; one table is a set with one member.
+
+    Attributes:
+        schema: The public description of the columns, with those of the ancestors.
+        target: The budget of the run, for the rows that a unit has in this table.
+        learning: The part of it for the bins and values that the schema leaves open.
+        work: What is measured.
+    """
+
+    schema: Schema
+    target: PrivacyTarget
+    learning: Cost
+    work: W
+
+    @classmethod
+    def planned(
+        cls,
+        schema: Schema,
+        options: RunOptions,
+        budget: Callable[[Fraction | None], PrivacyTarget],
+        plan: Callable[[Domain, PrivacyTarget], W],
+        unit: Unit | None = None,
+    ) -> Self:
+        """Return a table with a plan.
+
+        Args:
+            schema: As for :func:`resolve_budget`.
+            options: Likewise.
+            budget: Likewise.
+            plan: Makes the plan on a domain, with the budget that learning leaves.
+            unit: As for :func:`resolve_budget`.
+        """
+        check_reviewed(schema, options.unreviewed_schema)
+        if options.scheduler is not None and options.engine not in SCHEDULED:
+            raise InputError(
+                f"--scheduler needs --engine dask; the engine is {options.engine}. Change the "
+                "engine or remove --scheduler."
+            )
+        target, learning = resolve_budget(schema, options, budget, unit)
+        left = target.within(target.budget - learning)
+        return cls(schema, target, learning, plan(schema.widest_domain(), left))
+
+    def list_warnings(self, options: RunOptions, rows: int | None) -> tuple[str, ...]:
+        """Return warnings about the budget and the accuracy, given the public row count.
+
+        Raises:
+            InputError: If the budget is beyond a limit without the owner's consent.
+        """
+        found = self.work.list_warnings(self.target, rows)
+        texts = check_budget_warnings(found, options.beyond_limits or options.resume)
+        accuracy = rows is not None and not options.resume
+        return texts + self.work.warnings(rows or 0) if accuracy else texts
+
+    def engine_options(self, options: RunOptions) -> EngineOptions:
+        """Return the limits of the engine that counts the table."""
+        limits, unit, what = self.work.limits, self.target.unit, "the table"
+        if unit.weigh != DEFAULT_WEIGH:
+            what = f"the table, with {unit.rows:,} rows for each person,"
+        return EngineOptions(
+            workers=limits.workers,
+            rows_bytes=limits.rows_bytes,
+            check_rows=partial(limits.check_countable, what=what),
+            check_held=partial(limits.check_rows, what=what),
+            temp_folder=options.temp_folder,
+            scheduler=options.scheduler,
+        )

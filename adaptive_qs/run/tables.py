@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, Self
 
 from adaptive_qs.domain import Domain
-from adaptive_qs.errors import InputError, ResourceExceeded, SpentNote
+from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.estimates import CELLS_ALONE, Strategies
@@ -24,17 +24,16 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, SetMember, Unit
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
-from adaptive_qs.run.budget import MIN_COST, PrivacyTarget, Session
-from adaptive_qs.run.job import Job, Limits, OpenBudget, check_learnable
+from adaptive_qs.run.budget import MIN_COST, Limits, Member, PrivacyTarget
 from adaptive_qs.run.memory import (
     ScoringForecast,
     keep_what_fits,
     plan_memory,
 )
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
+from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
 from adaptive_qs.strategy.columns import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
-from adaptive_qs.table.files import compute_sha256
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.file import (
@@ -49,10 +48,6 @@ from adaptive_qs.workload.workload import MOST_LISTED, QueryWorkload, Workload
 
 LOOP_STEPS = 1_000
 """Steps in which the loop reports its progress: thousandths of the budget."""
-
-SPENT_IN_VAIN = SpentNote(
-    "part of the budget was spent before anything could be released: count all of it as spent"
-)
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class QueryStrategies:
 
 @dataclass(frozen=True)
 class Tables:
-    """The loop on a domain; see :class:`~adaptive_qs.run.job.Work`.
+    """The loop on a domain; see :class:`~adaptive_qs.run.states.Work`.
 
     Attributes:
         workload: The marginals that can be measured.
@@ -172,34 +167,96 @@ class Tables:
         }
 
 
-def tables_job(
-    schema: Schema,
-    options: SynthesizeOptions,
-    unit: Unit | None = None,
-    share: float = 1.0,
-) -> Job[Tables]:
-    """Return a run that makes a synthetic table; raise as :meth:`Job.of` does.
+def check_tables(schema: TableSet, options: SynthesizeOptions) -> CheckedRun[Tables]:
+    """Return a run that makes synthetic tables, after all checks that need no rows.
 
-    Each table of a set has a ``unit`` of its own and a ``share`` of the budget.
+    Args:
+        schema: The schema of the tables.
+        options: The options as the user gave them. Each marginal of the workload is measured in
+            every table that has all of its columns, of which one is its own and the others are its
+            own or of its ancestors. Public rows are those of the root.
+
+    Raises:
+        InputError: If a parameter or the workload is invalid, a schema is unreviewed, or the budget
+            is beyond a limit.
+        ResourceExceeded: If the plan exceeds the memory.
+        LedgerError: If the ledger cannot be used.
+        BudgetExceeded: If the ledger does not have the budget.
     """
+    if schema.is_set:
+        members = _plan_members(schema, options)
+    else:
+        members = {schema.root: _plan_member(schema.tables[schema.root], options)}
+    checked = CheckedRun.of(schema, options, members)
+    return replace(checked, warnings=(*checked.warnings, *list_dropped(checked)))
+
+
+def _plan_members(schema: TableSet, options: SynthesizeOptions) -> dict[str, Member[Tables]]:
+    """Plan what is measured of the tables of a set."""
+    if options.rows_per_person is not None:
+        raise InputError(
+            'rows-per-person was given for a set of tables, whose keys have "most": leave it out'
+        )
+    if options.weigh != DEFAULT_WEIGH:
+        raise InputError("weigh was given for a set of tables, which counts rows: leave it out")
+    if options.target is not None:
+        raise InputError("target was given for a set of tables: leave it out")
+    tables = schema.measured()
+    workloads = split_workload(
+        options.workload,
+        {table.name: table.schema.widest_domain() for table in tables},
+        {table.name: table.given for table in tables},
+    )
+    # All tables keep their rows at the same time, each a quarter of what it is planned for, and the
+    # loop, which needs the rest, runs for one after the other.
+    memory = memory_bytes(options.max_memory) * 4 // (len(schema.tables) + 3)
+    members = {}
+    for table in tables:
+        related = SetMember(schema.names, table.name, schema.joins)
+        unit = Unit.of(None, None, options.neighbours)
+        unit = replace(unit, related=related, rows=table.rows_per_unit)
+        given = replace(options, max_memory=memory, workload=workloads[table.name])
+        member = _plan_member(table.schema, given, unit, float(table.share))
+        left = float(table.share) * float(unit.for_rows(member.target.budget).rho)
+        if left < MIN_COST / 2:
+            raise InputError(
+                f"the budget leaves rho {left:.3g} for a row of {table.name}, which is nothing but "
+                "noise: raise it, or leave tables out"
+            )
+        members[table.name] = member
+    return members
+
+
+def _plan_member(
+    schema: Schema, options: SynthesizeOptions, unit: Unit | None = None, share: float = 1.0
+) -> Member[Tables]:
+    """Plan what is measured of a table; each of a set has a unit and a share of the budget."""
     private = len(schema.open_columns)
     learning = options.learning_share if private else 0.0
     budget = partial(
         PrivacyTarget.of, options.epsilon, options.delta, options.rho,
         column_share=learning / max(private, 1), learning_share=learning,
     )  # fmt: skip
-    workload = options.workload
 
     def plan(domain: Domain, left: PrivacyTarget) -> Tables:
-        marginals, left_out = select_candidates(workload, domain, options)
+        marginals, left_out = select_candidates(options.workload, domain, options)
         limits = tables_limits(domain, marginals, options.max_memory, options.workers)
-        served = QueryStrategies.of(workload, domain)
-        if served is not None:
+        served = QueryStrategies.of(options.workload, domain)
+        if served is not None and schema.private_columns:
+            from adaptive_qs.learn.schema import check_learnable
+
             check_learnable(served.queries, schema)
         rho = share * left.compute_published_rho
         return Tables(marginals, limits, rho, options.levels, left_out, served)
 
-    return Job.of(schema, options, budget, plan, unit)
+    return Member.planned(schema, options, budget, plan, unit)
+
+
+def list_dropped(run: CheckedRun[Tables]) -> tuple[str, ...]:
+    """Return which of the requested marginals cannot be measured, for each table."""
+    found = ((name, member.work.left_out) for name, member in run.members.items())
+    label = "{}: {}" if run.schema.is_set else "{1}"
+    return tuple(label.format(name, left) for name, left in found if left is not None)
 
 
 def select_candidates(
@@ -252,176 +309,36 @@ def tables_limits(
     )
 
 
-# Sets of tables under one budget; one table is a set with one member.
+# From the tables that were read to their release.
 
 
-@dataclass(frozen=True)
-class SetJob:
-    """A run with everything checked that can be checked before the private tables are read.
-
-    Attributes:
-        schema: The public description of the tables.
-        members: Measure the tables, root first; the session of the root's is that of all.
-    """
-
-    schema: TableSet
-    members: tuple[Job[Tables], ...]
-
-    @classmethod
-    def of(cls, schema: TableSet, options: SynthesizeOptions) -> Self:
-        """Check the parameters.
-
-        Args:
-            schema: The schema of the tables.
-            options: The options as the user gave them. Each marginal of the workload is measured
-                in every table that has all of its columns, of which one is its own and the others
-                are its own or of its ancestors. Public rows are those of the root.
-
-        Raises:
-            InputError, ResourceExceeded, LedgerError, BudgetExceeded: As for :meth:`Job.of`.
-        """
-        if not schema.is_set:
-            return cls(schema, (tables_job(schema.tables[schema.root], options),))
-        _check_options(options)
-        unit = Unit.of(None, None, options.neighbours)
-        tables = schema.measured()
-        workloads = split_workload(
-            options.workload,
-            {table.name: table.schema.widest_domain() for table in tables},
-            {table.name: table.given for table in tables},
-        )
-        # All tables keep their rows at the same time, each a quarter of what it is planned for, and
-        # the loop, which needs the rest, runs for one after the other.
-        memory = memory_bytes(options.max_memory) * 4 // (len(schema.tables) + 3)
-        options = replace(options, max_memory=memory)
-        members: list[Job[Tables]] = []
-        for table in tables:
-            given = replace(options, workload=workloads[table.name])
-            if members:  # the root's alone opens the ledger: the budget is one
-                given = replace(given, ledger=None, anchor=None, resume=False, public_rows=None)
-            related = SetMember(schema.names, table.name, schema.joins)
-            own = replace(unit, related=related, rows=table.rows_per_unit)
-            job = tables_job(table.schema, given, own, float(table.share))
-            left = float(table.share) * float(own.for_rows(job.target.budget).rho)
-            if left < MIN_COST / 2:
-                raise InputError(
-                    f"the budget leaves rho {left:.3g} for a row of {table.name}, which is nothing "
-                    "but noise: raise it, or leave tables out"
-                )
-            members.append(job)
-        root, others = members[0], members[1:]
-        fields = {
-            f"{name}: {field}": text
-            for name, job in zip(schema.names[1:], others)
-            for field, text in job.work.request_fields().items()
-        }
-        fields["tables"] = compute_sha256([schema.to_json().encode()])
-        root = replace(root, more_fields=fields)
-        return cls(schema, (root, *(replace(job, session=root.session) for job in others)))
-
-    @property
-    def root(self) -> Job[Tables]:
-        """The run on the table of which one row is protected."""
-        return self.members[0]
-
-    @property
-    def by_table(self) -> dict[str, Job[Tables]]:
-        """The run on each table, by name."""
-        return dict(zip(self.schema.names, self.members))
-
-    @property
-    def session(self) -> Session:
-        """The budget of all tables."""
-        return self.root.session
-
-    @property
-    def more_warnings(self) -> tuple[str, ...]:
-        """Warnings about the budget that concern other tables than the root."""
-        found = ((name, doubt) for name, job in self.by_table.items() for doubt in job.warnings)
-        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt not in self.root.warnings)
-
-    def list_dropped(self) -> tuple[str, ...]:
-        """Return what is left out of the requested marginals, for each table."""
-        found = ((name, job.work.left_out) for name, job in self.by_table.items())
-        label = "{}: {}" if self.schema.is_set else "{1}"
-        return tuple(label.format(name, left) for name, left in found if left is not None)
-
-
-def _check_options(options: SynthesizeOptions) -> None:
-    if options.rows_per_person is not None:
-        raise InputError(
-            'rows-per-person was given for a set of tables, whose keys have "most": leave it out'
-        )
-    if options.weigh != DEFAULT_WEIGH:
-        raise InputError("weigh was given for a set of tables, which counts rows: leave it out")
-    if options.target is not None:
-        raise InputError("target was given for a set of tables: leave it out")
-
-
-def synthesize(job: SetJob, tables: Mapping[str, Any], clock: PhaseClock) -> ReleaseSet:
-    """Spend the budget on private tables, inside ``session.working``.
+def synthesize(read: ReadRun[Tables], clock: PhaseClock) -> tuple[SpendingRun[Tables], ReleaseSet]:
+    """Spend the budget; return the run, to be finished after delivery, and its release.
 
     Raises:
-        InputError: A table does not fit the schema, or keys do not fit each other.
-        ResourceExceeded, LedgerError, BudgetExceeded: As for :meth:`Job.read`.
+        ResourceExceeded: If a table has more rows than can be counted.
+        LedgerError, BudgetExceeded: As for :meth:`ReadRun.begin`.
     """
-    members = tuple(each.of_tables(*tables.values()) for each in job.members)
-    job, releases, left = replace(job, members=members), dict[str, Release](), Fraction(1)
-    with ExitStack() as opened:
-        read, begin = _read_tables(job, tables, clock, opened)
-        mechanisms = begin()
-        whole = mechanisms.ledger
-        for table, member, (schema, counter) in zip(job.schema.measured(), members, read):
-            work = member.work.over(schema.domain())
-            limit = Cost(math.floor(whole.left.rho_units * table.share / left))
-            left -= table.share
+    schema, releases, left = read.checked.schema, dict[str, Release](), Fraction(1)
+    with read, read.begin() as run:
+        run.learn(clock)
+        whole = run.mechanisms.ledger
+        for described, (name, table) in zip(schema.measured(), run.tables.items()):
+            limit = Cost(math.floor(whole.left.rho_units * described.share / left))
+            left -= described.share
             part: AbstractContextManager[Any] = nullcontext()
-            if job.schema.is_set:
+            if schema.is_set:
                 limit = limit if left else whole.left
-                part = mechanisms.spending(Part(whole, limit, member.target.unit))
+                part = run.mechanisms.spending(Part(whole, limit, table.member.target.unit))
+            work = table.member.work.over(table.schema.domain())
             with part:
-                releases[table.name] = measure(
-                    counter, schema, work.workload, member.target, work, mechanisms, clock
-                )
-    release = ReleaseSet.of_run(job.schema, releases)
-    job.session.publish(release.digests())
-    return release
-
-
-def _read_tables(
-    job: SetJob, tables: Mapping[str, Any], clock: PhaseClock, opened: ExitStack
-) -> tuple[list[tuple[Schema, MarginalCounter]], OpenBudget]:
-    """Return each table's schema and what counts it, closed by ``opened``, and how to begin."""
-    if not job.schema.is_set:
-        schema, counter, begin = job.root.read(tables[job.schema.root], clock)
-        opened.enter_context(closing(counter))
-        return [(schema, counter)], begin
-    from adaptive_qs.table.joined import join_tables  # few runs need it
-
-    clock.start("read")
-    root, read = job.root, []
-    with ExitStack() as spooled:
-        once = {
-            name: spooled.enter_context(
-                each.read_once(
-                    tables[name], job.schema.tables[name], root.options.ledger is not None, True
-                )
-            )
-            for name, each in job.by_table.items()
-        }
-
-        def digest() -> Iterable[bytes]:
-            return [part for _, each in once.values() for part in (*each(), b"\n")]
-
-        spools = {name: table for name, (table, _) in once.items()}
-        joined = join_tables(spools, job.schema, root.work.limits.rows_bytes)
-        begins = []
-        for name, each in job.by_table.items():
-            schema, counter, begin = each.read(joined[name], clock, digest)
-            opened.enter_context(closing(counter))
-            read.append((schema, counter))
-            begins.append(begin)
-    return read, begins[0]
+                releases[name] = measure(
+                    table.counter, table.schema, work.workload, table.member.target, work,
+                    run.mechanisms, clock,
+                )  # fmt: skip
+        release = ReleaseSet.of_run(schema, releases)
+        run.publish(release.digests())
+    return run, release
 
 
 def measure(
@@ -467,7 +384,7 @@ def measure(
         workload,
         mechanisms,
         work.settings,
-        (target.rho, target.epsilon, target.delta),
+        target.loss,
         work.limits.watched_cells,
         work.limits.countable_rows,
     )

@@ -156,8 +156,6 @@ def _block_variance(queries: tuple[CenteredQueries, ...], factors: tuple[Factor,
     kept = [f.centering_variance for f in factors if f.centering_variance is not None]
     if len(kept) == len(factors):  # the queries lie in the residual space: Π leaves them alone
         return math.prod(kept) * math.prod(gram_trace(part) for part in queries)
-    if len(queries) == len(factors) == 1 and factors[0].is_matrix_free and queries[0].is_axis:
-        return factors[0].total(queries[0].queries)  # balanced: the mean makes no difference
     if len(queries) == 1:
         rows, covariances = queries[0].rows(), [factor.covariance for factor in factors]
         if rows is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from adaptive_qs.arguments import check_choice
-from adaptive_qs.domain import Clique
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
 from adaptive_qs.strategy import MECHANISMS, table_mechanism
@@ -19,10 +18,9 @@ from adaptive_qs.strategy.fixed_basis import (
     solve_fourier,
     solve_residual_planner,
 )
-from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
-from adaptive_qs.strategy.hdmm import Operators, product_workload
+from adaptive_qs.strategy.hdmm import solve_product
 from adaptive_qs.strategy.mechanism import Mechanism
-from adaptive_qs.strategy.optimal import SolveCache, check_dense, solve
+from adaptive_qs.strategy.optimal import LARGE_AXIS, SolveCache, solve
 from adaptive_qs.strategy.residual_mechanism import (
     ResidualMechanism,
     Solver,
@@ -30,7 +28,6 @@ from adaptive_qs.strategy.residual_mechanism import (
     smash,
 )
 from adaptive_qs.strategy.solution import (
-    Array,
     IdentityFactor,
     SolverSettings,
     Status,
@@ -39,96 +36,35 @@ from adaptive_qs.strategy.solution import (
 from adaptive_qs.strategy.table_mechanism import (
     TableMechanism,
     any_mechanism_bound,
-    of_products,
     used_attributes,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
-# Product strategies of HDMM that the automatic choice compares with the split by residuals.
-#
 # A split pays for measuring residual spaces apart. On a table over all attributes in use that is
-# small enough to be measured, OPT_⊗ of McKenna et al. can be several percent better, and OPT_+
-# where few sets share little. Both are tried only where they are quick to find.
+# small enough to be measured, a product strategy for all of them can be several percent better. It
+# is tried only where it is quick to find.
 
 MOST_CELLS = 10_000_000
-"""Most cells of the table that a candidate measures."""
+"""Most cells of the table that a product strategy measures."""
 CELL_BYTES = 64
 """Memory in bytes per cell of that table, from counting to the estimate."""
 MOST_SETS = 256
-"""Most attribute sets for which candidates are tried."""
-MOST_GROUPED = 40
-"""Most attribute sets that are put into groups."""
+"""Most attribute sets for which a product strategy is tried."""
 SEARCHED_AXIS = 256
 """Most codes of an attribute for a search, with one solve for each attribute and sweep."""
 
 
-def has_candidates(workload: QueryWorkload, settings: SolverSettings) -> bool:
-    """Return whether there are products to try: few sets, no joint queries, a table that fits."""
+def may_be_product(workload: QueryWorkload, settings: SolverSettings) -> bool:
+    """Return whether a product is worth a try: few sets, no joint queries, a table that fits."""
     if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
         return False
-    most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
-    return workload.domain.size(used_attributes(workload)) <= most
-
-
-def product_candidates(
-    workload: QueryWorkload, bound: float, settings: SolverSettings
-) -> Iterator[TableMechanism]:
-    """Yield OPT_⊗, optimal axis by axis if the workload is one product; else OPT_⊗ and OPT_+.
-
-    No matrix mechanism has a smaller total error than ``bound``.
-    """
     clique = used_attributes(workload)
-    if max(workload.domain.shape(clique)) > LARGE_AXIS:
-        return
-    try:
-        products = product_workload(workload, settings, clique)
-        whole = products.factorised()
-        if whole is not None:
-            with linear_algebra().limit(limits=1):  # threads gain little at these sizes
-                found = _optimal_product(workload, clique, whole, bound, settings)
-            yield found
-            return
-    except ResourceExceeded:
-        return
-    if max(products.sizes) > SEARCHED_AXIS:
-        return
-    operators = Operators(settings, np.random.default_rng(0))
-    with linear_algebra().limit(limits=1):  # many small solves
-        product = operators.product(products, restarts=1)
-    yield of_products(workload, clique, product, bound)
-    if 1 < len(products) <= MOST_GROUPED:
-        with linear_algebra().limit(limits=1):
-            union = operators.union(products)
-        if len(union.groups) > 1:
-            yield of_products(workload, clique, union, bound)
+    most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
+    largest = max(workload.domain.shape(clique))
+    return largest <= LARGE_AXIS and workload.domain.size(clique) <= most
 
 
-def _optimal_product(
-    workload: QueryWorkload,
-    clique: Clique,
-    grams: tuple[Array, ...],
-    bound: float,
-    settings: SolverSettings,
-) -> TableMechanism:
-    """Return the optimum for ⊗G_i, the product of the optima; so is the bound."""
-    single = replace(settings, gap=math.expm1(math.log1p(settings.gap) / len(grams)))
-    solutions = []
-    for gram in grams:
-        if exchangeable(gram) is None:
-            check_dense(gram.shape[:1], single)
-        solutions.append(solve_axis(gram, single))
-    objective = math.prod(solution.objective for solution in solutions)
-    best = max(bound, math.prod(solution.lower_bound for solution in solutions))
-    status = Status.OPTIMAL if objective <= best * (1 + settings.gap) else Status.STOPPED
-    factors = tuple(factor for solution in solutions for factor in solution.strategy.factors)
-    return TableMechanism.single(workload, clique, Strategy(factors), best, status)
-
-
-GROUPED_ERROR = 0.9
-"""Largest squared error of separately measured groups, relative to that of consistent answers, with
-which they are preferred: an RMSE that is 5 % smaller."""
 MOST_BIAS = 1e-6
 """Largest part of a query that rounding in the solvers may lose; the integers that are measured
 restore it."""
@@ -206,21 +142,20 @@ def choose_mechanism(
 def plan_auto(request: PlanRequest) -> MechanismChoice:
     """Plan QuerySmasher, or a strategy for the whole table if that is better.
 
-    Groups that are measured apart contradict each other within their noise, so they have to be
-    considerably better; all other mechanisms estimate one table, and their answers agree.
-    Where no mechanism at all could be better nothing else is tried.
+    If no mechanism could be better, nothing else is tried.
     """
     d, settings, workload = request.decomposition, request.settings, request.workload
     best = _smashed("querysmasher", request, affordable_solver(settings))
     split, problems = best.mechanism, best.distinct_solves
     whole = table_mechanism.may_be_solved(workload, settings)
-    products = has_candidates(workload, settings)
-    if not whole and not products:
+    product = may_be_product(workload, settings)
+    if not whole and not product:
         return best
     bound = any_mechanism_bound(d)
-    if products and split.total_error > bound * (1 + settings.gap):
-        for found in product_candidates(workload, bound, settings):
-            problems += found.num_measurements
+    if product and split.total_error > bound * (1 + settings.gap):
+        with suppress(ResourceExceeded), linear_algebra().limit(limits=1):  # many small solves
+            found = solve_product(workload, bound, settings, SEARCHED_AXIS)
+            problems += 1
             best, bound = _better(best, found, problems), max(bound, found.lower_bound)
     if whole and best.mechanism.total_error > bound * (1 + settings.gap):
         with suppress(ResourceExceeded):
@@ -245,10 +180,9 @@ def _bounded(mechanism: Mechanism, bound: float, gap: float) -> Mechanism:
 
 
 def _better(best: MechanismChoice, found: TableMechanism, problems: int) -> MechanismChoice:
-    most = GROUPED_ERROR if found.num_measurements > 1 else 1.0
-    if not (found.total_error < most * best.mechanism.total_error and _is_sound(found)):
-        return best
-    return MechanismChoice("hdmm", found, found.num_measurements, problems)
+    if found.total_error < best.mechanism.total_error and _is_sound(found):
+        return MechanismChoice("hdmm", found, 1, problems)
+    return best
 
 
 def _is_sound(found: TableMechanism) -> bool:
@@ -257,10 +191,10 @@ def _is_sound(found: TableMechanism) -> bool:
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
     cells do not matter: one that no query asks about may have none.
     """
-    factors = [f for m in found.measurements for f in m.strategy.factors]
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
-    if not (np.isfinite(figures).all() and all(factor.is_finite for factor in factors)):
+    finite = all(factor.is_finite for factor in found.strategy.factors)
+    if not (np.isfinite(figures).all() and finite):
         return False
     biases = [found.compute_bias(part, index) for part, index, _ in found.workload.sets()]
     return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
@@ -283,8 +217,19 @@ def plan_fourier(request: PlanRequest) -> MechanismChoice:
 
 
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
-    """Plan HDMM: a product, a union of products or weighted marginals (McKenna et al.)."""
-    found = table_mechanism.hdmm(request.decomposition, request.settings)
+    """Plan HDMM: a product of strategies or weighted marginals (McKenna et al.).
+
+    Measuring marginals with weights is measuring residuals with some shares, of which the best are
+    those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
+    Queries that are no products are refused (WorkloadError).
+    """
+    d, gap = request.decomposition, request.settings.gap
+    bound = any_mechanism_bound(d)
+    found: Mechanism = replace(smash(d, solve_residual_planner), any_bound=bound)
+    if found.total_error > bound * (1 + gap):
+        product = solve_product(request.workload, bound, request.settings)
+        found = min(found, product, key=lambda mechanism: mechanism.total_error)
+        found = _bounded(found, max(bound, product.lower_bound), gap)
     return MechanismChoice("hdmm", found, found.num_measurements, found.num_measurements)
 
 
@@ -293,7 +238,7 @@ def plan_identity(request: PlanRequest) -> MechanismChoice:
     workload, clique = request.workload, used_attributes(request.workload)
     strategy = Strategy(tuple(map(IdentityFactor, workload.domain.shape(clique))))
     bound = any_mechanism_bound(request.decomposition)
-    found = TableMechanism.single(workload, clique, strategy, bound)
+    found = TableMechanism(workload, clique, strategy, bound)
     return MechanismChoice("identity", found, 1, 0)
 
 

@@ -22,8 +22,6 @@ from adaptive_qs.strategy.solution import (
     Strategy,
     circulant_arcs,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS, frequencies, make_wave
-from adaptive_qs.workload.axes import Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import CenteredQueries, Subworkload
 
@@ -153,7 +151,7 @@ def solve_fourier(subworkload: Subworkload) -> Solution:
         scale, spectra = terms[0].scale, [fourier_spectrum(part) for part in terms[0].factors]
     else:
         scale, spectra = 1.0, [subworkload_spectrum(subworkload)]
-    strategy = Strategy(tuple(_fourier_factor(_best_weights(c)) for c in spectra))
+    strategy = Strategy(tuple(FourierFactor(c.shape, _best_weights(c)) for c in spectra))
     objective = scale * math.prod(float(np.sqrt(c).sum()) ** 2 / c.size for c in spectra)
     return judged(subworkload, strategy, objective)
 
@@ -206,64 +204,6 @@ def _best_weights(c: Array) -> Array:
     return roots * (c.size / roots.sum())
 
 
-LEAST_WEIGHT = 1e-7
-"""Smallest share of the largest weight with which a long axis is measured by convolution."""
-
-
-def _fourier_factor(h: Array) -> Factor:
-    """Return V = F diag(h) F*, as a convolution if a long axis has all frequencies measured."""
-    if h.ndim == 1 and h.size > LARGE_AXIS and h[1:].min() > LEAST_WEIGHT * h.max():
-        return make_wave(h.size, np.sqrt(h[1 : h.size // 2 + 1]), reflected=False)
-    return FourierFactor(h.shape, h)
-
-
-# Reflected waves: prefixes and ranges over thousands of values.
-#
-# Their Gram matrices are diagonal in cosines or sines; V = S G^½ S with a diagonal S that levels
-# the privacy cost is within half a percent of the optimum (strategy/waves.py).
-
-
-def solve_waves(subworkload: Subworkload) -> Solution | None:
-    """Return the strategy of one long axis; None for a short one or other queries.
-
-    The best of Fourier weights and, for prefixes, of cosines; OPTIMAL if it meets the lower bound.
-    """
-    terms, shape = subworkload.terms, subworkload.shape
-    parts = [term.factors[0] for term in terms]
-    families = {type(part.queries) for part in parts}
-    if len(shape) != 1 or shape[0] <= LARGE_AXIS or not all(part.is_axis for part in parts):
-        return None
-    if not families <= {Marginal, Prefix, Range, Circular}:
-        return None
-    found = solve_fourier(subworkload)
-    requested = [part.queries for part in parts]
-    if Prefix not in families or Circular in families:
-        return found
-    (n,) = shape
-    where, _ = frequencies(n, reflected=True)
-    squares = 4 * np.sin(np.pi * where[1:] / (2 * n)) ** 2
-    values = sum(term.scale * _cosine_values(q, squares) for term, q in zip(terms, requested))
-    spectrum = np.asarray(values) ** 0.25
-    factor = make_wave(n, np.concatenate([[MEAN * spectrum[0]], spectrum]), reflected=True)
-    strategy = Strategy((factor,))
-    other = judged(subworkload, strategy, total_variance(subworkload, strategy))
-    return min(found, other, key=lambda solution: solution.objective)
-
-
-MEAN = 0.1
-"""Eigenvalue of the mean relative to that of the longest wave; it is not measured but not 0."""
-
-
-def _cosine_values(queries: Queries, squares: Array) -> Array:
-    """Return eigenvalues of the centered Gram for the cosines; of ranges every other is near."""
-    match queries:
-        case Marginal():
-            return np.ones_like(squares)
-        case Prefix():
-            return 1 / squares
-    return (queries.size + 1) / squares
-
-
 # Weighted Fourier queries on each axis apart: what is left of them where cells are many.
 #
 # The best Fourier strategy over all axes together is a dense matrix once it is measured. A product
@@ -282,19 +222,14 @@ def solve_fourier_product(subworkload: Subworkload, settings: SolverSettings) ->
     shape = subworkload.shape
     c = subworkload_spectrum(subworkload)
     weights = [np.where(np.arange(n) > 0, n / (n - 1), 0.0) for n in shape]
-    products = all(len(term.factors) == len(shape) for term in subworkload.terms)
-    free = [
-        axis
-        for axis, n in enumerate(shape)
-        if settings.can_measure(n) or (products and n > LARGE_AXIS)
-    ]
+    free = [axis for axis, n in enumerate(shape) if settings.can_measure(n)]
     objective, last, sweeps = _error(c, weights), np.inf, 0
     while sweeps < SWEEPS and objective < last * (1 - SETTLED):
         for axis in free:
             weights[axis] = _best_weights(_seen_from(c, weights, axis))
         objective, last, sweeps = _error(c, weights), objective, sweeps + 1
     factors: tuple[Factor, ...] = tuple(
-        _fourier_factor(h) if axis in free else CenteringFactor(n)
+        FourierFactor((n,), h) if axis in free else CenteringFactor(n)
         for axis, (n, h) in enumerate(zip(shape, weights))
     )
     return judged(subworkload, Strategy(factors), objective, sweeps)

@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, svd
 
@@ -19,7 +17,6 @@ from adaptive_qs.machine import linear_algebra
 from adaptive_qs.strategy.solution import Array, Factor, Strategy, kron
 
 Integers = NDArray[np.int64]
-Numbers = NDArray[Any]
 
 # A strategy matrix rounded to integers that keep what matters of it.
 #
@@ -182,8 +179,6 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 MOST_BITS, LEAST_BITS = 24, 4
 """Most and fewest bits of the coefficients of one factor."""
-BESIDE_WAVES = 6
-"""Bits of a small factor next to one over many cells, which uses the others better."""
 WELL_DETERMINED = 1e-13
 """Smallest squared ratio of the pivots of a Gram matrix that can be inverted."""
 
@@ -304,19 +299,12 @@ def on_grid(strategy: Strategy, grid_bits: int, of_residual: bool = False) -> St
     kept = [factor for factor in strategy.factors if factor.is_exact]
     fixed = sum(math.log2(factor.largest) for factor in kept)
     rounded = len(strategy.factors) - len(kept)
-    waves = sum(factor.is_matrix_free for factor in strategy.factors)
-    bits = few = math.floor((grid_bits - fixed) / max(rounded, 1))
-    if waves:
-        few = min(bits, BESIDE_WAVES)
-        bits = math.floor((grid_bits - fixed - few * (rounded - waves)) / waves)
+    bits = math.floor((grid_bits - fixed) / max(rounded, 1))
     while True:
         if bits < (LEAST_BITS if rounded else 0):
             raise ResourceExceeded(_TOO_LARGE.format(math.prod(strategy.shape)))
-        few = min(few, bits)
         factors = tuple(
-            factor
-            if factor.is_exact
-            else _rounded(factor, bits if factor.is_matrix_free else few, of_residual)
+            factor if factor.is_exact else _rounded(factor, bits, of_residual)
             for factor in strategy.factors
         )
         if sum(math.log2(factor.largest) for factor in factors) <= grid_bits:
@@ -336,8 +324,6 @@ def table_estimate(factors: Sequence[Factor], answers: Array) -> Array:
 
 
 def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
-    if factor.is_matrix_free:
-        return factor.in_integers(bits)
     matrix, shape = factor.matrix, factor.shape
     if of_residual:
         matrix = centered(matrix, shape)
@@ -351,39 +337,3 @@ def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
     if not found.is_determined:
         raise ResourceExceeded(_TOO_LARGE.format(matrix.shape[1]))
     return found
-
-
-TRANSFORM_BITS = 12
-"""b of the bound 2^b ε ‖x‖ ‖y‖ on the error of a convolution by floating-point transforms: three
-transforms, each off in 2-norm by a few ε in each of its log P steps, three times as many if P has
-large prime factors."""
-
-
-def convolve_exactly(kernel: Numbers, columns: Numbers) -> Numbers:
-    """Convolve integers along the first axis of a circle, exactly if the result fits 64 bits.
-
-    Parts of so few bits are convolved in floating point that the error stays below 1/8, and then
-    rounded; their sums wrap around modulo 2⁶⁴, so only the result has to fit.
-    """
-    period = len(columns)
-    # ‖a‖ ‖b‖ ≤ 2^(2 bits − 2) P, and ε = 2^-53.
-    bits = 1 + (50 - TRANSFORM_BITS - math.ceil(math.log2(period))) // 2
-    waves = [[scipy.fft.rfft(limb, axis=0) for limb in _limbs(x, bits)] for x in (kernel, columns)]
-    result = np.zeros(columns.shape, dtype=np.int64)
-    for i, one in enumerate(waves[0]):
-        for j, other in enumerate(waves[1]):
-            part = np.rint(scipy.fft.irfft(one * other, period, axis=0)).astype(np.int64)
-            if bits * (i + j) < 64:
-                result += part << np.int64(bits * (i + j))
-    return result
-
-
-def _limbs(x: Numbers, bits: int) -> list[Array]:
-    """Split x = Σ 2^(bits k) limb_k into limbs of at most half of 2^bits."""
-    limbs, rest, half = [], x.astype(np.int64), 1 << (bits - 1)
-    while True:
-        low = ((rest + half) & ((1 << bits) - 1)) - half
-        limbs.append(low.astype(np.float64))
-        rest = (rest - low) >> bits
-        if not rest.any():
-            return limbs

@@ -18,7 +18,7 @@ from adaptive_qs.strategy.bounds import (
     known_eigenvalues,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner, solve_waves
+from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     Array,
@@ -195,6 +195,9 @@ DENSE_CELLS = 4_096
 solution about ten of them; time grows with the cube, so twice as many cells would take a quarter
 of an hour. Symmetry can cut a larger Gram matrix into blocks within this size."""
 
+LARGE_AXIS = 1_536
+"""Cells of an axis above which it gets Fourier queries: a dense optimum takes minutes."""
+
 TRIED_WORK = 1_536**3
 """Most work, in cubes of eigenproblems, for a problem that is solved only to see whether it has a
 better optimum than the strategy in hand. An iteration at this size takes about a second on one
@@ -288,7 +291,7 @@ def solve(
 
     Returns:
         OPTIMAL within the requested gap; STOPPED with a larger gap at the iteration limit;
-        RESTRICTED where a long axis has a strategy in closed form.
+        RESTRICTED where a long axis has Fourier queries.
 
     Raises:
         ResourceExceeded: too large for memory or time; nothing has been computed.
@@ -331,16 +334,17 @@ def _with_gaps(
 def _solve_whole(subworkload: Subworkload, settings: SolverSettings) -> Solution:
     if all(_is_marginal(term) for term in subworkload.terms):
         return solve_residual_planner(subworkload)
-    if all(_is_circulant(term) for term in subworkload.terms):
-        return solve_fourier(subworkload)
-    waves = solve_waves(subworkload)
-    if waves is not None:
-        reached = waves.objective <= waves.lower_bound * (1 + settings.gap)
-        return replace(waves, status=Status.OPTIMAL) if reached else waves
     cells = subworkload.cells
+    long_axis = len(subworkload.shape) == 1 and cells > LARGE_AXIS
+    if not long_axis and all(_is_circulant(term) for term in subworkload.terms):
+        return solve_fourier(subworkload)
     rows = _few_rows(subworkload, settings)
     if rows is not None and (2 * len(rows) <= cells or cells > DENSE_CELLS):
         return solve_rows(rows, subworkload.shape, settings)
+    if long_axis:
+        if not settings.can_measure(cells):
+            raise _refused(subworkload.shape, "a matrix of all values by all values")
+        return solve_fourier(subworkload)
     check_dense(subworkload.shape, settings)
     gram = subworkload.gram()
     if cells > DENSE_CELLS:

@@ -38,7 +38,6 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.workload.families import answer_product, count_queries
 from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition, Subworkload
@@ -400,10 +399,8 @@ def _axis_optimum(
     subworkload: Subworkload, axis: int, settings: SolverSettings, cache: SolveCache
 ) -> Factor:
     size = subworkload.shape[axis]
-    if size <= LARGE_AXIS:
-        if not settings.can_measure(size):
-            return CenteringFactor(size)
-        optimal.check_dense((size,), settings)
+    if not settings.can_measure(size):
+        return CenteringFactor(size)
     terms = tuple(replace(term, factors=(term.factors[axis],)) for term in subworkload.terms)
     (factor,) = solve(Subworkload((size,), terms), settings, cache).strategy.factors
     return factor if factor.spans_residual else CenteringFactor(size)

@@ -66,8 +66,6 @@ class Factor:
 
     is_exact: ClassVar[bool] = False
     """Whether M has integer coefficients by definition, so that nothing is rounded."""
-    is_matrix_free: ClassVar[bool] = False
-    """Whether the factor covers one axis without any matrix over all pairs of its cells."""
     if TYPE_CHECKING:
 
         @property
@@ -116,14 +114,6 @@ class Factor:
         """Return the least-squares table M⁺a of (noisy) answers, shape (rows, ...) -> (n, ...)."""
         raise TypeError(_NOT_INTEGERS)
 
-    def in_integers(self, bits: int) -> Factor:
-        """Return the factor with integers whose coefficients have about this many bits.
-
-        Raises:
-            ResourceExceeded: too few bits are left for its many cells.
-        """
-        raise TypeError(_NOT_INTEGERS)
-
     @property
     def measured_entries(self) -> int:
         """Entries of the largest matrix that is formed when the factor is measured."""
@@ -155,10 +145,6 @@ class Factor:
         outside = tuple(k for k, of in enumerate(queries) if of is None)
         root = self.inverse.reshape(*self.shape, -1).sum(axis=outside)
         return root_squares([of for of in queries if of is not None], root)
-
-    def total(self, queries: Queries) -> float:
-        """Return the sum of the variances of queries on the factor's single axis."""
-        return float(self.variances([queries]).sum())
 
     def largest_variance(self, queries: Sequence[Queries]) -> float:
         """Return the largest variance, or a bound on it; of arcs without one for each query."""

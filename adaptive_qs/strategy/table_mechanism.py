@@ -22,18 +22,10 @@ from adaptive_qs.strategy.bounds import (
     root_sum,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
-from adaptive_qs.strategy.hdmm import (
-    Operators,
-    ProductStrategy,
-    lower_bound,
-    product_workload,
-)
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
-    Mechanism,
     Run,
     StrategyMeasurement,
     answer_in_runs,
@@ -41,7 +33,6 @@ from adaptive_qs.strategy.mechanism import (
     joint_squares,
     largest_bias,
 )
-from adaptive_qs.strategy.residual_mechanism import smash
 from adaptive_qs.strategy.solution import Array, Factor, SolverSettings, Status, Strategy, kron
 from adaptive_qs.workload.axes import Circular, FirstCells, Marginal
 from adaptive_qs.workload.families import answer_product
@@ -49,49 +40,31 @@ from adaptive_qs.workload.matrices import Queries
 from adaptive_qs.workload.residuals import Decomposition
 from adaptive_qs.workload.workload import QueryWorkload
 
-# A mechanism that measures strategies on whole tables.
-#
-# Identity, a product strategy of HDMM, and the full problem on a small domain are of this kind: the
-# estimate of the table B⁺z answers every query, with covariance ⊗V_k⁺. OPT_+ measures several such
-# tables, each for its own attribute sets.
-
+# Identity, a product strategy, and the full problem on a small domain are measured on one table.
+# Its estimate B⁺z answers every query, with covariance ⊗V_k⁺.
 
 CACHE_BYTES = 2**27
+"""Most bytes of variances in memory for later sets."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableMechanism:
-    """Every attribute set is answered from the table that its group measures.
+    """A mechanism that answers every attribute set from one measured table.
 
     Attributes:
         workload: what is answered.
-        measurements: one for each group, over all attributes that the group uses; the row space of
-            its strategy holds all queries of the group.
-        group_of: for each part, shape (sets,): the measurement that answers a set.
+        clique: the attributes of the table, at least those that some query depends on.
+        strategy: what is measured; its row space holds all queries.
         lower_bound: no mechanism at privacy cost 1 has a smaller total error.
         status: what the solver could say.
     """
 
     workload: QueryWorkload
-    measurements: tuple[StrategyMeasurement, ...]
-    group_of: tuple[NDArray[np.int64], ...]
+    clique: Clique
+    strategy: Strategy
     lower_bound: float
-    status: Status
+    status: Status = Status.RESTRICTED
     _cache: ArrayCache = field(default_factory=lambda: ArrayCache(CACHE_BYTES), repr=False)
-
-    @classmethod
-    def single(
-        cls,
-        workload: QueryWorkload,
-        clique: Clique,
-        strategy: Strategy,
-        lower_bound: float,
-        status: Status = Status.RESTRICTED,
-    ) -> TableMechanism:
-        """Build a mechanism that answers everything from one measurement over ``clique``."""
-        group_of = tuple(np.zeros(len(part), dtype=np.int64) for part in workload.parts)
-        measurement = StrategyMeasurement(clique, strategy, 1.0)
-        return cls(workload, (measurement,), group_of, lower_bound, status)
 
     @cached_property
     def total_error(self) -> float:
@@ -103,35 +76,31 @@ class TableMechanism:
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Number of groups by status."""
-        return Counter({self.status: len(self.measurements)})
+        """The status, once."""
+        return Counter([self.status])
 
     @property
     def num_measurements(self) -> int:
-        """Number of groups."""
-        return len(self.measurements)
+        """One."""
+        return 1
 
     def measurement(self, index: int) -> StrategyMeasurement:
-        """Return the measurement of a group."""
-        return self.measurements[index]
+        """Return the measurement."""
+        return StrategyMeasurement(self.clique, self.strategy, 1.0)
 
     def needed(self, part: int, index: int) -> Sequence[int]:
-        """Return the measurement of the set's group."""
-        return [int(self.group_of[part][index])]
+        """Return the measurement."""
+        return [0]
 
     def on_grid(self, grid_bits: int) -> TableMechanism:
-        """Return the mechanism with integer strategies, whose errors are reported."""
-        grids = [replace(m, strategy=on_grid(m.strategy, grid_bits)) for m in self.measurements]
-        return replace(self, measurements=tuple(grids), _cache=ArrayCache(CACHE_BYTES))
+        """Return the mechanism with an integer strategy, whose errors are reported."""
+        strategy = on_grid(self.strategy, grid_bits)
+        return replace(self, strategy=strategy, _cache=ArrayCache(CACHE_BYTES))
 
     def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
         """Return answers from the estimated table, summed over attributes outside the set, (m,)."""
-        (group,) = self.needed(part, index)
-        inner = set(self.workload.parts[part].cliques[index].tolist())
-        clique = self.measurements[group].clique
-        outside = tuple(axis for axis, i in enumerate(clique) if i not in inner)
         queries = self.workload.parts[part].queries(index)
-        return answer_product(queries, kept[group].sum(axis=outside)).reshape(-1)
+        return answer_product(queries, self._marginal(part, index, kept)).reshape(-1)
 
     def variances(self, part: int, index: int) -> Array:
         """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
@@ -150,16 +119,14 @@ class TableMechanism:
 
     def streams(self, part: int, index: int) -> bool:
         """Return whether the queries of a set are answered in runs, since they are many."""
-        table, _, queries = self._set(part, index)
-        return comes_in_runs(queries, table.strategy.factors)
+        return comes_in_runs(self.workload.parts[part].queries(index), self.strategy.factors)
 
     def answer_runs(
         self, part: int, index: int, kept: Mapping[int, Array]
     ) -> Iterator[tuple[Array, Array]]:
         """Yield answers and variances of such a set, some queries at a time, in order."""
-        table, clique, queries = self._set(part, index)
+        queries = self.workload.parts[part].queries(index)
         blocks = list(self._blocks(part, index))
-        outside = tuple(axis for axis, i in enumerate(table.clique) if i not in clique)
         constant = math.prod(float(self._block(*of)) for of in blocks if of[0] == (None,))
         inside = [factor for of, factor in blocks if of != (None,)]
 
@@ -170,10 +137,9 @@ class TableMechanism:
             return run.slice_variances(axis, requested, full())
 
         def variances(run: Run) -> Array:
-            return run.product(partial(of_axis, run)) * (constant / table.share)
+            return run.product(partial(of_axis, run)) * constant
 
-        estimates = kept[int(self.group_of[part][index])].sum(axis=outside)
-        yield from answer_in_runs(queries, estimates, variances)
+        yield from answer_in_runs(queries, self._marginal(part, index, kept), variances)
 
     def compute_bias(self, part: int, index: int) -> float:
         """Return the largest part of a query of one attribute set that is not measured."""
@@ -185,46 +151,43 @@ class TableMechanism:
             make = partial(largest_bias, requested, axes, factors)
             return float(self._cache.get(key, lambda: np.array([make()]))[0])
 
-        table, clique, queries = self._set(part, index)
+        clique, queries = self._set(part, index)
         if len(queries[0].shape) > 1:
-            axes = tuple(table.clique.index(i) for i in clique)
-            return bias(queries, axes, table.strategy.factors)
+            axes = tuple(self.clique.index(i) for i in clique)
+            return bias(queries, axes, self.strategy.factors)
         biases = [0.0]
-        for inside, factor in table.strategy.split(table.clique):
+        for inside, factor in self.strategy.split(self.clique):
             axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
             requested = tuple(queries[clique.index(inside[axis])] for axis in axes)
             biases.append(bias(requested, axes, (factor,)))
         return float(np.max(biases))  # of which one that is no number is not lost
 
-    def _set(
-        self, part: int, index: int
-    ) -> tuple[StrategyMeasurement, list[int], tuple[Queries, ...]]:
+    def _set(self, part: int, index: int) -> tuple[list[int], tuple[Queries, ...]]:
         queries = self.workload.parts[part]
-        table = self.measurements[int(self.group_of[part][index])]
-        return table, queries.cliques[index].tolist(), queries.queries(index)
+        return queries.cliques[index].tolist(), queries.queries(index)
+
+    def _marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
+        clique, _ = self._set(part, index)
+        outside = tuple(axis for axis, i in enumerate(self.clique) if i not in clique)
+        return kept[0].sum(axis=outside)
 
     def _pieces(self, part: int, index: int) -> list[Array]:
         """Return arrays over groups of the set's queries whose outer product is their variance."""
-        table, _, queries = self._set(part, index)
-        pieces = [np.array([1 / table.share])]
-        if len(queries[0].shape) > 1:
-            return [*pieces, self._joint(part, index)]
-        return [*pieces, *(self._block(*of) for of in self._blocks(part, index))]
+        clique, queries = self._set(part, index)
+        if len(queries[0].shape) == 1:
+            return [self._block(*of) for of in self._blocks(part, index)]
+        factors, axes = self.strategy.factors, tuple(self.clique.index(i) for i in clique)
+        key = (queries, axes, tuple(map(id, factors)))
+        return [self._cache.get(key, lambda: joint_squares(queries[0], axes, factors))]
 
     def _blocks(self, part: int, index: int) -> Iterator[tuple[tuple[Queries | None, ...], Factor]]:
         """Yield every factor with the queries on its axes, None for an axis outside the set."""
-        table, clique, queries = self._set(part, index)
-        for inside, factor in table.strategy.split(table.clique):
+        clique, queries = self._set(part, index)
+        for inside, factor in self.strategy.split(self.clique):
             yield tuple(queries[clique.index(i)] if i in clique else None for i in inside), factor
 
     def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
         return self._cache.get((queries, id(factor)), partial(factor.variances, queries))
-
-    def _joint(self, part: int, index: int) -> Array:
-        table, clique, (requested, *_) = self._set(part, index)
-        factors, axes = table.strategy.factors, tuple(table.clique.index(i) for i in clique)
-        key = (requested, axes, tuple(map(id, factors)))
-        return self._cache.get(key, lambda: joint_squares(requested, axes, factors))
 
 
 def any_mechanism_bound(decomposition: Decomposition) -> float:
@@ -327,7 +290,7 @@ def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechan
                 f"the table has {len(gram):,} cells: that is too many to be solved as a whole"
             )
         solution = solve_dense(gram, shape, settings)
-    return TableMechanism.single(
+    return TableMechanism(
         workload, clique, solution.strategy, solution.lower_bound, solution.status
     )
 
@@ -343,51 +306,3 @@ def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
         kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
         for weight, queries, inner in _sets_on_cells(workload, clique)
     ])  # fmt: skip
-
-
-# HDMM's strategies as mechanisms that can be measured and answered from.
-
-
-def hdmm(decomposition: Decomposition, settings: SolverSettings) -> Mechanism:
-    """Return OPT_HDMM: the best of a product, a union of products and weighted marginals.
-
-    Measuring marginals with weights is measuring residuals with some shares, of which the best are
-    those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
-    Queries that are no products are refused (WorkloadError).
-    """
-    workload = decomposition.workload
-    products = product_workload(workload, settings)
-    bound = max(lower_bound(products, settings), any_mechanism_bound(decomposition))
-    split = replace(smash(decomposition, solve_residual_planner), any_bound=bound)
-    if split.total_error <= bound * (1 + settings.gap):
-        return split
-    operators = Operators(settings, np.random.default_rng(0))
-    found = (operators.product(products), operators.union(products))
-    best = min(found, key=lambda strategy: strategy.total_error)
-    if split.total_error <= best.total_error:
-        return split
-    made = of_products(workload, range(len(workload.domain)), best, bound)
-    if made.num_measurements == 1 and made.total_error <= bound * (1 + settings.gap):
-        return replace(made, status=Status.OPTIMAL)
-    return made
-
-
-def of_products(
-    workload: QueryWorkload, attributes: Sequence[int], strategy: ProductStrategy, bound: float
-) -> TableMechanism:
-    """Return OPT_⊗ or OPT_+ with a table over the attributes in use for each group of sets.
-
-    ``attributes`` are what the axes of the strategy stand for; it answers all sets, in order.
-    """
-    used = [set(clique) for part in workload.parts for clique in part.cliques.tolist()]
-    shares = np.asarray(strategy.scales, dtype=np.float64) ** 2
-    group_of = np.empty(len(used), dtype=np.int64)
-    measurements: list[StrategyMeasurement] = []
-    for axes, sets, share in zip(strategy.parts, strategy.groups, shares / shares.sum()):
-        group_of[list(sets)] = len(measurements)
-        clique = tuple(sorted(set[int]().union(*(used[j] for j in sets))))
-        factors = tuple(axes[attributes.index(i)] for i in clique)
-        measurements.append(StrategyMeasurement(clique, Strategy(factors), float(share)))
-    ends = np.cumsum([len(part) for part in workload.parts])
-    parts = tuple(np.split(group_of, ends[:-1]))
-    return TableMechanism(workload, tuple(measurements), parts, bound, Status.RESTRICTED)

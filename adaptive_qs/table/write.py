@@ -104,8 +104,9 @@ class Csv(OutputFormat):
                     target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
-                    cells = [as_text(values) for as_text, values in zip(texts, batch.columns)]
-                    target.write(_lines([_quoted(column, alone, sign) for column in cells], sign))
+                    written = (partial(_quoted_text, as_text, alone, sign) for as_text in texts)
+                    cells = [_each_once(text, v) for text, v in zip(written, batch.columns)]
+                    target.write(_lines(cells, sign))
 
     @contextmanager
     def batch_writer(
@@ -292,6 +293,18 @@ def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) ->
         return texts
     place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
     return pc.coalesce(pa.array([*replaced.values()], pa.string()).take(place), texts)
+
+
+def _each_once(written: AsText, values: pa.Array) -> pa.Array:
+    """Return the texts of cells, of which each distinct one is written once."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    encoded = values.dictionary_encode("encode")
+    return written(encoded.dictionary).take(encoded.indices)
+
+
+def _quoted_text(as_text: AsText, alone: bool, delimiter: str, values: pa.Array) -> pa.Array:
+    return _quoted(as_text(values), alone, delimiter)
 
 
 def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:

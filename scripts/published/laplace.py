@@ -1,6 +1,6 @@
 """HDMM with Laplace noise, as McKenna et al. have it beside Gaussian noise: for their tables only.
 
-The operators of ``adaptive_qs.strategy.hdmm`` are for Gaussian noise; here is what is special about
+The operators of ``operators`` are for Gaussian noise; here is what is special about
 this one: p-Identity strategies on one attribute, and OPT_M, the search for weights of marginals,
 for either noise.
 """
@@ -20,8 +20,9 @@ from scipy.optimize import minimize
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.fixed_point import exchangeable
-from adaptive_qs.strategy.hdmm import Operators, ProductStrategy, ProductWorkload
+from adaptive_qs.strategy.hdmm import ProductWorkload
 from adaptive_qs.strategy.solution import Factor, SolverSettings
+from scripts.published.operators import Operators, ProductStrategy
 from scripts.published.subset_bounds import (
     MOST_ATTRIBUTES,
     lower_bound,

@@ -9,10 +9,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.strategy import hdmm
 from adaptive_qs.strategy.bounds import root_sum
 from adaptive_qs.strategy.hdmm import ProductWorkload
 from adaptive_qs.strategy.solution import SolverSettings
+from scripts.published import operators
 
 Array = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ MOST_ATTRIBUTES = 20
 
 def lower_bound(workload: ProductWorkload, settings: SolverSettings) -> float:
     """Return the larger of two bounds on Σ weight · variance for unit noise."""
-    bound = hdmm.lower_bound(workload, settings)
+    bound = operators.lower_bound(workload, settings)
     if len(workload.sizes) > MOST_ATTRIBUTES:
         return bound
     return max(bound, residual_bound(workload.only_nonzero()))

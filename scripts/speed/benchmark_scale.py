@@ -1,11 +1,12 @@
 """Time and memory of the whole `synthesize` command on large tables, with what the table is off by.
 
 Tables are drawn with replacement from the shipped Adult, so that they have its dependences at any
-number of rows, or have twenty columns of ten values that depend on each other along a tree, in a
-folder of Parquet files. Every row of the result is the command as a user would start it, in a new
-process, with noise from the operating system: processor and wall seconds, peak memory, and the mean
-L1 error of all 2-way marginals. Where persons are protected, only single columns are measured: what
-is timed is reading the table, and keeping rows of each person.
+number of rows, or have twenty columns of ten values that depend on each other along a tree, or
+fifteen of 2 to 100 values along a chain, in a folder of Parquet files. Every row of the result is
+the command as a user would start it, in a new process, with noise from the operating system:
+processor and wall seconds, peak memory, and the mean L1 error of all 2-way marginals. Where persons
+are protected, only single columns are measured: what is timed is reading the table, and keeping
+rows of each person.
 
     python -m scripts.speed.benchmark_scale --only adult-1e6
 """
@@ -42,11 +43,14 @@ class Case:
     Attributes:
         rows: of the private table.
         rows_out: of the synthetic one.
-        suffix: of the files; none for a folder of files, and then the columns have ten values.
+        suffix: of the files; none for a folder of files, whose columns are drawn.
         peak_mb: target.
         cpu_s, wall_s: targets, of one of which there is none.
         person_rows: rows of a person that count, where persons are protected, who have as many
             on average; 0 where rows are.
+        sizes: numbers of values of the drawn columns.
+        chain: whether each of them depends on the one before; or on a random one before.
+        suffix_out: of the synthetic file.
     """
 
     rows: int
@@ -56,15 +60,20 @@ class Case:
     cpu_s: float | None = None
     wall_s: float | None = None
     person_rows: int = 0
+    sizes: tuple[int, ...] = ()
+    chain: bool = False
+    suffix_out: str = ".parquet"
 
     @property
     def schema(self) -> Any:
         """The schema file, or what is written to one."""
-        return sample_dataset().schema if self.suffix else {f"c{i:02d}": TENS for i in range(20)}
+        if self.suffix:
+            return sample_dataset().schema
+        return {f"c{i:02d}": size for i, size in enumerate(self.sizes)}
 
 
-TENS = 10
-"""Values of each column of the tables that are not Adult."""
+TENS = (10,) * 20
+CHAIN = (2, 2, 3, 4, 5, 6, 8, 10, 13, 17, 23, 33, 50, 70, 100)
 WAYS = 2
 CASES = {
     "adult-1e6": Case(10**6, 10**6, ".csv", 600, cpu_s=20),
@@ -73,27 +82,33 @@ CASES = {
     # 1.3 times what it took when each pass read the table anew, and a bound could be broken.
     "persons-1e7": Case(10**7, 10**4, ".csv", 2000, cpu_s=320, person_rows=4),
     "persons-1e7-parquet": Case(10**7, 10**4, ".parquet", 2000, cpu_s=145, person_rows=4),
-    "tens-1e8": Case(10**8, 10**6, "", 3000, wall_s=300),
-    "tens-1e8-out": Case(10**8, 10**8, "", 3000, wall_s=1200),
+    "tens-1e8": Case(10**8, 10**6, "", 3000, wall_s=300, sizes=TENS),
+    "tens-1e8-out": Case(10**8, 10**8, "", 3000, wall_s=1200, sizes=TENS),
+    "chain-1e7": Case(10**7, 10**7, "", 1500, cpu_s=70, sizes=CHAIN, chain=True, suffix_out=".csv"),
 }
 
 
-def write_tens(folder: Path, rows: int) -> None:
-    """Twenty columns along a tree, a file for each million rows."""
+def write_drawn(folder: Path, case: Case) -> None:
+    """Columns that depend on one before each, a file for each million rows."""
     rng = np.random.default_rng(SEED)
-    names = list(CASES["tens-1e8"].schema)
-    parents = [int(rng.integers(i)) if i else 0 for i in range(len(names))]
-    conditionals = rng.dirichlet(np.full(TENS, 0.5), size=(len(names), TENS)).cumsum(axis=2)
+    sizes = case.sizes
+    parents = [
+        (i - 1 if case.chain else int(rng.integers(i))) if i else 0 for i in range(len(sizes))
+    ]
+    conditionals = [
+        rng.dirichlet(np.full(size, 0.5), size=sizes[parent]).cumsum(axis=1)
+        for size, parent in zip(sizes, parents)
+    ]
     folder.mkdir()
-    for first in range(0, rows, BLOCK):
-        count = min(BLOCK, rows - first)
-        codes = np.zeros((len(names), count), dtype=np.uint8)
+    for first in range(0, case.rows, BLOCK):
+        count = min(BLOCK, case.rows - first)
+        codes = np.zeros((len(sizes), count), dtype=np.uint8)
         for i, parent in enumerate(parents):
             drawn = rng.random(count, dtype=np.float32)
-            for value in range(TENS):
+            for value in range(sizes[parent]):
                 given = codes[parent] == value if i else slice(None)
-                codes[i, given] = np.searchsorted(conditionals[i, value, :-1], drawn[given])
-        table = pa.table(dict(zip(names, codes)))
+                codes[i, given] = np.searchsorted(conditionals[i][value, :-1], drawn[given])
+        table = pa.table(dict(zip(case.schema, codes)))
         pq.write_table(table, folder / f"{first // BLOCK:04d}.parquet")
 
 
@@ -143,13 +158,14 @@ def mean_l1(true: Path, synthetic: Path, described: Path) -> float:
 
 def measured(name: str, case: Case, folder: Path) -> dict[str, Any]:
     """One row of the result."""
-    data, out = folder / f"true{case.suffix}", folder / f"made{case.suffix or '.parquet'}"
+    data, out = folder / f"true{case.suffix}", folder / f"made{case.suffix or case.suffix_out}"
     schema = case.schema
     if isinstance(schema, dict):
         schema = folder / "schema.json"
         schema.write_text(json.dumps(case.schema))
+        data = folder / f"true-{len(case.sizes)}-{case.rows}"
         if not data.exists():
-            apart(write_tens, data, case.rows)
+            apart(write_drawn, data, case)
     else:
         apart(write_adult, data, case.rows, case.person_rows)
     more: tuple[Any, ...] = ()

@@ -16,12 +16,12 @@ import pytest
 import adaptive_qs
 from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import plan as resources
-from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.api import answer, plan
 from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError, ResourceExceeded, SchemaError, WorkloadError
 from adaptive_qs.privacy.events import UNITS_PER_RHO
+from adaptive_qs.run.states import LOST
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.files import NOT_PRIVATE, PRIVATE, STAMP_KEY, stamp_path
@@ -199,7 +199,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
     changed, kind, hint = BAD[case]
-    monkeypatch.setattr("adaptive_qs.run.job.open_engine", None)
+    monkeypatch.setattr("adaptive_qs.run.states.open_engine", None)
     arguments = {"schema": SCHEMA, "workload": 1, "epsilon": 1, **changed}
     with pytest.raises(kind, match=hint):
         answer(FRAME, **arguments)
@@ -210,7 +210,7 @@ def test_bad_parameters_are_refused_before_anything_is_read(case, monkeypatch):
 
 
 def test_tables_that_do_not_fit_are_refused_with_nothing_spent(monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", None)
     with pytest.raises(DataError, match="'job'"):
         answer(FRAME.assign(job="d"), SCHEMA, epsilon=1)
     with pytest.raises(DataError, match="no rows"):

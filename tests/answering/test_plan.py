@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 
 import cvxpy as cp
 import numpy as np
@@ -29,11 +28,8 @@ from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.machine import PROCESS_BYTES
 from adaptive_qs.run.budget import PrivacyTarget
 from adaptive_qs.strategy import MECHANISMS, optimal
-from adaptive_qs.strategy.bounds import SINGLE_CELLS
 from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
-from adaptive_qs.strategy.waves import LARGE_AXIS
 from adaptive_qs.table.coded import MarginalCounter
-from adaptive_qs.workload.axes import Prefix, Range
 from adaptive_qs.workload.file import all_ways_queries
 
 from .batches import WORKLOADS, Scripted, batch, pairs, query_weights, table, unlimited
@@ -304,7 +300,7 @@ def test_weights_may_differ_by_a_factor_of_1e9_and_no_more(tmp_path):
 
 def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
     """Ranges are symmetric: two eigenproblems of half the size, which are a quarter of the work."""
-    assert LARGE_AXIS**3 <= optimal.TRIED_WORK
+    assert optimal.LARGE_AXIS**3 <= optimal.TRIED_WORK
     monkeypatch.setattr("adaptive_qs.strategy.choose.LARGE_AXIS", 1)
     monkeypatch.setattr(optimal, "TRIED_WORK", 40**3)
     for family, cells, tried in (
@@ -313,24 +309,3 @@ def test_the_whole_table_is_tried_as_far_as_the_work_allows(monkeypatch):
         queries = {"version": 1, "parts": [{"ways": [1], "queries": family}]}
         found = plan({"a": cells}, queries, cost=1)
         assert isinstance(found.mechanism, ResidualMechanism) != tried, (family, cells)
-
-
-@pytest.mark.parametrize(("family", "most"), [("range", 1e-4), ("prefix", 0.015)])
-def test_ten_thousand_codes_are_planned_without_large_eigenproblems(family, most, monkeypatch):
-    """Bounds and strategies in closed form, in about a second, with the gap that is left."""
-    for name in ("eigh", "eigvalsh"):
-        real = getattr(np.linalg, name)
-
-        def limited(matrix, *options, real=real):
-            assert len(matrix) <= SINGLE_CELLS
-            return real(matrix, *options)
-
-        monkeypatch.setattr(np.linalg, name, limited)
-    parts = [{"attributes": [["a"], ["a", "b"]], "queries": family}]
-    begun = time.process_time()
-    found = plan({"a": 10_000, "b": 3}, {"version": 1, "parts": parts}, max_memory="32GB")
-    assert time.process_time() - begun < 15
-    assert 0 < found.gap < most
-    queries = {"range": Range, "prefix": Prefix}[family](10_000).num_queries
-    assert found.queries == queries * (1 + {"range": 6, "prefix": 3}[family])
-    assert (found.forecast.seconds > 50) == (family == "range")

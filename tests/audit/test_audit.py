@@ -418,7 +418,7 @@ def test_neighbours_write_the_same_bytes(publish, neighbour, ledger, tmp_path, m
     monkeypatch.setattr("adaptive_qs.release.release.SynthesisSettings", few_rows)
 
     def published(rows, mechanisms):
-        monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", mechanisms)
+        monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", mechanisms)
         options = {"rho": 0.2, "max_memory": "1GB", "ledger": ledger()}
         publish(pd.DataFrame(rows, columns=["a", "b", "c"]), tmp_path, options)
         files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -99,7 +99,7 @@ def unspent(monkeypatch):
     def spend(*_):
         raise AssertionError("budget would have been spent")
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", spend)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", spend)
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,11 @@ import pytest
 from adaptive_qs.answering import answers as answers_module
 from adaptive_qs.answering import api
 from adaptive_qs.answering import plan as planning
-from adaptive_qs.answering.answers import LOST
 from adaptive_qs.answering.plan import BatchPlan
 from adaptive_qs.cli import entry
 from adaptive_qs.cli.answer import plan_json
 from adaptive_qs.errors import BudgetExceeded
+from adaptive_qs.run.states import LOST
 from adaptive_qs.strategy import optimal
 
 from .conftest import done, refused

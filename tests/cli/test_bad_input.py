@@ -172,7 +172,7 @@ def failing(monkeypatch, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", fail)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", fail)
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def test_a_signal_that_breaks_off_a_query_stops_the_command(run, parts, unspent,
             request(signal.SIGTERM)
         raise InputError("the query failed")
 
-    monkeypatch.setattr("adaptive_qs.run.job.open_engine", broken_off)
+    monkeypatch.setattr("adaptive_qs.run.states.open_engine", broken_off)
     said = refused(run("answer", *SQL, *FIT, "--out", "a.csv"), code=128 + signal.SIGTERM)
     assert said == "error: stopped before the end: no output was written\n"
 

@@ -39,7 +39,7 @@ def command(run, monkeypatch):
     def refuse(*_):
         raise BudgetExceeded("the first charge")
 
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", refuse)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", refuse)
     files = sorted(Path.cwd().iterdir())
 
     def call(*arguments, verb="synthesize"):

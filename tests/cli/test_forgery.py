@@ -478,7 +478,7 @@ def test_what_python_saves_and_writes_stands_in_the_ledger(forger):
 
 def test_an_interrupted_run_hands_over_what_it_recorded_before(forger):
     first = Synthesizer(rho=0.1, ledger="l").fit("t.csv", schema="s.json")
-    first._session.leave()  # as if the process had died before it saved
+    first._run.leave()  # as if the process had died before it saved
     again = Synthesizer(rho=0.1, ledger="l", resume=True).fit("t.csv", schema="s.json")
     again.save("again.zip")
     verified(forger, "again.zip")

@@ -175,7 +175,7 @@ def test_a_total_in_rho_is_a_total_in_rho(run):
 def test_a_run_that_is_all_of_a_total_comes_first_and_alone(run, total_of_one, monkeypatch):
     """Not behind another that released something, nor beside one; and nothing is given back."""
     with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.run.job.Mechanisms", lambda *_: 1 / 0)
+        context.setattr("adaptive_qs.run.states.Mechanisms", lambda *_: 1 / 0)
         assert run(*TABLE, *ONE, "--out", "o.csv").code == 1
     assert [each["state"] for each in shown(run)["runs"]] == ["closed"]
     with monkeypatch.context() as context:
@@ -207,7 +207,7 @@ def test_one_run_of_several_is_shown_at_what_it_promised_and_all_at_their_sum(ru
 
 
 def test_what_the_total_does_not_allow_is_refused_before_a_draw(run, ledger, monkeypatch):
-    monkeypatch.setattr("adaptive_qs.run.job.Mechanisms", None)
+    monkeypatch.setattr("adaptive_qs.run.states.Mechanisms", None)
     outcome = run(*TABLE, "--epsilon", 3, "--delta", "1e-6", "--out", "o.csv")
     assert outcome.code == 3
     assert "Use --rho 0.0" in outcome.err
@@ -282,7 +282,7 @@ def test_the_same_again_is_not_paid_while_a_run_of_it_is_interrupted(run, ledger
 def test_a_resumed_run_replaces_what_it_wrote_before_and_nothing_else(run, ledger, monkeypatch):
     command = [*TABLE, "--rho", "0.01", "--out", "o.csv", "--release", "r.zip", "--seed", 3]
     with monkeypatch.context() as context:
-        context.setattr("adaptive_qs.run.budget.Session.finish", lambda *_: 1 / 0)
+        context.setattr("adaptive_qs.run.states.SpendingRun.finish", lambda *_: 1 / 0)
         assert run(*command).code == 1
     bundle, table = Path("r.zip").read_bytes(), Path("o.csv").read_bytes()
     Path("precious.csv").write_text("not to be lost")

@@ -25,6 +25,7 @@ from adaptive_qs.release.page import release_page
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.run import tables
+from adaptive_qs.run.states import LOST
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 
@@ -498,7 +499,7 @@ def test_failures_between_the_first_charge_and_the_release(failure, run, monkeyp
     error, code, hint = failure
     before = sorted(Path.cwd().iterdir())
     fail_at(monkeypatch, loop, "plan_opening", error)
-    check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, tables.SPENT_IN_VAIN)
+    check(run(*RECEIPT_BASE, "--release", "r.zip"), code, hint, LOST)
     assert sorted(Path.cwd().iterdir()) == before
 
 
@@ -514,4 +515,4 @@ def test_the_python_api_notes_it_too(monkeypatch):
     fail_at(monkeypatch, tables.Release, "of_run", RuntimeError())
     with pytest.raises(RuntimeError) as caught:
         Synthesizer(rho=1).fit(CodedTable.from_codes(domain, [np.arange(2)]))
-    assert caught.value.__notes__ == [tables.SPENT_IN_VAIN]
+    assert caught.value.__notes__ == [LOST]

@@ -28,7 +28,7 @@ from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.run import job
+from adaptive_qs.run import states
 from adaptive_qs.table import encode, joined
 
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -187,7 +187,7 @@ TWINS = {
 def counted(monkeypatch):
     """The rows with "b" in everything that is counted or learnt from."""
     found = []
-    make, learn = job.MarginalCounter, learning.learn_schema
+    make, learn = states.MarginalCounter, learning.learn_schema
 
     def noted(engine):
         if "x" in engine.domain.names:  # which parents do not have
@@ -200,7 +200,7 @@ def counted(monkeypatch):
         found.append(int(sum(n for text, n in zip(texts, counts) if text == "b")))
         return learn(schema, gathered, *others)
 
-    monkeypatch.setattr(job, "MarginalCounter", noted)
+    monkeypatch.setattr(states, "MarginalCounter", noted)
     monkeypatch.setattr(learning, "learn_schema", learnt)
     return found
 

@@ -28,7 +28,7 @@ def plan_halves(request: PlanRequest) -> MechanismChoice:
         DenseFactor(np.vstack([np.eye(n)] * 2), (n,)) for n in request.workload.domain.shape(clique)
     )
     bound = any_mechanism_bound(request.decomposition)
-    found = TableMechanism.single(request.workload, clique, Strategy(tuple(factors)), bound)
+    found = TableMechanism(request.workload, clique, Strategy(tuple(factors)), bound)
     return MechanismChoice("halves", found, 1, 0)
 
 

@@ -12,12 +12,19 @@ from typing import Any
 from unittest.mock import patch
 
 from adaptive_qs.cli.entry import main
+from adaptive_qs.ledger import files
+from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
-from adaptive_qs.run.budget import Session
+from adaptive_qs.run.states import SpendingRun
 from adaptive_qs.table.files import sample_dataset
 
-LEDGER_STEPS = ("__init__", "recognise", "begin", "finish")
-"""Steps of a session, beside the releases."""
+STEPS = (
+    (LedgerBook, "__init__"),
+    (files, "keyed_hash"),
+    (LedgerBook, "reserve"),
+    (SpendingRun, "finish"),
+)
+"""Steps of a run on a ledger besides its releases."""
 
 
 def cost(folder: Path, epsilon: float = 1.0, warm: bool = True) -> dict[str, float]:
@@ -35,13 +42,13 @@ def cost(folder: Path, epsilon: float = 1.0, warm: bool = True) -> dict[str, flo
     spent: Counter[str] = Counter()
     start = time.perf_counter()
     with ExitStack() as stack:
-        for step in LEDGER_STEPS:
-            stack.enter_context(patch.object(Session, step, _timed(Session, step, spent)))
+        for owner, step in STEPS:
+            stack.enter_context(patch.object(owner, step, _timed(owner, step, spent)))
         stack.enter_context(patch.object(LedgerRun, "release", _timed_release(spent)))
         _run(command)
     total = time.perf_counter() - start
-    hashing, noise = spent["recognise"], spent["noise"]
-    parts = spent["release"] + sum(spent[step] for step in LEDGER_STEPS)
+    hashing, noise = spent["keyed_hash"], spent["noise"]
+    parts = spent["release"] + sum(spent[step] for _, step in STEPS)
     return {
         "total": total,
         "noise": noise,
@@ -57,7 +64,7 @@ def _run(command: Sequence[str]) -> None:
         assert main(command) == 0
 
 
-def _timed(owner: type, name: str, spent: Counter[str]) -> Callable[..., Any]:
+def _timed(owner: Any, name: str, spent: Counter[str]) -> Callable[..., Any]:
     function = getattr(owner, name)
 
     def timed(*arguments: Any, **options: Any) -> Any:

@@ -112,9 +112,9 @@ def test_another_table_parameter_verb_version_or_key_is_refused_by_its_name(stag
 
 
 def newer():
-    import adaptive_qs.run.job as job
+    from adaptive_qs.run import states
 
-    job.package_version = lambda: "99.0"
+    states.package_version = lambda: "99.0"
 
 
 @VERBS

@@ -16,7 +16,7 @@ from adaptive_qs.errors import GuardRailWarning, ResourceExceeded
 from adaptive_qs.loop.budget import LoopSettings
 from adaptive_qs.loop.forecast import MOST_CANDIDATES, LoopForecast, total_std
 from adaptive_qs.privacy.accounting import compute_rho
-from adaptive_qs.run.job import Limits
+from adaptive_qs.run.budget import Limits
 from adaptive_qs.run.memory import plan_memory
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CODE_BYTES

@@ -5,8 +5,6 @@ from dataclasses import replace
 from fractions import Fraction
 from unittest import mock
 
-import numpy as np
-
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.ledger.run import LedgerRun
 from adaptive_qs.loop import budget, loop
@@ -19,7 +17,6 @@ from adaptive_qs.privacy.mechanisms import Mechanisms, PrimitiveCall
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.query import Centering
 from adaptive_qs.strategy.integer import GridFactor
-from adaptive_qs.strategy.waves import ConvolutionFactor
 
 from ..doors import measure_residual
 from . import checks, entry_checks
@@ -56,20 +53,6 @@ def private_groups(original, domain, model, candidates, error):
 def shortest_column():
     shortest = property(lambda factor: int((factor.integers**2).sum(axis=0).min()))
     with mock.patch.object(GridFactor, "squared_norm", shortest):
-        yield
-
-
-@mutant("a long axis charged for what it measures beside the total alone", checks.long_axes)
-def free_offset():
-    original = ConvolutionFactor.squared_norm.func
-
-    def centered(factor):
-        if factor.offset is None or not factor.is_integral:
-            return original(factor)
-        rows = factor.answers(np.eye(factor.size, dtype=np.int64))
-        return int(((rows - rows.mean(axis=1, keepdims=True)) ** 2).sum(axis=0).max())
-
-    with mock.patch.object(ConvolutionFactor, "squared_norm", property(centered)):
         yield
 
 

@@ -27,7 +27,7 @@ from adaptive_qs.audit.replay import AuditReport, Check, Diverged, Recorder
 from adaptive_qs.audit.tables import KINDS
 from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain, subsets
-from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError, SpentNote
+from adaptive_qs.errors import BudgetExceeded, InputError, LedgerError
 from adaptive_qs.generate.rows import SynthesisSettings
 from adaptive_qs.ledger.book import LedgerBook
 from adaptive_qs.loop.loop import run_loop
@@ -38,16 +38,10 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
 from adaptive_qs.privacy.query import Identity, LinearQuery
 from adaptive_qs.privacy.selection import least_threshold
-from adaptive_qs.privacy.unit import ROWS
-from adaptive_qs.run.budget import Session
-from adaptive_qs.strategy import fixed_basis
-from adaptive_qs.strategy.choose import choose_mechanism
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.workload.axes import Circular, FirstCells, Prefix
 
-from ..answering import batches
 from ..audit import curves, game, recompute
 from ..doors import discover_values
 from ..loop import test_levels, test_measure, test_strategies
@@ -156,21 +150,6 @@ def strategies() -> list[str]:
     except (AssertionError, Diverged) as found:
         return [str(found)]
     return []
-
-
-def long_axes() -> list[str]:
-    """Queries over a long axis by itself and in a pair: every row against what is declared."""
-    sizes, wrong = (40, 3), []
-    for family in (Prefix(40), FirstCells(40, Circular(38))):
-        families = {0: family, 1: Prefix(3)}
-        parts = [batches.part(families, *some, sizes=sizes) for some in ([(0, 1)], [(0,), (1,)])]
-        asked = batches.workload(*parts, sizes=sizes)
-        with mock.patch.object(fixed_basis, "LARGE_AXIS", 30):
-            found = choose_mechanism(asked, "querysmasher").mechanism
-        inputs = batches.Batch(found.on_grid(30), UNITS_PER_RHO // 2).inputs.values()
-        changes = ((event, (columns * columns).sum(axis=0).max()) for event, columns in inputs)
-        wrong += [event.label for event, most in changes if most > event.squared_sensitivity]
-    return wrong
 
 
 def noise() -> list[str]:
@@ -329,13 +308,16 @@ def retry() -> list[str]:
             if len(calls) == stop_after:
                 raise _Interrupted
 
-        session = Session(path, resume, Cost.within(1.0))
-        session.recognise([b"the same table"])
-        with contextlib.suppress(_Interrupted), session.working(SpentNote("lost")):
-            ledger = session.begin(lambda: {"job": "loop"}, False, ROWS)
+        book, request = LedgerBook(path), {"job": "loop"}
+        if resume:
+            ledger = book.resume(request, "the same table")
+        else:
+            ledger = book.reserve(request, "the same table", Cost.within(1.0))
+        with contextlib.suppress(_Interrupted):
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
             run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, 1.0)
-            session.finish()
+            ledger.finish()
+        ledger.leave()
         return calls
 
     with tempfile.TemporaryDirectory() as name:

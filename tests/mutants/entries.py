@@ -197,7 +197,7 @@ def watch(
             raise Interrupted
 
     with (
-        mock.patch("adaptive_qs.run.job.Mechanisms", make),
+        mock.patch("adaptive_qs.run.states.Mechanisms", make),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

@@ -32,8 +32,8 @@ from adaptive_qs.privacy.budget import Budget, float_above
 from adaptive_qs.privacy.events import Cost, GaussianEvent, Purpose, Transcript
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
-from adaptive_qs.run import job
-from adaptive_qs.run.job import Limits
+from adaptive_qs.run import states
+from adaptive_qs.run.budget import Limits
 from adaptive_qs.table.schema import Schema
 
 from ..audit import recompute
@@ -379,7 +379,7 @@ def _run_wide(
 def small_process() -> Iterator[None]:
     """Plan as if the program took no memory of its own: what is left to plan is rows and cells."""
     few = partial(SynthesisSettings, fit_rows=1)
-    users = ("run.memory", "answering.plan", "run.job")
+    users = ("run.memory", "answering.plan", "run.budget")
     with ExitStack() as stack:
         for user in users:
             stack.enter_context(mock.patch(f"adaptive_qs.{user}.PROCESS_BYTES", 0))
@@ -483,7 +483,7 @@ def read_once() -> list[str]:
             made.append(Mechanisms(ledger, entropy))
             return made[-1]
 
-        with mock.patch.object(job, "Mechanisms", make):
+        with mock.patch.object(states, "Mechanisms", make):
             answers = adaptive_qs.answer(rows(ROWS), schema, 1, rho=RHO, workers=1)
             first = answers.to_arrow()
             spent = [mechanisms.ledger.spent for mechanisms in made]
@@ -619,7 +619,7 @@ def frames_in_and_out(folder: Folders) -> Iterator[str]:
     sampled = []
     for frame in (here, there):
         made = partial(Replayer, recorded=recorded.calls)
-        with quick_tables(), mock.patch.object(job, "Mechanisms", made):
+        with quick_tables(), mock.patch.object(states, "Mechanisms", made):
             sample = adaptive_qs.Synthesizer(rho=RHO).fit(frame, schema=FRAMES).sample(seed=1)
         sampled.append([repr(sample[name].dtype) for name in sample] + [sample.to_csv()])
     if sampled[0] != sampled[1]:

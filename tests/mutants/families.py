@@ -18,7 +18,7 @@ from adaptive_qs.privacy.budget import Budget, Part
 from adaptive_qs.privacy.events import Cost
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.unit import Unit
-from adaptive_qs.run.job import Job
+from adaptive_qs.run.states import CheckedRun
 from adaptive_qs.table import joined
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.persons import PersonIndex
@@ -125,10 +125,12 @@ def without_keys(_, self):
     return self.protected
 
 
-@replaced(Job, "of_tables", "a query stated for its own table alone", rows_of_an_unstated_query)
-def own_query(original, self, *tables):
-    table = self.target.unit.related.table
-    return original(self, tables[SCHEMA.names.index(table)])
+@replaced(
+    CheckedRun, "naming_query", "a query stated for its own table alone", rows_of_an_unstated_query
+)
+def own_query(original, self, tables):
+    each = {name: original(self, [table]) for name, table in zip(self.members, tables)}
+    return replace(self, members={name: run.members[name] for name, run in each.items()})
 
 
 @replaced(Unit, "priced", "rows below the root charged as one row", replayed_families)

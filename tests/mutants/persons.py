@@ -17,7 +17,7 @@ from adaptive_qs.privacy.counts import PrivateScores, open_private
 from adaptive_qs.privacy.events import PartitionEvent
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.unit import NEIGHBOURS, ROWS, Relation, Unit
-from adaptive_qs.run import job as runs
+from adaptive_qs.run import states as runs
 from adaptive_qs.table import persons
 from adaptive_qs.table.cells import as_text, normalise
 from adaptive_qs.table.coded import MarginalCounter

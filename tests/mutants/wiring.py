@@ -27,12 +27,10 @@ from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed
 from adaptive_qs.privacy.query import Identity
 from adaptive_qs.release import facts, release
-from adaptive_qs.run import budget as budgets
-from adaptive_qs.run import job as runs
+from adaptive_qs.run import states as runs
 from adaptive_qs.run import tables
-from adaptive_qs.run.budget import Session
-from adaptive_qs.run.job import Job
 from adaptive_qs.run.memory import plan_memory
+from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table import encode
 from adaptive_qs.table import read as readers
@@ -137,11 +135,13 @@ def grid_of_rows():
 # Entropy
 
 
-def _begun(original, job, digest, entropy):
-    """Mechanisms of both jobs with another source of entropy, made from their job and ledger."""
+def _begun(original, read, entropy):
+    """Return a run with another source of entropy, made from its ledger."""
     with mock.patch.object(runs, "Mechanisms", Mechanisms):
-        made = original(job, digest)
-    return runs.Mechanisms(made.ledger, entropy(made.ledger) or made.entropy)
+        run = original(read)
+    made = run.mechanisms
+    run.mechanisms = runs.Mechanisms(made.ledger, entropy(made.ledger) or made.entropy)
+    return run
 
 
 class Disguised(InsecureSeed):
@@ -156,25 +156,22 @@ def _published(ledger):
 
 
 @replaced(
-    Job,
-    "_begin",
-    "noise on a ledger seeded from what is published",
-    entry_checks.entropy_handed,
+    ReadRun, "begin", "noise on a ledger seeded from what is published", entry_checks.entropy_handed
 )
-def published_seed(original, job, digest):
-    return _begun(original, job, digest, _published)
+def published_seed(original, read):
+    return _begun(original, read, _published)
 
 
-@replaced(Job, "_begin", "noise of a resumed run from a seed", entry_checks.entropy_handed)
-def resumed_seed(original, job, digest):
-    return _begun(original, job, digest, _published if job.session._resume else lambda _: None)
+@replaced(ReadRun, "begin", "noise of a resumed run from a seed", entry_checks.entropy_handed)
+def resumed_seed(original, read):
+    return _begun(original, read, _published if read.checked.options.resume else lambda _: None)
 
 
-@replaced(Job, "_begin", "noise of learnt columns from the schema", entry_checks.entropy_handed)
-def schema_seed(original, job, digest):
-    learns = bool(job.schema.private_columns)
-    seed = InsecureSeed(int(job.schema.fingerprint[:8], 16)) if learns else None
-    return _begun(original, job, digest, lambda _: seed)
+@replaced(ReadRun, "begin", "noise of learnt columns from the schema", entry_checks.entropy_handed)
+def schema_seed(original, read):
+    schema = read.checked.root.schema
+    seed = InsecureSeed(int(schema.fingerprint[:8], 16)) if schema.private_columns else None
+    return _begun(original, read, lambda _: seed)
 
 
 @mutant("the seed of the sampled table as that of the noise", entry_checks.entropy_handed)
@@ -240,18 +237,24 @@ def learning_aside(original, schema, gathered, mechanisms, cost):
     return original(schema, gathered, aside, cost)
 
 
-@replaced(runs, "_begun", "a new budget after learning", entry_checks.charged_once)
-def budget_again(_, mechanisms):
-    limit = mechanisms.ledger.limit
-    return lambda: runs.Mechanisms(
-        Budget(limit.rho, limit.delta, mechanisms.ledger.filtered), mechanisms.entropy
-    )
+def _on_a_new_budget(run):
+    ledger, entropy = run.mechanisms.ledger, run.mechanisms.entropy
+    budget = Budget(ledger.limit.rho, ledger.limit.delta, ledger.filtered)
+    run.mechanisms = runs.Mechanisms(budget, entropy)
 
 
-@replaced(Session, "begin", "a run on a ledger counted in memory", entry_checks.charged_once)
-def counted_in_memory(original, self, *given):
-    original(self, *given)
-    return Budget(self._cost.rho, self._cost.delta, self._filtered)
+@replaced(SpendingRun, "learn", "a new budget after learning", entry_checks.charged_once)
+def budget_again(original, self, clock):
+    original(self, clock)
+    if self.mechanisms.ledger.events:
+        _on_a_new_budget(self)
+
+
+@replaced(ReadRun, "begin", "a run on a ledger counted in memory", entry_checks.charged_once)
+def counted_in_memory(original, self):
+    run = original(self)
+    _on_a_new_budget(run)
+    return run
 
 
 @replaced(LedgerRun, "leave", "a budget given back after a crash", entry_checks.charged_once)
@@ -275,24 +278,24 @@ def _without(request, name):
     return {k: v for k, v in request.items() if k != name}
 
 
-@replaced(Job, "request", "a run resumed with a noise seed", entry_checks.resumed_as_begun)
-def forgotten_seed(original, job):
-    return _without(original(job), "noise seed")
+@replaced(CheckedRun, "request", "a run resumed with a noise seed", entry_checks.resumed_as_begun)
+def forgotten_seed(original, checked):
+    return _without(original(checked), "noise seed")
 
 
 @replaced(
-    Job,
+    CheckedRun,
     "request",
     "a run resumed with another share for learning",
     entry_checks.resumed_as_begun,
 )
-def forgotten_share(original, job):
-    return _without(original(job), "learning share")
+def forgotten_share(original, checked):
+    return _without(original(checked), "learning share")
 
 
-@replaced(Job, "request", "a run resumed with another schema", entry_checks.resumed_as_begun)
-def forgotten_schema(original, job):
-    return _without(original(job), "schema")
+@replaced(CheckedRun, "request", "a run resumed with another schema", entry_checks.resumed_as_begun)
+def forgotten_schema(original, checked):
+    return _without(original(checked), "schema")
 
 
 @replaced(
@@ -320,22 +323,28 @@ def plain_hash(_, path, chunks, make=True):
 # What callers get
 
 
-@replaced(Answers, "batches", "answers that can be read again", entry_checks.read_once)
-def read_again(original, self, *given):
-    counter = self._counter or self._kept
-    self._kept = self._counter = counter
-    self._session._opening = threading.Lock()
-    return original(self, *given)
+@mutant("answers that can be read again", entry_checks.read_once)
+def read_again():
+    def batches(original, self, *given):
+        self._is_unread = True
+        self._read._opening = threading.Lock()
+        if not self._read.checked.root.schema.private_columns:
+            self._run = None
+        return original(self, *given)
+
+    with wrapped(Answers, "batches", batches), wrapped(ReadRun, "close", lambda *_: None):
+        yield
 
 
 @mutant("a release kept for the next table", entry_checks.refitted)
 def kept_release():
     kept = {}
 
-    def synthesize(original, job, source, clock):
-        if job.schema.fingerprint not in kept:
-            kept[job.schema.fingerprint] = original(job, source, clock)
-        return kept[job.schema.fingerprint]
+    def synthesize(original, read, clock):
+        schema = read.checked.schema
+        if schema.fingerprint not in kept:
+            kept[schema.fingerprint] = original(read, clock)
+        return kept[schema.fingerprint]
 
     with wrapped(tables, "synthesize", synthesize):
         yield
@@ -396,7 +405,7 @@ def frame_rows():
     yield from _sampled(len, lambda sample, num_rows, seed, rows: sample(num_rows or rows, seed))
 
 
-@replaced(budgets, "check_process", "a budget opened once more behind a fork", entry_checks.forks)
+@replaced(runs, "check_process", "a budget opened once more behind a fork", entry_checks.forks)
 def opened_behind_a_fork(original, process):
     pass
 

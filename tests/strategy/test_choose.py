@@ -11,14 +11,11 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import choose
-from adaptive_qs.strategy.choose import choose_mechanism, has_candidates
-from adaptive_qs.strategy.hdmm import Operators
+from adaptive_qs.strategy.choose import choose_mechanism, may_be_product
 from adaptive_qs.strategy.solution import SolverSettings, Strategy
 from adaptive_qs.workload.axes import Prefix
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.workload import QueryPart, QueryWorkload
-
-from .variance_oracles import summed_variances
 
 
 def domain(*sizes):
@@ -67,67 +64,32 @@ def test_unused_attributes_do_not_count():
     assert found.mechanism.total_error == pytest.approx(small.mechanism.total_error, rel=1e-9)
 
 
-def test_groups_answer_on_the_attributes_they_use(monkeypatch):
-    """OPT_+ on an unused first attribute: errors are those of the whole matrices."""
-    sets = [np.array([[1], [2]], np.int32), np.array([[1, 2]], np.int32)]
-    axis = {1: Prefix(3), 2: Prefix(4)}
-    parts = tuple(QueryPart(s, axis, None, np.full(len(s), 2.0)) for s in sets)
-    asked = QueryWorkload(domain(3, 3, 4), parts)
-    groups = ((0,), (1, 2))
-    union = Operators.union
-    monkeypatch.setattr(Operators, "union", lambda self, of: union(self, of, groups))
-    *_, union = choose.product_candidates(asked, 0.0, SolverSettings())
-    assert [union.measurement(k).clique for k in (0, 1)] == [(1,), (1, 2)]
-    assert [union.needed(p, i) for p, i in ((0, 0), (0, 1), (1, 0))] == [[0], [1], [1]]
-    assert union.total_error == pytest.approx(summed_variances(union), rel=1e-12)
-    product = next(choose.product_candidates(asked, 0.0, SolverSettings()))
-    assert product.total_error == pytest.approx(summed_variances(product), rel=1e-12)
-
-
-@pytest.mark.parametrize(("part", "taken"), [(0.91, False), (0.89, True)])
-def test_groups_whose_answers_contradict_each_other_must_be_much_better(part, taken, monkeypatch):
-    """Two sets of attributes that share one: counts of it come from either."""
-    asked = workload((20, 20, 20), [2])
-    split = choose_mechanism(asked, "querysmasher").mechanism
-    *_, union = choose.product_candidates(asked, 0.0, SolverSettings())
-    factor = union.total_error / (part * split.total_error)
-    measurements = [replace(m, share=m.share * factor) for m in union.measurements]
-    scaled = replace(union, measurements=tuple(measurements))
-    assert scaled.total_error == pytest.approx(part * split.total_error)
-    monkeypatch.setattr(choose, "product_candidates", lambda *_: iter([scaled]))
-    monkeypatch.setattr(choose.table_mechanism, "may_be_solved", lambda *_: False)
-    found = choose_mechanism(asked, "auto").mechanism
-    assert (getattr(found, "measurements", None) is scaled.measurements) == taken
-
-
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -1.0, 0.0])
 def test_candidates_with_impossible_errors_are_never_taken(broken, monkeypatch):
     asked = workload((20, 20), [2])
-    real = choose.product_candidates
+    real = choose.solve_product
 
     def spoilt(*arguments):
-        for found in real(*arguments):
-            (measured,) = found.measurements
-            factor, *others = measured.strategy.factors
-            covariance = factor.covariance.copy()
-            covariance[3, 3] = broken
-            spoiled = replace(factor, gram_inverse=covariance)
-            measured = replace(measured, strategy=Strategy((spoiled, *others)))
-            yield replace(found, measurements=(measured,))
+        found = real(*arguments)
+        factor, *others = found.strategy.factors
+        covariance = factor.covariance.copy()
+        covariance[3, 3] = broken
+        spoiled = replace(factor, gram_inverse=covariance)
+        return replace(found, strategy=Strategy((spoiled, *others)))
 
     assert choose_mechanism(asked, "auto").name == "hdmm"
-    monkeypatch.setattr(choose, "product_candidates", spoilt)
+    monkeypatch.setattr(choose, "solve_product", spoilt)
     monkeypatch.setattr(choose.table_mechanism, "may_be_solved", lambda *_: False)
     assert choose_mechanism(asked, "auto").name == "querysmasher"
 
 
 def test_tables_that_cannot_be_measured_are_not_tried():
     settings = SolverSettings()
-    assert has_candidates(workload((100, 100, 100), [3]), settings)
-    assert not has_candidates(workload((100, 100, 100), [3]), SolverSettings(max_bytes=2**25))
-    assert not has_candidates(workload((300, 300, 300), [3]), settings)
-    assert not has_candidates(workload((2,) * 12, [3, 4]), settings)
-    assert not has_candidates(workload((10, 10), [2], "affine"), settings)
+    assert may_be_product(workload((100, 100, 100), [3]), settings)
+    assert not may_be_product(workload((100, 100, 100), [3]), SolverSettings(max_bytes=2**25))
+    assert not may_be_product(workload((300, 300, 300), [3]), settings)
+    assert not may_be_product(workload((2,) * 12, [3, 4]), settings)
+    assert not may_be_product(workload((10, 10), [2], "affine"), settings)
 
 
 @pytest.mark.parametrize("family", ["marginal", "circular"])
@@ -135,7 +97,7 @@ def test_nothing_is_tried_where_nothing_can_be_better(family, monkeypatch):
     def refuse(*_):
         raise AssertionError("a search without a purpose")
 
-    monkeypatch.setattr(choose, "product_candidates", refuse)
+    monkeypatch.setattr(choose, "solve_product", refuse)
     monkeypatch.setattr(choose.table_mechanism, "solve_full", refuse)
     found = choose_mechanism(workload((7, 4, 6), [1, 2], family), "auto")
     assert found.name == "querysmasher"

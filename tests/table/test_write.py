@@ -24,7 +24,7 @@ from adaptive_qs.cli.entry import main
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError
 from adaptive_qs.release.bundle import manifest_path
-from adaptive_qs.run.budget import Session
+from adaptive_qs.run.states import SpendingRun
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode, read_table
@@ -85,7 +85,7 @@ def test_a_refused_save_leaves_the_run_open_in_its_ledger(ledger, tmp_path):
     model = fitted(ledger=ledger)
     with pytest.raises(InputError, match=REFUSED):
         model.save(path)
-    model._session.leave()
+    model._run.leave()
     again = fitted(ledger=ledger, resume=True)
     assert again.release_.events == model.release_.events
     with pytest.raises(InputError, match=REFUSED):
@@ -94,15 +94,15 @@ def test_a_refused_save_leaves_the_run_open_in_its_ledger(ledger, tmp_path):
 
 
 def test_a_resumed_run_replaces_what_it_had_written_itself(ledger, tmp_path, monkeypatch):
-    def interrupted(session):
-        session.leave()
+    def interrupted(run):
+        run.leave()
         raise KeyboardInterrupt
 
     def answers(**options):
         return adaptive_qs.answer(FRAME, SCHEMA, 1, rho=1, ledger=ledger, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "finish", interrupted)
+        patched.setattr(SpendingRun, "finish", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fitted(ledger=ledger).save(tmp_path / "r.zip")
         with pytest.raises(KeyboardInterrupt):

@@ -20,9 +20,9 @@ from adaptive_qs.errors import GuardRailWarning, InputError
 from adaptive_qs.release.release import Release
 from adaptive_qs.run.memory import ScoringForecast, keep_what_fits
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.tables import scoring_forecast, select_candidates, tables_job
+from adaptive_qs.run.tables import check_tables, scoring_forecast, select_candidates
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.limit import Ceilings, limited
 from adaptive_qs.workload.workload import Workload, listed_sets
 
@@ -204,11 +204,11 @@ def test_commands_say_the_same_before_they_spend_whatever_the_rows(files, capsys
 
 
 def test_what_is_left_out_is_part_of_what_is_asked_for():
-    schema = Schema.parse(dict(zip("abcdef", range(2, 8))))
+    schema = TableSet.parse(dict(zip("abcdef", range(2, 8))))
 
     def words(**options):
         asked = SynthesizeOptions(rho=1.0, workers=1, workload=3, **options)
-        return tables_job(schema, asked).work.request_fields()
+        return check_tables(schema, asked).root.work.request_fields()
 
     assert words(max_candidates=9) == words(max_candidates=9)
     assert words(max_candidates=9) != words(max_candidates=8) != words()
@@ -297,9 +297,9 @@ def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, 
         assert main([*words, "--workers", str(threads)]) == 0
         told.append(json.loads(capsys.readouterr().out)["scoring"])
         options = SynthesizeOptions(rho=1.0, workers=threads, max_memory="2500MB", workload=2)
-        job = tables_job(Schema.parse(sizes), options)
-        asked.append((job.work.request_fields(), job.work.left_out, job.work.limits.measured_cells))
-        assert job.work.limits.scoring_workers <= threads
+        work = check_tables(TableSet.parse(sizes), options).root.work
+        asked.append((work.request_fields(), work.left_out, work.limits.measured_cells))
+        assert work.limits.scoring_workers <= threads
     assert told[0] == told[1]
     assert asked[0] == asked[1]
     assert ": --max-memory)" in told[0]["left_out"]

@@ -17,9 +17,9 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, SchemaError, WorkloadError
 from adaptive_qs.release.release import Release
 from adaptive_qs.run.options import SynthesizeOptions
-from adaptive_qs.run.tables import tables_job
+from adaptive_qs.run.tables import check_tables
 from adaptive_qs.synthesizer import Synthesizer
-from adaptive_qs.table.schema import Schema
+from adaptive_qs.table.tables import TableSet
 from adaptive_qs.workload.limit import Ceilings, limited
 from adaptive_qs.workload.workload import MOST_WEIGHT, Workload
 
@@ -162,8 +162,8 @@ def test_a_run_for_another_target_is_not_resumed():
         SynthesizeOptions(rho=1.0, workers=1, workload=2, target=target)
         for target in (None, "e", "f", "f")
     ]
-    schema = Schema.parse(SIZES)
-    words = [tables_job(schema, options).work.request_fields() for options in asked]
+    schema = TableSet.parse(SIZES)
+    words = [check_tables(schema, options).root.work.request_fields() for options in asked]
     assert words[0] != words[1] != words[2] == words[3]
     assert [each["target"] for each in words] == ["none", "e", "f", "f"]
 
