@@ -98,7 +98,13 @@ ROUNDS = 60
 
 
 def denoise_counts(
-    noisy: Array, noise_std: float, total: float, ordered: bool, independent: bool = True
+    noisy: Array,
+    noise_std: float,
+    total: float,
+    ordered: bool,
+    independent: bool = True,
+    beyond: int = 0,
+    widths: Sequence[float] = (),
 ) -> Array:
     """Estimate the non-negative counts of a column's codes from noisy ones.
 
@@ -109,10 +115,12 @@ def denoise_counts(
         ordered: whether neighbouring codes are similar and prefixes of them matter.
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
+        beyond: number of codes at the end that are off the scale of the others.
+        widths: of the codes on the scale; none if they are alike.
     """
     posterior = posterior_means(noisy, noise_std, total, ordered) if independent else None
     if ordered and posterior is not None:
-        means, variances = smooth_counts(noisy, noise_std, total)
+        means, variances = smooth_counts(noisy, noise_std, total, beyond, widths)
         other = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
     else:
         other = (project_distribution if ordered else project_to_simplex)(noisy, total)
@@ -259,12 +267,15 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected
+    described = model.domain.attributes[attribute]
     counts = denoise_counts(
         model.marginal((attribute,)),
         projected.noise_std,
         max(model.total, 1.0),
-        model.domain.attributes[attribute].ordered,
-        independent=attribute not in model.column_noise,
+        described.ordered,
+        attribute not in model.column_noise,
+        described.beyond,
+        described.widths,
     )
     return Target(projected.clique, counts, projected.noise_std)
 
