@@ -35,9 +35,7 @@ class Attribute:
         ordered: whether the codes are on a scale, so that prefixes and ranges are meaningful.
         beyond: number of codes at the end that are off that scale: unknown and missing values.
         declared: the group of each code at public levels, from fine to coarse; see
-            :func:`adaptive_qs.levels.build_chain`.
-        widths: of the codes on their scale, in any unit; empty if all are alike, or unknown. Only
-            name and size count for equality.
+            :func:`adaptive_qs.levels.build_chain`. Only name and size count for equality.
 
     Raises:
         SchemaError: the size is not a positive integer.
@@ -48,7 +46,6 @@ class Attribute:
     ordered: bool = field(default=True, compare=False)
     beyond: int = field(default=0, compare=False)
     declared: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
-    widths: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         size = as_integer(self.size)

@@ -104,7 +104,6 @@ def denoise_counts(
     ordered: bool,
     independent: bool = True,
     beyond: int = 0,
-    widths: Sequence[float] = (),
 ) -> Array:
     """Estimate the non-negative counts of a column's codes from noisy ones.
 
@@ -116,11 +115,10 @@ def denoise_counts(
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
         beyond: number of codes at the end that are off the scale of the others.
-        widths: of the codes on the scale; none if they are alike.
     """
     posterior = posterior_means(noisy, noise_std, total, ordered) if independent else None
     if ordered and posterior is not None:
-        means, variances = smooth_counts(noisy, noise_std, total, beyond, widths)
+        means, variances = smooth_counts(noisy, noise_std, total, beyond)
         other = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
     else:
         other = (project_distribution if ordered else project_to_simplex)(noisy, total)
@@ -275,7 +273,6 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
         described.ordered,
         attribute not in model.column_noise,
         described.beyond,
-        described.widths,
     )
     return Target(projected.clique, counts, projected.noise_std)
 

@@ -1,11 +1,10 @@
 """Counts along an ordered column: a curve, codes that stand off it, and codes without rows.
 
-The logarithm of the curve, or of its density where widths of codes are known, is a random walk. The
-count of a code is on the curve, off it by a deviation of any size (a heap, or a gap), or zero. How
-often codes are which, and how large deviations are, is learnt from the column (empirical Bayes with
-a scale mixture of normal distributions: Stephens 2017, "False discovery rates: a new deal", eq. 2.3
-and 2.6). So heaps stay and the rest is smooth; if nothing is smooth, all codes are off the curve,
-and are what they are.
+The logarithm of the curve is a random walk along the codes. The count of a code is on the curve,
+off it by a deviation of any size (a heap, or a gap), or zero. How often codes are which, and how
+large deviations are, is learnt from the column (empirical Bayes with a scale mixture of normal
+distributions: Stephens 2017, "False discovery rates: a new deal", eq. 2.3 and 2.6). So heaps stay
+and the rest is smooth; if nothing is smooth, all codes are off the curve, and are what they are.
 
 For a given variance of a step, rounds of expectation-maximisation alternate between the kinds of
 the codes and the most likely curve (Newton, with tridiagonal systems). All counts together are
@@ -17,7 +16,6 @@ variances of a step are averaged by their evidence in Laplace's approximation (M
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ ROOT, DENSITY = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 
 
 def smooth_counts(
-    noisy: Array, noise_std: float, total: float, beyond: int = 0, widths: Sequence[float] = ()
+    noisy: Array, noise_std: float, total: float, beyond: int = 0
 ) -> tuple[Array, Array]:
     """Return mean and variance of the count of each code (rows; rows²), given noisy ones.
 
@@ -49,41 +47,33 @@ def smooth_counts(
         noise_std: its standard deviation (rows), positive.
         total: sum of the counts (rows), positive.
         beyond: number of codes at the end that are off the scale; they are left as they are.
-        widths: of the others on the scale. If there are some, the curve is one of counts or of
-            densities, by their evidence.
     """
     means, variances = noisy.copy(), np.full(noisy.size, noise_std**2)
     size = noisy.size - beyond
     noisy, total = noisy[:size], max(total - noisy[size:].sum(), min(total, noise_std))
     largest = max(float(np.abs(noisy).max(initial=0.0)) / noise_std, 1.0)
     deviations = noise_std**2 * 4.0 ** np.arange(math.ceil(math.log2(largest)) + 2)
-    found, evidence = [], []
-    for scale in (np.ones(size), np.array(widths))[: 2 if len(widths) else 1]:
-        scale = scale / scale.mean()
-        even = total / size
-        start = math.log(min(max(float(np.median(noisy / scale)), even / 100), even))
-        for strength in STRENGTHS:
-            each = np.empty((2, size))
-            curve = np.full(size, start)
-            known = noisy, noise_std, total, scale
-            evidence.append(_fit(*known, strength, deviations, curve, each))
-            found.append(each)
-    weights = np.exp(np.array(evidence) - max(evidence))
+    even = total / size
+    start = math.log(min(max(float(np.median(noisy)), even / 100), even))
+    found = np.empty((len(STRENGTHS), 2, size))
+    evidence = np.empty(len(STRENGTHS))
+    for k, strength in enumerate(STRENGTHS):
+        curve = np.full(size, start)
+        evidence[k] = _fit(noisy, noise_std, total, strength, deviations, curve, found[k])
+    weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
-    of_each, of_all = np.array(found), np.tensordot(weights, found, 1)
-    spread = np.tensordot(weights, np.square(of_each[:, 0] - of_all[0]), 1)
-    means[:size], variances[:size] = of_all[0], of_all[1] + spread
+    means[:size], variances[:size] = np.tensordot(weights, found, 1)
+    variances[:size] += np.tensordot(weights, np.square(found[:, 0] - means[:size]), 1)
     return means, variances
 
 
 @njit(cache=True, nogil=True)
 def _fit(  # type: ignore[no-untyped-def]
-    noisy, noise_std, total, scale, strength, deviations, logs, found
+    noisy, noise_std, total, strength, deviations, logs, found
 ):
     """Write mean and variance of each count for one strength, and return its log-evidence.
 
-    ``scale`` are the widths of the codes. ``logs`` is the logarithm of the density that the curve
-    has at the start; it is overwritten.
+    ``logs`` is the logarithm of the curve at the start; it is overwritten.
     """
     codes, kinds = noisy.size, deviations.size + 2
     spread = np.empty(kinds)  # variance of a noisy count around the curve, or around 0 (the last)
@@ -106,12 +96,12 @@ def _fit(  # type: ignore[no-untyped-def]
             off = 1 - chances[i, kinds - 1] - kept[i]
             rest -= off * noisy[i]
             doubt += off * noise_std**2
-        log_det = _climb(noisy, weights, scale, strength, kept, rest, doubt, logs, variances)
-        likelihood = _assign(noisy, scale * np.exp(logs), spread, shares, chances)
-    _moments(noisy, scale * np.exp(logs), spread, noise_std**2, chances, variances, found)
+        log_det = _climb(noisy, weights, strength, kept, rest, doubt, logs, variances)
+        likelihood = _assign(noisy, np.exp(logs), spread, shares, chances)
+    _moments(noisy, np.exp(logs), spread, noise_std**2, chances, variances, found)
     penalty = 0.0
     for i in range(codes):
-        rest -= kept[i] * scale[i] * math.exp(logs[i])
+        rest -= kept[i] * math.exp(logs[i])
         if i:
             penalty += strength * (logs[i] - logs[i - 1]) ** 2
     penalty += rest**2 / doubt + math.log(doubt) + log_det - (codes - 1) * math.log(strength)
@@ -148,7 +138,7 @@ def _assign(noisy, curve, spread, shares, chances):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def _climb(  # type: ignore[no-untyped-def]
-    noisy, weights, scale, strength, kept, rest, doubt, logs, variances
+    noisy, weights, strength, kept, rest, doubt, logs, variances
 ):
     """Take Newton's steps to the curve that minimises `_objective`.
 
@@ -157,14 +147,14 @@ def _climb(  # type: ignore[no-untyped-def]
     """
     codes = noisy.size
     diagonal, slope, along = np.empty(codes), np.empty(codes), np.empty(codes)
-    now = _objective(noisy, weights, scale, strength, kept, rest, doubt, logs)
+    now = _objective(noisy, weights, strength, kept, rest, doubt, logs)
     for step in range(STEPS + 1):
         sum_ = rest
         for i in range(codes):
-            along[i] = kept[i] * scale[i] * math.exp(logs[i])
+            along[i] = kept[i] * math.exp(logs[i])
             sum_ -= along[i]
         for i in range(codes):
-            level = scale[i] * math.exp(logs[i])
+            level = math.exp(logs[i])
             slope[i] = weights[i] * level * (level - noisy[i]) - sum_ / doubt * along[i]
             diagonal[i] = TINY + weights[i] * level**2
             if step < STEPS:  # the second derivative itself where it is larger
@@ -183,7 +173,7 @@ def _climb(  # type: ignore[no-untyped-def]
         length = min(1.0, 3.0 / (np.abs(slope).max() + TINY))
         for _ in range(20):
             moved = logs - length * slope
-            value = _objective(noisy, weights, scale, strength, kept, rest, doubt, moved)
+            value = _objective(noisy, weights, strength, kept, rest, doubt, moved)
             if value <= now:
                 logs[:], now = moved, value
                 break
@@ -198,11 +188,11 @@ def _climb(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _objective(noisy, weights, scale, strength, kept, rest, doubt, logs):  # type: ignore[no-untyped-def]
-    """Return Σ w (noisy − λ)² + strength Σ (steps of logs)² + (rest − Σ kept λ)² / doubt."""
+def _objective(noisy, weights, strength, kept, rest, doubt, logs):  # type: ignore[no-untyped-def]
+    """Return Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² / doubt."""
     sum_ = 0.0
     for i in range(noisy.size):
-        level = scale[i] * math.exp(logs[i])
+        level = math.exp(logs[i])
         rest -= kept[i] * level
         sum_ += weights[i] * (noisy[i] - level) ** 2
         if i:

@@ -169,14 +169,13 @@ LEAST_PERIODS = 24
 
 
 def bins_for(rows: int) -> int:
-    """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
+    """Return the most bins to propose for a column with ``rows`` values: rows^½, 8 to 128.
 
-    A histogram over two columns is nearest to the truth with a number of bins per column that grows
-    as the fourth root of the rows (Scott 1992, Multivariate Density Estimation, section 3.4). The
-    factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
-    noise.
+    A bin then has about as many rows as there are bins. Finer ones cost little, since the program
+    smooths columns along their order and measures pairs over groups of codes, and what happens
+    inside a bin is lost.
     """
-    return max(LEAST_BINS, min(32, round(2 * rows**0.25)))
+    return max(LEAST_BINS, min(128, round(rows**0.5)))
 
 
 def codes_for(rows: int) -> int:

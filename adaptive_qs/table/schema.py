@@ -208,12 +208,11 @@ class Schema(BaseModel):
 
     def widest_domain(self) -> Domain:
         """Return the domain with as many codes as each column can get, for planning in public."""
-        return Domain(tuple(self._attribute(column) for column in self.columns))
-
-    def _attribute(self, column: ColumnBase) -> Attribute:
-        beyond, levels = column.size - column.num_values, self._find_levels(column)
-        return Attribute(
-            column.name, column.size, column.has_order, beyond, levels, column.code_widths
+        return Domain(
+            tuple(
+                Attribute(c.name, c.size, c.has_order, c.size - c.num_values, self._find_levels(c))
+                for c in self.columns
+            )
         )
 
     def _find_levels(self, column: ColumnBase) -> tuple[tuple[int, ...], ...]:

@@ -192,11 +192,6 @@ class ColumnBase(BaseModel):
         return getattr(self, "ordered", False)
 
     @property
-    def code_widths(self) -> tuple[float, ...]:
-        """The width of each value or bin on its scale; empty if all are alike, or unknown."""
-        return ()
-
-    @property
     def declared_groups(self) -> tuple[int, ...] | None:
         """The group of each code if the schema puts values into groups; None otherwise."""
         return None

@@ -185,15 +185,6 @@ class RangeColumn(ColumnBase):
         """Return where the points lie on the scale of the values, in any unit."""
         return points.astype(np.float64)
 
-    @property
-    def code_widths(self) -> tuple[float, ...]:
-        """The width of each code on the scale of the values; empty if alike or to be learnt."""
-        if self.is_unlearnt:
-            return ()
-        first, last = self.point_ends()
-        widths = self.positions(last + 1) - self.positions(first)
-        return () if (widths == widths[0]).all() else tuple(widths.tolist())
-
     # Frequent values.
 
     @property
