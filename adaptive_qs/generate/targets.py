@@ -78,10 +78,11 @@ def project_to_simplex(array: Array, total: float) -> Array:
 
 # Single columns are denoised: two estimates of their counts are averaged.
 #
-# Where codes are unordered, the first is the nearest point of the simplex, which takes the same
-# from every cell. Where they are ordered, it is a smooth curve from which heaps stand off
-# (`walk.py`). The noise of a strategy is not independent from cell to cell: then the distribution
-# function is projected (isotonic regression), which moves mass between neighbours only.
+# The first is a projection of the noisy counts. Where codes are unordered, it is the nearest point
+# of the simplex, which takes the same from every cell. Where they are ordered, the distribution
+# function is projected instead (isotonic regression), which moves mass between neighbours only. The
+# less of the rows is in codes that stand clear of the noise, the more a smooth curve from which
+# heaps stand off (`walk.py`) takes its place.
 #
 # The second is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells
 # of an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956;
@@ -116,13 +117,15 @@ def denoise_counts(
             is not: its ranges are precise already, so that they are only projected.
         beyond: number of codes at the end that are off the scale of the others.
     """
-    posterior = posterior_means(noisy, noise_std, total, ordered) if independent else None
-    if ordered and posterior is not None:
+    projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
+    if not independent:
+        return projected
+    if ordered:
+        clear = min(noisy[noisy >= CLEAR * noise_std].sum() / total, 1.0)
         means, variances = smooth_counts(noisy, noise_std, total, beyond)
-        other = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
-    else:
-        other = (project_distribution if ordered else project_to_simplex)(noisy, total)
-    return other if posterior is None else 0.5 * (other + posterior)
+        smooth = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+        projected = clear * projected + (1 - clear) * smooth
+    return 0.5 * (projected + posterior_means(noisy, noise_std, total, ordered))
 
 
 def project_distribution(noisy: Array, total: float) -> Array:

@@ -217,7 +217,7 @@ class Profile:
 
     def _outweighs_words(self, others: int) -> bool:
         return not self.words or (
-            len(self.words) <= MAX_WORDS and others > bins.labels_for(self.filled)
+            len(self.words) <= MAX_WORDS and others > bins.codes_for(self.filled)
         )
 
     @property
@@ -344,7 +344,7 @@ class Profile:
         words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
         if not (words and _OF_PERSONS.fullmatch(words[-1])):
             return False
-        return bins.labels_for(self.filled) < len(self.values) < self.filled
+        return bins.codes_for(self.filled) < len(self.values) < self.filled
 
 
 # Integers that identify records.

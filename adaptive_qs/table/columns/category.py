@@ -302,7 +302,7 @@ class CategoricalColumn(ColumnBase):
         if not profile.spelling.plain:  # which only numbers have
             return None
         # Up to 10 scattered integers are labels, and more if each has five rows.
-        few = binning.labels_for(rows) if rows >= 5 * distinct else 10
+        few = binning.codes_for(rows) if rows >= 5 * distinct else 10
         exact = max(abs(profile.low), abs(profile.high)) < MAX_EXACT
         scattered = profile.high - profile.low + 1 > 5 * distinct
         if not (profile.integers and exact and distinct <= few and scattered):
@@ -318,7 +318,7 @@ class CategoricalColumn(ColumnBase):
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
-        most = binning.labels_for(profile.filled)
+        most = binning.codes_for(profile.filled)
         problem = spellings.numbers_spelled(values)
         if not problem and (problem := spellings.durations_spelled(values)):
             most = binning.periods_for(profile.filled)
