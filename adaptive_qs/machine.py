@@ -23,8 +23,6 @@ from adaptive_qs.errors import InputError, ResourceExceeded
 
 # Threads and memory of a run: from the caller, or from the machine.
 
-MEMORY_SHARE = 0.75
-"""Default of the maximum memory, as a share of the memory of the machine."""
 PROCESS_BYTES = 350 * 2**20
 """Memory of the interpreter, the libraries and compiled kernels."""
 MOST_WORKERS = 1_024
@@ -32,7 +30,6 @@ MOST_WORKERS = 1_024
 ROWS_SHARE = 0.25
 """Share of the memory for rows, whose number is private and must not change a plan."""
 
-_STATUS = Path("/proc/self/status")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -44,8 +41,9 @@ def memory_bytes(ceiling: int | str | None) -> int:
     Raises:
         InputError: If it is neither a positive integer nor such text.
     """
+    memory_share = 0.75  # default of the maximum memory, as a share of the memory of the machine
     if ceiling is None:
-        return int(MEMORY_SHARE * _machine_bytes())
+        return int(memory_share * _machine_bytes())
     size = as_integer(ceiling)
     if size is None and isinstance(ceiling, str) and (parts := _SIZE.fullmatch(ceiling.strip())):
         size = int(float(parts[1]) * _UNITS[parts[2].upper()])
@@ -132,8 +130,9 @@ def peak_memory_mb() -> float | None:
     The figure of the system (``ru_maxrss``) includes the memory of the process that started this
     one, so it is only a fallback.
     """
+    status = Path("/proc/self/status")
     try:
-        return int(_STATUS.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 2**10
+        return int(status.read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) / 2**10
     except (OSError, IndexError):
         pass
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adaptive_qs.release.statement import RoundRecord
     from adaptive_qs.release.tables import ReleaseSet
     from adaptive_qs.run.states import SpendingRun
-    from adaptive_qs.table.frames import Kind
+    from adaptive_qs.table.write import Kind
 else:  # annotations are evaluated where options are read
     RoundRecord = ReleaseSet = SpendingRun = Kind = Any
 
@@ -85,9 +85,9 @@ class Synthesizer(Estimator, SynthesizeOptions):
         """
         from adaptive_qs.privacy.budget import warn_all
         from adaptive_qs.run.tables import check_tables, synthesize
-        from adaptive_qs.table.frames import find_kind
-        from adaptive_qs.table.schema_files import resolve_about
+        from adaptive_qs.table.schema import resolve_about
         from adaptive_qs.table.tables import TableSet
+        from adaptive_qs.table.write import find_kind
 
         options = checked(self, SynthesizeOptions)
         described = TableSet.resolve(schema, table, options.max_memory)
@@ -122,7 +122,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         Tables come as pandas frames for files and after `load`. Columns that came as categories, or
         in a nullable type of pandas or Arrow's, come back so, with the values, order and type that
         the schema declares; see
-        :func:`~adaptive_qs.table.frames.to_kind`. Nothing else is taken from the private table.
+        :func:`~adaptive_qs.table.write.to_kind`. Nothing else is taken from the private table.
         What pandas or the caller inferred before, such as the nullable types of ``convert_dtypes``,
         is outside the promise. Tables of a set have new keys, from 1 on.
 
@@ -147,7 +147,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
         from adaptive_qs.release.drawing import warn_of_contradictions
         from adaptive_qs.release.release import check_rows
         from adaptive_qs.run.memory import check_sample_rows
-        from adaptive_qs.table.frames import to_kind
+        from adaptive_qs.table.write import to_kind
 
         self.check_fitted()
         workers = plan_workers(self.workers)
@@ -201,7 +201,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
             ResourceExceeded: reading it would take more memory.
         """
         from adaptive_qs.release.tables import ReleaseSet
-        from adaptive_qs.table.frames import Kind
+        from adaptive_qs.table.write import Kind
 
         released = ReleaseSet.load(path, max_memory)
         manifest, root = released.manifest, released.root

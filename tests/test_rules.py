@@ -121,7 +121,6 @@ def test_the_owner_is_told_how_many_rows_break_a_rule():
         ([*RULES, "total = 5 -> a < 3", "total > 4"], "contradicts|leave no row"),
         (["age > 99"], "rule 'age > 99': no row can meet it"),
         (["2 * age = 5"], r"rule '2 \* age = 5': no row was found that meets it"),
-        (["age / 0 > 1"], "rule 'age / 0 > 1': no values of its columns make it true or false"),
         (["a < b and"], "rule 'a < b and'"),
         (["a < cost"], "'cost' is neither a column"),
     ],

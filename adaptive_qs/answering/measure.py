@@ -108,7 +108,7 @@ LEAST_UNITS = 2**12
 
 @dataclass(frozen=True, eq=False)
 class SetAnswers:
-    """Answers to consecutive queries on one set of attributes.
+    """Answers to the queries on one set of attributes.
 
     Attributes:
         part: The part of the workload.
@@ -117,7 +117,6 @@ class SetAnswers:
         queries: A product of families, or one joint family, in the order of the answers.
         estimates: Unbiased noisy answers (rows), of shape (m,).
         variances: Their variances (rows²), of shape (m,).
-        first: Position of the first answer among the queries of the set.
     """
 
     part: int
@@ -126,7 +125,6 @@ class SetAnswers:
     queries: tuple[Queries, ...]
     estimates: Array
     variances: Array
-    first: int = 0
 
     def for_each(self, copies: int) -> SetAnswers:
         """Return the answers if each published row is counted ``copies`` times."""
@@ -150,31 +148,20 @@ def answer_sets(
     uses = Counter(k for part, index in sets for k in mechanism.needed(part, index))
     kept: dict[int, Array] = {}
 
-    def answered(part: int, index: int, fresh: dict[int, Array]) -> Iterator[SetAnswers]:
-        """Yield the answers of one set, given the releases that no earlier set needed."""
+    def answered(part: int, index: int, fresh: dict[int, Array]) -> SetAnswers:
+        """Return the answers of one set, given the releases that no earlier set needed."""
         for number, noisy in fresh.items():
             kept[number] = table_estimate(mechanism.measurement(number).strategy.factors, noisy)
         clique, queries = tuple(parts[part].cliques[index].tolist()), parts[part].queries(index)
-        first = 0
-        for estimates, variances in _runs(mechanism, part, index, kept):
-            at_cost = variances / (2 * units / UNITS_PER_RHO)
-            yield SetAnswers(part, index, clique, queries, estimates, at_cost, first)
-            first += len(estimates)
+        estimates = mechanism.answers(part, index, kept)
+        at_cost = mechanism.variances(part, index) / (2 * units / UNITS_PER_RHO)
         for number in mechanism.needed(part, index):
             uses[number] -= 1
             if not uses[number]:
                 del kept[number]
+        return SetAnswers(part, index, clique, queries, estimates, at_cost)
 
-    pending: deque[tuple[Iterator[SetAnswers], Future[SetAnswers | None]]] = deque()
-
-    def finished(ahead: int) -> Iterator[SetAnswers]:
-        """Yield answers in order until ``ahead`` sets are pending."""
-        while len(pending) > ahead:
-            run, future = pending.popleft()
-            found = future.result()
-            if found is not None:
-                pending.appendleft((run, pool.submit(next, run, None)))
-                yield found
+    pending: deque[Future[SetAnswers]] = deque()
 
     # Products are small: several threads of the linear algebra would only slow each other down.
     with linear_algebra().limit(limits=1), ThreadPool(1) as pool:
@@ -187,19 +174,11 @@ def answer_sets(
             released = dict(zip(numbers, noisy))
             for (part, index), fresh in group:
                 needed = {number: released.pop(number) for number in fresh}
-                run = answered(part, index, needed)
-                pending.append((run, pool.submit(next, run, None)))
-                yield from finished(SETS_AHEAD)
-        yield from finished(0)
-
-
-def _runs(
-    mechanism: Mechanism, part: int, index: int, kept: dict[int, Array]
-) -> Iterator[tuple[Array, Array]]:
-    if mechanism.streams(part, index):
-        yield from mechanism.answer_runs(part, index, kept)
-    else:
-        yield mechanism.answers(part, index, kept), mechanism.variances(part, index)
+                pending.append(pool.submit(answered, part, index, needed))
+                if len(pending) > SETS_AHEAD:
+                    yield pending.popleft().result()
+        for future in pending:
+            yield future.result()
 
 
 def _groups(
@@ -381,13 +360,12 @@ def answer_batches(
     for answers in sets:
         name = texts.attributes(answers.clique)
         _check_finite(name, answers)
-        if not answers.first:
-            words = texts.queries(answers.clique, answers.queries)
-        start, total, first = 0, len(answers.estimates), answers.first
+        words = texts.queries(answers.clique, answers.queries)
+        start, total = 0, len(answers.estimates)
         while start < total:
             stop = min(total, start + BATCH_ROWS - rows)
             estimates, variances = answers.estimates[start:stop], answers.variances[start:stop]
-            gathered.append((name, words(first + start, first + stop), estimates, variances))
+            gathered.append((name, words(start, stop), estimates, variances))
             rows += stop - start
             start = stop
             if rows == BATCH_ROWS:

@@ -15,7 +15,7 @@ from adaptive_qs.privacy.budget import BudgetWarning, list_budget_warnings
 from adaptive_qs.run.budget import Limits, PrivacyTarget
 from adaptive_qs.run.options import DEFAULT_GAP
 from adaptive_qs.strategy.choose import MechanismChoice, choose_mechanism
-from adaptive_qs.strategy.mechanism import MOST_AT_ONCE, Mechanism
+from adaptive_qs.strategy.mechanism import Mechanism
 from adaptive_qs.strategy.solution import SolverSettings
 from adaptive_qs.table.coded import CODE_BYTES
 from adaptive_qs.workload.families import count_queries
@@ -35,8 +35,6 @@ KEPT_BYTES = 8
 """Memory of one cell of a measurement that is kept for later attribute sets."""
 ANSWER_BYTES = 64
 """Memory of one answer of the current attribute set: estimate, variance, interval and text."""
-RUNS_HELD = 2
-"""Number of runs of a large attribute set in memory: one is written while the next is computed."""
 NOISE_PER_SECOND = 6e6
 """Exact draws per second on one core."""
 ANSWERS_PER_SECOND = 6e6
@@ -81,18 +79,14 @@ def forecast(mechanism: Mechanism) -> Forecast:
         largest = max(largest, cells)
         if len(measurement.clique) < deepest:
             kept += cells
-    answers = largest_set = held = 0
-    for number, part in enumerate(mechanism.workload.parts):
+    answers = largest_set = 0
+    for part in mechanism.workload.parts:
         answers += part.num_queries
-        first = {part.queries(index): index for index in range(len(part))}
-        for queries, index in first.items():
-            count = count_queries(queries)
-            largest_set = max(largest_set, count)
-            streams = mechanism.streams(number, index)
-            held = max(held, RUNS_HELD * MOST_AT_ONCE if streams else count)
+        for queries in {part.queries(index) for index in range(len(part))}:
+            largest_set = max(largest_set, count_queries(queries))
     matrices = 8 * HELD_MATRICES * sum(strategies.values())
     matrices += 8 * PASSING_MATRICES * max(strategies.values(), default=0)
-    cells = kept * KEPT_BYTES + largest * CELL_BYTES + held * ANSWER_BYTES
+    cells = kept * KEPT_BYTES + largest * CELL_BYTES + largest_set * ANSWER_BYTES
     memory = PROCESS_BYTES + TABLE_BYTES + matrices + cells
     seconds = draws / NOISE_PER_SECOND + answers / ANSWERS_PER_SECOND
     seconds += sum(n**1.5 for n in strategies.values()) * MATRIX_PRODUCTS / PRODUCT_RATE

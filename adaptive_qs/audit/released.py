@@ -43,7 +43,7 @@ from adaptive_qs.release.statement import MANIFEST, Manifest, Statement, version
 from adaptive_qs.release.tables import ReleaseSet
 from adaptive_qs.table.archive import ArchiveReader, Members, is_packed, open_archive
 from adaptive_qs.table.files import compute_sha256
-from adaptive_qs.table.schema_files import SET_MEMBER
+from adaptive_qs.table.schema import SET_MEMBER
 from adaptive_qs.table.text import Formulas
 
 

@@ -126,7 +126,7 @@ def evaluate(
 
     The error of a marginal is the sum over its cells of |a/Na - b/Nb|, from 0 (equal) to 2.
     """
-    from adaptive_qs.table.schema_files import describes_set, read_content
+    from adaptive_qs.table.schema import describes_set, read_content
 
     if options.schema is None:
         raise InputError("No schema is set. Use --schema FILE.")
@@ -290,7 +290,7 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
         emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
         return
     emit(OWNER_ONLY)
-    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.plain)])
+    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.said)])
     for name, verdict in lines:
         emit_rows(
             f"Verdict on {name}: {verdict.overall.word}", [("-", text) for text in verdict.brief]

@@ -128,7 +128,8 @@ def check(
 
 
 def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
-    from adaptive_qs.table.schema import check_schema, left_as_proposed
+    from adaptive_qs.table.propose import check_schema
+    from adaptive_qs.table.schema import left_as_proposed
 
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")

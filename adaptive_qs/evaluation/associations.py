@@ -14,7 +14,6 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.evaluation.scale import DEVIATIONS
 from adaptive_qs.evaluation.tables import Margins, PairCounts, PairSums
-from adaptive_qs.pages.charts import Cell, HeatMap, shaded_cell
 from adaptive_qs.pages.words import combination, counted, decimals, signed
 
 Matrix = NDArray[np.float64]
@@ -56,11 +55,13 @@ class Association:
     cramers_v: tuple[Matrix, Matrix]
     influence: tuple[Matrix, Matrix]
 
-
-def mean_and_largest(difference: Matrix) -> tuple[float, float]:
-    """Return mean and maximum of the absolute differences of two matrices, over all pairs."""
-    upper = np.abs(difference[np.triu_indices(len(difference), 1)])
-    return (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
+    @property
+    def differences(self) -> dict[str, float]:
+        """Mean and maximum of the absolute differences of V, over all pairs."""
+        true, made = self.cramers_v
+        upper = np.abs((made - true)[np.triu_indices(len(true), 1)])
+        mean, largest = (float(upper.mean()), float(upper.max())) if upper.size else (0.0, 0.0)
+        return {"mean_difference": mean, "max_difference": largest}
 
 
 def associate(counts: PairCounts) -> Association:
@@ -170,8 +171,6 @@ def chi_square_variance(margins: Sequence[NDArray[np.integer]]) -> Matrix:
 
 MOST_CHANGES = 10
 """Maximum number of changes that are listed."""
-LEAST_CHANGE = 0.01
-"""Least difference of V that is listed."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +197,9 @@ class AssociationChanges:
         weak: number of weak ones in the true table.
         weak_lost, weak_made_up: the same of weak ones.
         unconnected: attributes that are associated with others in the true table only.
-        difference: of V, synthetic minus true, of shape (columns, columns); 0 if too few rows make
-            V in the table in which it is larger.
-        largest: the pairs with the largest differences.
-        blind: whether a table has so few rows that chance may explain even a strong association,
-            in most pairs.
+        largest: the pairs with the largest differences, without those in which too few rows make
+            the larger V.
+        blind: whether chance may explain even a strong association, in most pairs.
     """
 
     clear: int
@@ -215,7 +212,6 @@ class AssociationChanges:
     weak_lost: Changes
     weak_made_up: Changes
     unconnected: tuple[str, ...]
-    difference: Matrix
     largest: Changes
     blind: bool
 
@@ -254,8 +250,7 @@ def association_changes(
     present, showing = ours.present(true, theirs), theirs.present(made, ours)
     faint = np.triu(present & (true < CLEAR_V), 1)
     spread = np.where(true >= made, ours.spread, theirs.spread)
-    difference = np.where(spread, made - true, 0.0)
-    size = np.abs(difference)
+    size = np.abs(np.where(spread, made - true, 0.0))
     others = ~np.eye(len(names), dtype=np.bool_)
     left = present & ~lost | showing
     cut_off = (present & others).any(axis=1) & ~(left & others).any(axis=1)
@@ -270,8 +265,7 @@ def association_changes(
         weak_lost=ordered(faint & lost, true),
         weak_made_up=ordered(showing & (made < CLEAR_V) & new, made),
         unconnected=tuple(names[i] for i in np.flatnonzero(cut_off)),
-        difference=difference,
-        largest=ordered(size >= LEAST_CHANGE, size)[:MOST_CHANGES],
+        largest=ordered(size >= 0.01, size)[:MOST_CHANGES],
         blind=bool(others.any() and hidden[others].mean() > 0.5),
     )
 
@@ -280,7 +274,7 @@ def association_changes(
 
 
 class AssociationsCheck(Check):
-    """How the associations changed: strong ones, all those of a column, weak ones."""
+    """How the associations changed: strong ones, all of a column, weak ones."""
 
     name, title, about = "association", "How columns depend on each other", "associations"
     uses = ("pairs of columns",)
@@ -296,13 +290,13 @@ class AssociationsCheck(Check):
             "fair",
             lambda a: a.made_up or len(a.weak_made_up) > WEAK_LOST * (a.clear + a.weak),
         ),
-        Word("too few rows", "plain", lambda a: a.blind),
+        Word("too sparse", "plain", lambda a: a.blind),
         Word("kept", "good"),
     )
 
     def measure(self, comparison: Comparison) -> Association:
         """Return the association matrices."""
-        return comparison.once(associate)
+        return associate(comparison.pairs)
 
     def judge(self, facts: Association, evaluation: Any) -> Finding:
         """Name the associations that are lost or new."""
@@ -317,27 +311,26 @@ class AssociationsCheck(Check):
         tile = f"strong associations kept, {found.weaker} weaker, {found.stronger} stronger, "
         tile += f"{len(found.lost)} lost; {len(found.made_up)} only in the synthetic table"
         return Finding(
-            *self.word_for(found), dependence_sentence(found), figures=_figures(facts, found),
+            *self.word_for(found), dependence_sentence(found, evaluation.comparison.rows),
+            figures=_figures(facts, found),
             advice=_advise(found, evaluation), caps=caps,
             tiles=((f"{found.kept} of {found.clear}", tile),),
         )  # fmt: skip
 
     def as_json(self, facts: Association) -> Mapping[str, Any]:
         """Return the matrices, with mean and maximum of their differences."""
-        true, made = facts.cramers_v
-        mean, largest = mean_and_largest(made - true)
-        differences = {"mean_difference": mean, "max_difference": largest}
-        matrices = {"true": true.tolist(), "synthetic": made.tolist()}
-        return {self.name: {"names": facts.names, "cramers_v": {**differences, **matrices}}}
+        matrices = dict(zip(("true", "synthetic"), (v.tolist() for v in facts.cramers_v)))
+        return {self.name: {"names": facts.names, "cramers_v": {**facts.differences, **matrices}}}
 
 
-def dependence_sentence(found: AssociationChanges) -> str:
+def dependence_sentence(found: AssociationChanges, rows: tuple[int, int]) -> str:
     """Describe the changes: strong associations, unconnected columns, weak associations."""
     text = "No two columns of the true table depend strongly on each other."
     if found.blind:
-        text = "A table has so few rows that most associations, or their loss, would not be seen."
+        text = f"The columns have too many codes for {min(rows):,} rows: chance can explain most "
+        text += "associations, so their loss would not be seen."
     if found.clear:
-        lost = checks.named([combination(change.names) for change in found.lost], "lost")
+        lost = checks.named([combination(change.names) for change in found.lost])
         text = (
             f"{f'{text} ' if found.blind else ''}Strong associations between two columns: "
             f"{found.kept:,} of {found.clear:,} kept, {found.weaker:,} weaker, "
@@ -345,16 +338,16 @@ def dependence_sentence(found: AssociationChanges) -> str:
         )
     if found.unconnected:
         verb = "is" if len(found.unconnected) == 1 else "are"
-        text += f" {checks.format_names(found.unconnected, 'cut-off')} {verb} independent of all "
+        text += f" {checks.format_names(found.unconnected)} {verb} independent of all "
         text += "other columns in the synthetic table."
     if found.weak_lost:
-        names = checks.named(_with_sizes(found.weak_lost), "weak-lost", checks.FEW_NAMED)
+        names = checks.named(_with_sizes(found.weak_lost), most=checks.FEW_NAMED)
         text += f" Weak associations: {len(found.weak_lost):,} of {found.weak:,} lost: {names}."
-    names = checks.named([combination(change.names) for change in found.made_up], "made-up")
+    names = checks.named([combination(change.names) for change in found.made_up])
     new, reason = [names] if names else [], ""
     if amount := len(found.weak_made_up):
         (largest,) = _with_sizes(found.weak_made_up[:1])
-        phrase = checks.leading(counted(amount, "weak association"), "weak-made-up")
+        phrase = counted(amount, "weak association")
         new.append(f"{phrase}, {'the largest ' if amount > 1 else ''}{largest}")
         reason = " Such associations arise if two columns were not measured together."
     if new:
@@ -373,7 +366,7 @@ def _with_sizes(changes: Sequence[AssociationChange]) -> list[str]:
 def _advise(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
     lost = [change.names for change in (*found.lost, *found.weak_lost)] + [*evaluation.scale.gone]
     if found.unconnected:
-        names = checks.format_names(found.unconnected, "cut-off")
+        names = checks.format_names(found.unconnected)
         return (f"To improve {names}, use coarser codes, fewer columns or a smaller workload.",)
     if lost:
         return (f"To improve {combination(lost[0])}, use coarser codes or a smaller workload.",)
@@ -382,35 +375,31 @@ def _advise(found: AssociationChanges, evaluation: Any) -> tuple[str, ...]:
 
 # Figures of the check.
 
-LISTED, MOST_COLUMNS = 200, 24
-"""Maximum number of associations in a list of the page, and of columns of a heat map."""
-LEAST_TOP = 0.2
-"""Least difference of V that the darkest colour stands for, so that noise is pale."""
+LISTED = 200
+"""Maximum number of associations in a list of the page."""
 
 
 def _figures(facts: Association, found: AssociationChanges) -> tuple[checks.Figure, ...]:
     if len(facts.names) < 2:
         return ()
-    true, made = facts.cramers_v
-    mean, largest = mean_and_largest(made - true)
+    mean, largest = facts.differences.values()
     lines = (("Cramér's V", f"differs by {mean:.4f} on average, {largest:.4f} at most"),)
     lists = (
-        ("Largest changes of Cramér's V", found.largest, "changes", MOST_CHANGES),
-        ("Strong associations that are lost", found.lost, "lost", 0),
-        ("Strong associations only in the synthetic table", found.made_up, "made-up", 0),
-        ("Weak associations that are lost", found.weak_lost, "weak-lost", 0),
-        ("Weak associations only in the synthetic table", found.weak_made_up, "weak-made-up", 0),
+        ("Largest changes of Cramér's V", found.largest, MOST_CHANGES),
+        ("Strong associations that are lost", found.lost, 0),
+        ("Strong associations only in the synthetic table", found.made_up, 0),
+        ("Weak associations that are lost", found.weak_lost, 0),
+        ("Weak associations only in the synthetic table", found.weak_made_up, 0),
     )
     tables = [_change_table(*each) for each in lists if each[1]]
     if found.unconnected:
         caption = "Columns that only the true table associates with others"
         names = [((name,),) for name in found.unconnected]
-        tables.append(checks.Table(caption, (checks.COLUMNS,), names, "cut-off", 0))
-    drawn = checks.Drawn("Changes of every pair", partial(association_map, facts, found))
-    return checks.Facts(lines), *tables, drawn
+        tables.append(checks.Table(caption, (checks.COLUMNS,), names, 0))
+    return checks.Facts(lines), *tables
 
 
-def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> checks.Table:
+def _change_table(caption: str, changes: Changes, printed: int) -> checks.Table:
     if len(changes) > LISTED:
         caption += f", the strongest {LISTED} of {len(changes):,}"
     rows = [(c.names, c.true, c.synthetic, c.synthetic - c.true) for c in changes[:LISTED]]
@@ -418,29 +407,4 @@ def _change_table(caption: str, changes: Changes, anchor: str, printed: int) -> 
         checks.COLUMNS, checks.number("true", decimals), checks.number("synthetic", decimals),
         checks.number("change", partial(signed, digits=3)),
     )  # fmt: skip
-    return checks.Table(caption, columns, rows, anchor, printed)
-
-
-def association_map(
-    facts: Association, found: AssociationChanges
-) -> list[tuple[str, str, HeatMap]]:
-    """Return a heat map of the differences of Cramér's V."""
-    (true, made), names = facts.cramers_v, facts.names
-    difference, chosen = made - true, most_different(found.difference)
-    top = max(LEAST_TOP, float(np.nanmax(np.abs(difference), initial=0)))
-    caption = "Cramér's V, synthetic minus true: orange is stronger, blue weaker"
-    if len(chosen) < len(names):
-        caption += f". Showing {len(chosen)} of {len(names)} columns: those that changed most"
-    rows = tuple(
-        tuple(Cell("") if i == j else shaded_cell(float(difference[i, j]), top) for j in chosen)
-        for i in chosen
-    )
-    return [("", "", HeatMap(caption, tuple(names[i] for i in chosen), rows))]
-
-
-def most_different(difference: Matrix, most: int = MOST_COLUMNS) -> list[int]:
-    """Return the attributes with the largest values in another column, in the schema's order."""
-    absolute = np.nan_to_num(np.abs(difference))
-    np.fill_diagonal(absolute, 0)
-    worst = absolute.max(axis=1) if len(absolute) else absolute
-    return sorted(np.argsort(-worst, kind="stable")[:most].tolist())
+    return checks.Table(caption, columns, rows, printed)

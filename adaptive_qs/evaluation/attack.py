@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_qs.errors import InputError
+from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.promise import Promise, advantage_bound, why_no_promise
 from adaptive_qs.evaluation.tables import (
-    Overlap,
+    MAX_DENSE_CELLS,
     TablePair,
-    check_control,
     in_batches,
     ranked,
     row_numbers,
@@ -29,6 +28,60 @@ from adaptive_qs.table.coded import CodedTable
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+# Whether control rows were held out, or occur in the true table more often than fresh ones would.
+
+MIN_ROWS = 16
+"""Minimum number of true rows, and of control rows, for an attack."""
+FALSE_ALARM = 1e-3
+"""Maximum probability that rows which were held out are found to overlap."""
+
+
+def check_control(true: CodedTable, control: CodedTable, seed: int) -> str | None:
+    """Return a note if control rows occur in the true table more often than other true rows.
+
+    As many random true rows are drawn. If the control rows were held out, both are independent
+    draws from one population. Their numbers of matches among the other true rows are then binomial
+    with one probability, and Fisher's exact one-sided test is wrong with probability 0.001 at most.
+
+    Raises:
+        DataError: the domains differ, a table has too few rows, or the control rows were not held
+            out.
+    """
+    from scipy.stats import fisher_exact  # slow to import
+
+    TablePair(true, control)
+    if min(true.num_rows, control.num_rows) < MIN_ROWS:
+        raise DataError(
+            f"the true and the control table need at least {MIN_ROWS} rows each for an attack: "
+            "hold out more"
+        )
+    columns = [np.concatenate(pair) for pair in zip(true.columns, control.columns)]
+    ranks = ranked(row_numbers(columns, control.domain.sizes)[0])[0]  # equal for equal rows
+    keys, held_out = np.split(ranks, [true.num_rows])
+    shuffled = np.random.default_rng(seed).permutation(keys)
+    drawn, base = np.split(shuffled, [min(control.num_rows, true.num_rows // 2)])
+    found, others = (np.isin(rows, base) for rows in (held_out, drawn))
+    matches = [[int(part.sum()), int((~part).sum())] for part in (found, others)]
+    alarm = float(fisher_exact(matches, alternative="greater").pvalue) <= FALSE_ALARM
+    complete = bool(np.isin(held_out, keys).all())
+    if (alarm and complete) or np.array_equal(np.sort(keys), np.sort(held_out)):
+        raise DataError(
+            "every control row is a row of the true table: give rows that were held out of it"
+        )
+    if alarm:
+        return (
+            f"the control table overlaps the true one: {found.mean():.1%} of its rows equal "
+            f"others there, against {others.mean():.1%} by chance; attacks look weaker than they "
+            "are"
+        )
+    if complete:
+        return (
+            "every control row is also a row of the true table, which is no mistake if few "
+            "combinations of values exist: whether the rows were held out cannot be decided"
+        )
+    return None
+
 
 # Advantage of an attack, with an interval that holds for all attacks together.
 
@@ -62,7 +115,7 @@ class Membership:
         confidence: of all intervals together.
         bound: the largest advantage in the mean over releases; None if no promise is known.
         promise: that the bound follows from.
-        limitations: what a reader has to know, such as a control table that overlaps.
+        limitations: for the reader, such as a control table that overlaps.
     """
 
     scores: tuple[AttackScore, ...]
@@ -72,6 +125,11 @@ class Membership:
     bound: float | None
     promise: Promise | None
     limitations: tuple[str, ...]
+
+    @property
+    def certain(self) -> float:
+        """The largest lower end: intervals hold together, so it is a certain gain."""
+        return max(score.lower for score in self.scores)
 
 
 def judge(
@@ -116,9 +174,6 @@ def best_threshold(members: Array, non_members: Array) -> float:
 
 # What the attacker sees, and what is attacked.
 
-MAX_KEYS = 2**22
-"""Number of cells above which only the occupied ones are numbered."""
-
 
 @dataclass(frozen=True, eq=False)
 class Stack:
@@ -138,23 +193,22 @@ class Stack:
     @classmethod
     def from_parts(cls, parts: Sequence[tuple[CodedTable, Codes]]) -> Stack:
         """Stack the given rows of four tables."""
-        stacked = (
-            ranked(np.concatenate([table.columns[i][rows] for table, rows in parts]))
-            for i in range(len(parts[0][0].domain))
+        columns, sizes = zip(
+            *(
+                ranked(np.concatenate([table.columns[i][rows] for table, rows in parts]))
+                for i in range(len(parts[0][0].domain))
+            )
         )
-        columns, sizes = zip(*stacked)
         return cls(columns, sizes, tuple(len(rows) for _, rows in parts))
 
     def split(self, values: NDArray, axis: int = 0) -> list[NDArray]:
-        """Split values of all rows into those of synthetic rows, reference rows and targets."""
+        """Split values of all rows into synthetic rows, reference rows and targets."""
         return np.split(values, np.cumsum(self.rows[:2]), axis)
 
 
 # Two attacks. Each gives a score for every target, shape (targets,): an estimate of the ratio of
 # the densities of synthetic and reference rows there (DOMIAS, van Breugel et al. 2023).
 
-KEPT_PER_DIFFERENCE = 0.03
-"""Weight of a row for each attribute in which it differs, so that the closest rows decide."""
 CLOSENESS_ROWS = 40_000
 """Maximum number of synthetic and of reference rows that targets are compared with."""
 MAX_CELLS = 16 * CLOSENESS_ROWS
@@ -175,7 +229,7 @@ def closeness_scores(stack: Stack, workers: int = 1, progress: StepProgress | No
     """
     from scipy.special import logsumexp
 
-    log_kernel = math.log(KEPT_PER_DIFFERENCE) * np.arange(len(stack.columns) + 1)
+    log_kernel = math.log(0.03) * np.arange(len(stack.columns) + 1)
     most = rows_compared(len(stack.columns))
     codes = np.stack(stack.columns).astype(np.min_scalar_type(max(stack.sizes)))
     *known, targets = stack.split(codes, 1)
@@ -209,27 +263,29 @@ def _differences(targets: NDArray, rows: NDArray) -> NDArray[np.int64]:
     return found
 
 
-MAX_SETS, MOST_WAYS = 500, 3
-"""Maximum number of sets of each size, an even sample of more, and the largest size."""
+MAX_SETS = 500
+"""Maximum number of sets of each size, an even sample of more."""
 
 
 def marginal_scores(
-    stack: Stack, seed: int, workers: int = 1, progress: StepProgress | None = None
+    stack: Stack,
+    chosen: Sequence[tuple[int, ...]],
+    workers: int = 1,
+    progress: StepProgress | None = None,
 ) -> Array:
-    """Return the mean log-likelihood ratio of each target's cells in 1-, 2- and 3-way marginals.
+    """Return the mean log-likelihood ratio of each target's cells in the chosen marginals.
 
     For a cell with s of S synthetic and r of R reference rows it is ln((s/S + a) / (r/R + a)),
     with a = 1 / min(S, R): one row of the smaller table, which keeps empty cells finite. Rows of
     the table push the counts of their own cells up, and so score higher: what synthesizers of
     marginals leak, as in MAMA-MIA (Golob et al. 2024), but without knowing which were measured.
     """
-    chosen = attribute_sets(len(stack.columns), seed)
     floor = 1 / min(stack.rows[:2])
 
     def ratio(attributes: Sequence[int]) -> Array:
         columns = [stack.columns[i] for i in attributes]
         keys, bound = row_numbers(columns, [stack.sizes[i] for i in attributes])
-        if bound > MAX_KEYS:
+        if bound > MAX_DENSE_CELLS:
             keys = ranked(keys)[0]
         *known, targets = stack.split(keys)
         cells = int(keys.max()) + 1
@@ -248,7 +304,7 @@ def attribute_sets(attributes: int, seed: int) -> list[tuple[int, ...]]:
     """Return all sets of one, two and three attributes, or ``MAX_SETS`` of each size."""
     rng = np.random.default_rng(seed)
     sets: list[tuple[int, ...]] = []
-    for ways in range(1, min(MOST_WAYS, attributes) + 1):
+    for ways in range(1, min(3, attributes) + 1):
         if math.comb(attributes, ways) <= MAX_SETS:
             sets += combinations(range(attributes), ways)
             continue
@@ -282,7 +338,7 @@ def measure_membership(
     workers: int = 1,
     progress: StepProgress | None = None,
     confidence: float = 0.95,
-    overlap: Overlap | None = None,
+    notes: Sequence[str] = (),
 ) -> Membership:
     """Attack a released table and compare the advantage with the bound of its promise; owner only.
 
@@ -296,113 +352,65 @@ def measure_membership(
         control: rows of the same population that were held out.
         promise: of the release; None if it is not known or void.
         seed: of the draw of targets and reference rows.
-        workers: threads.
+        workers: number of threads.
         progress: called with steps done and in all.
         confidence: with which all intervals hold together.
-        overlap: of :func:`check_control`, if that was called with the same seed.
+        notes: on the control rows (:func:`check_control`).
 
     Raises:
-        DataError: the domains differ, a table has too few rows, or the control rows were not held
-            out.
-        InputError: the promise is no promise, or the confidence not inside (0, 1).
+        InputError: the promise is no promise.
     """
-    TablePair(true, synthetic)
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence is {confidence!r}: give a number between 0 and 1")
     bound = None if promise is None else advantage_bound(promise)
-    if overlap is None:
-        overlap = check_control(true, control, seed)
-    stack = _draw_rows(true, synthetic, control, seed)
-    found, targets = _attack(stack, seed, workers, progress), stack.rows[2]
+    rng, half = np.random.default_rng(seed), control.num_rows // 2
+    shuffled = rng.permutation(control.num_rows)
+    targets = min(control.num_rows - half, true.num_rows, MAX_TARGETS)
+    stack = Stack.from_parts([
+        (synthetic, rng.permutation(synthetic.num_rows)[:MAX_KNOWN]),
+        (control, shuffled[:half][:MAX_KNOWN]),
+        (true, rng.permutation(true.num_rows)[:targets]),
+        (control, shuffled[half:][:targets]),
+    ])  # fmt: skip
+    sets = attribute_sets(len(stack.columns), seed)
+    steps = len(sets) + 2 * math.ceil(2 * targets / _BLOCK)
+    found = (
+        marginal_scores(stack, sets, workers, progress and (lambda k, _: progress(k, steps))),
+        closeness_scores(
+            stack, workers, progress and (lambda k, _: progress(len(sets) + k, steps))
+        ),
+    )
     judged = [
         judge(name, scores[:targets], scores[targets:], len(ATTACKS), confidence)
         for name, scores in zip(ATTACKS, found)
     ]
     scores = tuple(sorted(judged, key=lambda score: -score.advantage))
     least = max((score.upper - score.lower) / 2 for score in scores)
-    notes = tuple(_limitations(overlap, least, bound, targets))
-    return Membership(scores, targets, targets, confidence, bound, promise, notes)
-
-
-def _draw_rows(true: CodedTable, synthetic: CodedTable, control: CodedTable, seed: int) -> Stack:
-    rng = np.random.default_rng(seed)
-    shuffled = rng.permutation(control.num_rows)
-    half = control.num_rows // 2
-    targets = min(control.num_rows - half, true.num_rows, MAX_TARGETS)
-    return Stack.from_parts(
-        [
-            (synthetic, rng.permutation(synthetic.num_rows)[:MAX_KNOWN]),
-            (control, shuffled[:half][:MAX_KNOWN]),
-            (true, rng.permutation(true.num_rows)[:targets]),
-            (control, shuffled[half:][:targets]),
-        ]
-    )
-
-
-def _attack(
-    stack: Stack, seed: int, workers: int, progress: StepProgress | None
-) -> tuple[Array, Array]:
-    """Return the scores of both attacks, in the order of ``ATTACKS``."""
-    marginals = len(attribute_sets(len(stack.columns), seed))
-    steps = marginals + 2 * math.ceil(2 * stack.rows[2] / _BLOCK)
-
-    def after(before: int) -> StepProgress | None:
-        return None if progress is None else lambda done, _: progress(before + done, steps)
-
-    return (
-        marginal_scores(stack, seed, workers, after(0)),
-        closeness_scores(stack, workers, after(marginals)),
-    )
-
-
-def _limitations(
-    overlap: Overlap, least: float, bound: float | None, targets: int
-) -> Iterator[str]:
-    """Yield notes on the overlap, and on the least advantage that differs from none."""
-    yield (
+    limits = [
         "the intervals are about this one release, the bound about the mean over releases; other "
-        "attacks may do better"
-    )
-    if overlap.found:
-        yield (
-            f"the control table overlaps the true one: {overlap.control:.1%} of its rows equal "
-            f"others there, against {overlap.true:.1%} by chance; attacks look weaker than they are"
-        )
-    elif overlap.complete:
-        yield (
-            "every control row is also a row of the true table, which is no mistake if few "
-            "combinations of values exist: whether the rows were held out cannot be decided"
-        )
+        "attacks may do better",
+        *notes,
+    ]
     if least > COARSE or (bound is not None and least > bound):
-        yield (
+        limits.append(
             f"with {targets:,} rows of either kind no advantage below about {least:.2f} can be "
             "distinguished from none"
         )
     if targets == MAX_TARGETS:
-        yield f"{targets:,} rows of either kind were attacked, to save time"
+        limits.append(f"{targets:,} rows of either kind were attacked, to save time")
+    return Membership(scores, targets, targets, confidence, bound, promise, tuple(limits))
 
 
 # The check of attacks.
 
 
-class JudgedAttack(NamedTuple):
-    """The largest lower end of the advantages, and the bound of the promise."""
-
-    lower: float
-    bound: float | None
-
-
 class AttackCheck(Check):
-    """Whether attacks distinguish members from others better than the promise allows.
-
-    The intervals hold together, so the largest lower end decides: another attack can have a larger
-    estimate and a less certain gain.
-    """
+    """Whether attacks distinguish members from others better than the promise allows."""
 
     name, title = "membership", "Membership attacks"
     rules = (
-        Word("alarm", "poor", lambda found: found.bound is not None and found.lower > found.bound),
-        Word("some gain", "fair", lambda found: found.lower > 0),
+        Word(
+            "alarm", "poor", lambda found: found.bound is not None and found.certain > found.bound
+        ),
+        Word("some gain", "fair", lambda found: found.certain > 0),
         Word("no gain", "good"),
     )
 
@@ -410,10 +418,11 @@ class AttackCheck(Check):
         """Attack the synthetic table, if there is a control table."""
         if comparison.control is None:
             return None
-        (control, overlap), pair = comparison.control, comparison.pair
+        (control, note), pair = comparison.control, comparison.pair
         game = (control, comparison.promised.promise, comparison.settings.seed, comparison.workers)
+        notes = () if note is None else (note,)
         steps = comparison.steps("attack")
-        return measure_membership(pair.true, pair.synthetic, *game, steps, overlap=overlap)
+        return measure_membership(pair.true, pair.synthetic, *game, steps, notes=notes)
 
     def judge(self, facts: Membership | None, evaluation: Any) -> Finding:
         """Compare the most certain gain with the bound."""
@@ -429,7 +438,7 @@ class AttackCheck(Check):
         which = "strongest attack" if top == best else "attack with the most certain gain"
         interval = f"between {decimals(top.lower)} and {decimals(top.upper)}"
         text = f"The {which} ({top.attack}) gains {decimals(top.advantage)}, {interval}"
-        grade, word = self.word_for(JudgedAttack(top.lower, facts.bound))
+        grade, word = self.word_for(facts)
         alarm = ""
         if word == "alarm":
             text += f": more than the {significant(facts.bound)} that the promise allows on average"
@@ -460,4 +469,4 @@ def _figures(facts: Membership) -> tuple[checks.Figure, ...]:
     )
     lines = [(s.attack, s.lower, s.upper, s.auc, s.advantage) for s in facts.scores]
     facts_shown = checks.Facts((("rows", rows), ("bound", bound)))
-    return (facts_shown, checks.Table(caption, columns, lines, "attacks"))
+    return (facts_shown, checks.Table(caption, columns, lines))

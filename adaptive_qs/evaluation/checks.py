@@ -7,20 +7,19 @@ finding holds a sentence with a grade, and figures: facts, tables and charts. Th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from adaptive_qs.arguments import Registry
-from adaptive_qs.evaluation.tables import JointCodes, Overlap, PairCounts, TablePair, count_pairs
+from adaptive_qs.evaluation.tables import JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.pages.words import combination, listed, quoted, short
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.rules import Rule
     from adaptive_qs.machine import PhaseProgress, StepProgress
+    from adaptive_qs.pages.words import BarChart
     from adaptive_qs.table.coded import CodedTable
     from adaptive_qs.table.schema import Schema
     from adaptive_qs.workload.workload import QueryWorkload, Workload
@@ -30,8 +29,30 @@ T = TypeVar("T")
 # Grades and the rules that give them.
 
 Grade = Literal["good", "plain", "fair", "poor"]
-GRADES: tuple[Grade, ...] = ("good", "plain", "fair", "poor")
+
+
+class GradeWords(NamedTuple):
+    """What the verdict says of a grade: its word, the headline, and the suitability for a use."""
+
+    word: str
+    headline: str
+    suits: str
+    suitable: str
+
+
+GRADES: dict[Grade, GradeWords] = {
+    "good": GradeWords("close", "Close to {} in all checks.", "yes", "Suitable for"),
+    "plain": GradeWords("no grade", "No overall grade: the marginals cannot be judged.",
+                        "not known", "Not evaluated:"),
+    "fair": GradeWords("usable", "Usable with care.", "with care", "Use with care for"),
+    "poor": GradeWords("far", "At least one check failed.", "no", "Not suitable for"),
+}  # fmt: skip
 """The grades from the best to the worst; "plain" means that there is no grade."""
+
+
+def find_worst(grades: Iterable[Grade]) -> Grade:
+    """Return the worst grade; "plain" for none."""
+    return max(grades, key=[*GRADES].index, default="plain")
 
 
 class Word(NamedTuple):
@@ -70,14 +91,13 @@ class Table:
         caption: what the figures are.
         columns: their headings and forms.
         rows: values, the most important row first.
-        anchor: id of the table on the page, if sentences link to it.
         printed: maximum number of rows on a terminal. A table with 0 is folded on the page.
     """
 
+    kind: ClassVar[str] = "table"
     caption: str
     columns: tuple[Column, ...]
     rows: Sequence[tuple[Any, ...]]
-    anchor: str = ""
     printed: int = 10
 
     def texts(self, most: int) -> Iterator[list[str]]:
@@ -90,22 +110,22 @@ class Table:
 class Facts:
     """Pairs of a name and a sentence."""
 
+    kind: ClassVar[str] = "facts"
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Charts of the page, made when it is rendered.
+    """Bar charts of the page, made when it is rendered.
 
     Attributes:
         caption: what they show.
         draw: returns charts, each with a title and a note.
-        legend: marks and their meanings.
     """
 
+    kind: ClassVar[str] = "drawn"
     caption: str
-    draw: Callable[[], Sequence[tuple[str, str, Any]]]
-    legend: tuple[tuple[str, str], ...] = ()
+    draw: Callable[[], Sequence[tuple[str, str, BarChart]]]
 
 
 Figure = Table | Facts | Drawn
@@ -114,24 +134,15 @@ Figure = Table | Facts | Drawn
 
 NAMED, FEW_NAMED = 3, 2
 """Maximum number of names in a list, and in one of several lists of a sentence."""
-_LINK = re.compile("\ue000(.*?)\ue001(.*?)\ue002")
 
 
-def leading(phrase: str, anchor: str) -> str:
-    """Return a phrase that links to an id on the page."""
-    return f"\ue000{phrase}\ue001{anchor}\ue002"
+named = partial(listed, most=NAMED)
+"""Joins the first names for a sentence, with the number of the others."""
 
 
-def named(names: Sequence[str], anchor: str, most: int = NAMED) -> str:
-    """Return the first names, and the number of the others as a link to the list of all."""
-    if len(names) <= most:
-        return listed(names, most)
-    return f"{', '.join(names[:most])} and {leading(f'{len(names) - most:,} more', anchor)}"
-
-
-def format_names(names: Sequence[str], anchor: str) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Return quoted names of columns for a sentence."""
-    return named([quoted(name) for name in names], anchor)
+    return named([quoted(name) for name in names])
 
 
 def plain(text: str) -> str:
@@ -146,8 +157,7 @@ class Finding:
     Attributes:
         grade: how good it is.
         word: the grade in a word.
-        said: the finding in a sentence, with links; "" if nothing needs to be said.
-        short: the same for a terminal; "" if ``said`` is short enough.
+        said: the finding in a sentence; "" if nothing needs to be said.
         headline: the verdict, if this finding decides it whatever else was found.
         figures: for the part of the check.
         notes: limits of what was measured.
@@ -159,31 +169,12 @@ class Finding:
     grade: Grade
     word: str
     said: str = ""
-    short: str = ""
     headline: str = ""
     figures: tuple[Figure, ...] = ()
     notes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     caps: Mapping[str, Grade] = field(default_factory=dict)
     tiles: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The sentence without links."""
-        return _LINK.sub(r"\1", self.said)
-
-    @property
-    def plain(self) -> str:
-        """The sentence for a terminal: short, without links, and with plain spaces."""
-        return plain(_LINK.sub(r"\1", self.short or self.said))
-
-    @property
-    def pieces(self) -> list[tuple[str, str]]:
-        """The sentence in parts, each with the id that it links to, or ""."""
-        parts = [*_LINK.split(self.said), "", ""]
-        threes = zip(parts[::3], parts[1::3], parts[2::3])
-        pieces = chain.from_iterable(((text, ""), (phrase, to)) for text, phrase, to in threes)
-        return [piece for piece in pieces if piece[0]]
 
 
 # Checks.
@@ -201,7 +192,7 @@ class Comparison:
         settings: of models and attacks (``ModelSettings``).
         queries: of the workload, if they are not the cells of its marginals.
         rules: between columns, declared by the schema or the caller.
-        control: rows that were held out, and their overlap with the true table.
+        control: rows that were held out, and a note on them.
         workers: threads.
         progress: called with a phase and its steps.
         key: facts about the key of a table of a set (``KeyFacts``); None for other tables.
@@ -214,11 +205,10 @@ class Comparison:
     settings: Any
     queries: QueryWorkload | None = None
     rules: Sequence[Rule] = ()
-    control: tuple[CodedTable, Overlap] | None = None
+    control: tuple[CodedTable, str | None] | None = None
     workers: int = 1
     progress: PhaseProgress | None = None
     key: Any = None
-    _computed: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False)
 
     def steps(self, phase: str) -> StepProgress | None:
         """Return the function that counts the steps of a phase, if there is one."""
@@ -238,12 +228,6 @@ class Comparison:
     def pairs(self) -> PairCounts:
         """The counts of all pairs of attributes of both tables."""
         return count_pairs(self.joint, self.workers, self.steps("pairs"))
-
-    def once(self, compute: Callable[[PairCounts], T]) -> T:
-        """Return what several checks compute from the counts of pairs; compute it once."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self.pairs)
-        return self._computed[compute]
 
 
 class Check:
@@ -313,22 +297,13 @@ def all_checks() -> list[Check]:
     return [CHECKS[name]() for name in CHECKS]
 
 
+def list_uses() -> dict[str, None]:
+    """Return the kinds of use of a synthetic table, in the order of the checks."""
+    return dict.fromkeys(use for check in all_checks() for use in check.uses)
+
+
 # The verdict.
 
-WORDS: dict[Grade, str] = {"good": "close", "plain": "no grade", "fair": "usable", "poor": "far"}
-"""The word of the verdict for each grade."""
-_HEADLINES: dict[Grade, str] = {
-    "good": "Close to {} in all checks.",
-    "plain": "No overall grade: the marginals cannot be judged.",
-    "fair": "Usable with care.",
-    "poor": "At least one check failed.",
-}
-SERVES: dict[Grade, str] = {"good": "yes", "fair": "with care", "poor": "no", "plain": "not known"}
-"""Whether a table is suitable for a use, in JSON."""
-_SUITABLE: dict[Grade, str] = {
-    "good": "Suitable for", "fair": "Use with care for", "poor": "Not suitable for",
-    "plain": "Not evaluated:",
-}  # fmt: skip
 MOST_STEPS = 4
 """Maximum number of steps that are advised."""
 
@@ -344,14 +319,14 @@ def overall_finding(
     """
     if alarms:
         return Finding("poor", alarms[0].word, alarms[0].headline)
-    grade = max((found.grade for _, found in parts), key=GRADES.index, default=GRADES[1])
-    text = _HEADLINES[grade].format(truth)
+    grade = find_worst(found.grade for _, found in parts)
+    text = GRADES[grade].headline.format(truth)
     for about, wrong in (("Failed", "poor"), ("Problems", "fair"), ("Not judged", "plain")):
         if words := [f"{what} ({f.word})" for what, f in parts if f.grade == wrong]:
             text += f" {about}: {', '.join(words)}."
     if fine := [what for what, found in parts if found.grade == "good"]:
         text += f" No problems: {', '.join(fine)}."
-    return Finding(grade, WORDS[grade], text)
+    return Finding(grade, GRADES[grade].word, text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,7 +358,7 @@ class Verdict:
     def uses(self) -> dict[str, Grade]:
         """The grade of each use: the worst of the checks that decide it, and of all caps."""
         order = ("plain", "good", "fair", "poor")  # no grade is better than any other
-        uses: dict[str, Grade] = {use: "plain" for check in self.checks for use in check.uses}
+        uses: dict[str, Grade] = dict.fromkeys(list_uses(), "plain")
         for check, finding in self._found():
             for use in check.uses:
                 uses[use] = max(uses[use], finding.grade, key=order.index)
@@ -396,9 +371,9 @@ class Verdict:
     def _use(self) -> Finding:
         alarm = any(finding.headline for finding in self.findings.values())
         parts = ["Do not share the table before this is explained."] * alarm
-        for grade, words in _SUITABLE.items():
+        for grade in ("good", "fair", "poor", "plain"):
             if kinds := [what for what, found in self.uses.items() if found == grade]:
-                parts.append(f"{words} {listed(kinds, len(kinds))}.")
+                parts.append(f"{GRADES[grade].suitable} {listed(kinds, len(kinds))}.")
         return Finding("plain", "use", " ".join(parts))
 
     @property
@@ -428,5 +403,5 @@ class Verdict:
                 first.append(finding)
             elif finding.said and finding.grade in ("fair", "poor"):
                 bad.append(finding)
-        worst = sorted(bad, key=lambda finding: -GRADES.index(finding.grade))[:1]
-        return [finding.plain for finding in (self.overall, self._use, *first, *worst)]
+        worst = sorted(bad, key=lambda finding: finding.grade != "poor")[:1]
+        return [plain(finding.said) for finding in (self.overall, self._use, *first, *worst)]

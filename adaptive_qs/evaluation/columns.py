@@ -21,8 +21,7 @@ from adaptive_qs.evaluation.scale import (
     sparse_share,
 )
 from adaptive_qs.evaluation.tables import TablePair, exactly_coded
-from adaptive_qs.pages.charts import Bar, BarChart
-from adaptive_qs.pages.words import count, counted, quoted, share, short
+from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
 from adaptive_qs.release.page import Group
 from adaptive_qs.release.page import column_chart as chart_of_column
 from adaptive_qs.table.columns.base import ColumnBase
@@ -32,8 +31,6 @@ Numbers = NDArray[np.float64]
 
 LOST_COLUMN = 0.05
 """Total variation of a single column, beyond that of a fresh sample, from which it is off."""
-BLIND = 0.5
-"""Total variation that chance can explain in every column, from which nothing can be judged."""
 MOVED_MEAN, MOVED_SHIFT = 0.05, 0.2
 """Parts of a mean or median of values, and of their standard deviation (a small effect after Cohen
 1988), beyond which it has moved; the smaller counts."""
@@ -88,9 +85,9 @@ def column_pairs(pair: TablePair) -> tuple[ColumnPair, ...]:
 
 
 def is_blind(columns: Sequence[ColumnPair]) -> bool:
-    """Return whether a table has so few rows that chance can explain any difference of columns."""
+    """Return whether chance can explain half of the rows in another cell, in every column."""
     several = [c for c in columns if c.codes > 1]
-    return bool(several) and all(c.fresh + c.tolerance >= BLIND for c in several)
+    return bool(several) and all(c.fresh + c.tolerance >= 0.5 for c in several)
 
 
 class ColumnsCheck(Check):
@@ -100,7 +97,7 @@ class ColumnsCheck(Check):
     uses = ("single columns", "pairs of columns")
     rules = (
         Word("some off", "poor", lambda columns: any(c.is_off for c in columns)),
-        Word("too few rows", "plain", is_blind),
+        Word("too sparse", "plain", is_blind),
         Word("kept", "good"),
     )
 
@@ -113,7 +110,9 @@ class ColumnsCheck(Check):
         off, blind = [c for c in facts if c.is_off], is_blind(facts)
         text = "No single column is far off."
         if blind:
-            text = "A table has so few rows that chance can explain any difference of columns."
+            text = (
+                "The columns have too many codes for the rows: chance can explain any difference."
+            )
         if off:
             names = [
                 f"{quoted(c.name)} ({share(c.variation, 2)}; fresh sample {share(c.fresh, 2)})"
@@ -121,7 +120,7 @@ class ColumnsCheck(Check):
             ]
             text = (
                 f"Single columns with at least {share(LOST_COLUMN, 1)} of the rows more in "
-                f"another cell than a fresh sample: {checks.named(names, 'all-columns')}."
+                f"another cell than a fresh sample: {checks.named(names)}."
             )
             if (largest := facts[0]) not in off:
                 text += (
@@ -129,7 +128,7 @@ class ColumnsCheck(Check):
                     f"{share(largest.variation, 2)}, but it would be {share(largest.fresh, 2)} in "
                     "a fresh sample."
                 )
-        caps: dict[str, Grade] = dict.fromkeys(evaluation.uses, "plain") if blind else {}
+        caps: dict[str, Grade] = dict.fromkeys(checks.list_uses(), "plain") if blind else {}
         figures = self._figures(facts, evaluation.comparison.schema)
         return Finding(*self.word_for(facts), text, figures=figures, caps=caps)
 
@@ -145,8 +144,8 @@ class ColumnsCheck(Check):
         title = "Shares of the rows, the worst column first"
         if len(facts) > COLUMNS_SHOWN:
             title += f". Showing {COLUMNS_SHOWN} of {len(facts)} columns"
-        charts = checks.Drawn(title, partial(column_charts, facts, schema), BARS)
-        return charts, checks.Table(caption, columns, rows, "all-columns", 5)
+        charts = checks.Drawn(title, partial(column_charts, facts, schema))
+        return charts, checks.Table(caption, columns, rows, 5)
 
     def as_json(self, facts: Any) -> Mapping[str, Any]:
         """Return nothing: the marginals of single columns are elsewhere."""
@@ -155,9 +154,6 @@ class ColumnsCheck(Check):
 
 COLUMNS_SHOWN, ORDERED_SHOWN = 24, 200
 """Maximum number of charts, and of rows of a table of the page."""
-BARS = (("a", "true, bars"), ("b", "synthetic, bars"), ("fill", "true, histogram"),
-        ("edge", "synthetic, histogram"))  # fmt: skip
-"""Marks of the charts, and their meanings."""
 
 
 def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[str, str, BarChart]]:
@@ -199,8 +195,7 @@ class Summary:
         rows: number of rows that have a value.
         mean, std: of the values.
         quantiles: at ``QUANTILES``, each a value that occurs.
-        frequent: share of these rows that hold one of the ``FREQUENT`` most frequent values of the
-            true table.
+        frequent: share of these rows on the ``FREQUENT`` most frequent values of the true table.
     """
 
     rows: int
@@ -212,12 +207,10 @@ class Summary:
     @classmethod
     def from_sorted(cls, ascending: Numbers, frequent: Numbers) -> Summary:
         """Summarise values in ascending order."""
+        quantiles = tuple(_quantile(ascending, part) for part in QUANTILES)
+        known = float(np.isin(ascending, frequent).mean())
         return cls(
-            len(ascending),
-            float(ascending.mean()),
-            float(ascending.std()),
-            tuple(_quantile(ascending, share) for share in QUANTILES),
-            float(np.isin(ascending, frequent).mean()),
+            len(ascending), float(ascending.mean()), float(ascending.std()), quantiles, known
         )
 
     @property
@@ -314,17 +307,9 @@ def _compare(column: ColumnBase, true: Numbers, made: Numbers) -> ColumnValues:
         parts.append((MOVED_MEAN * mean, FAR_MEAN * mean))
     scale, far = (min(limits) for limits in zip(*parts)) if parts else (0.0, 0.0)
     reach = DOUBTFUL * deviation / 2
-    return ColumnValues(
-        column,
-        first,
-        second,
-        scale,
-        far / scale if scale else 1.0,
-        DOUBTFUL * std * deviation,
-        (_quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)),
-        not exactly_coded(column),
-        heaped,
-    )
+    around = _quantile(true, 0.5 - reach), _quantile(true, 0.5 + reach)
+    limits = scale, far / scale if scale else 1.0, DOUBTFUL * std * deviation, around
+    return ColumnValues(column, first, second, *limits, not exactly_coded(column), heaped)
 
 
 def _find_frequent(rows: Numbers) -> Numbers:
@@ -363,7 +348,7 @@ class ValuesCheck(Check):
         amount = counted(len(facts), "column")
         text = f"The {amount} of numbers or dates kept means and medians."
         if moved:
-            names = checks.named([_describe_moved(c) for c in moved], "values", checks.FEW_NAMED)
+            names = checks.named([_describe_moved(c) for c in moved], most=checks.FEW_NAMED)
             text = f"Mean or median of {len(moved):,} of {amount} of numbers or dates moved: "
             text += f"{names}."
         if lost:
@@ -373,7 +358,7 @@ class ValuesCheck(Check):
                 "synthetic ones)"
                 for c in lost
             ]
-            names = checks.named(heaps, "values", checks.FEW_NAMED)
+            names = checks.named(heaps, most=checks.FEW_NAMED)
             text += f" Frequent values are lost: {names}."
         return Finding(*self.word_for(facts), text, figures=(_values_table(facts),))
 
@@ -406,4 +391,4 @@ def _values_table(facts: Sequence[ColumnValues]) -> checks.Table:
         "Means and quantiles of the cells, the column that is furthest off first. Frequent: rows "
         f"with one of the {FREQUENT} most frequent values of the true table"
     )
-    return checks.Table(caption, columns, rows, "values-table", 20)
+    return checks.Table(caption, columns, rows, 20)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from adaptive_qs.errors import InputError
 from adaptive_qs.evaluation import checks
+from adaptive_qs.evaluation.attack import check_control
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
@@ -20,9 +21,8 @@ from adaptive_qs.evaluation.promise import Promised, find_promise, why_no_promis
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
-from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, check_control, read_compared
+from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair, read_compared
 from adaptive_qs.machine import ROWS_SHARE, PhaseProgress, memory_bytes, plan_workers
-from adaptive_qs.pages.charts import BarChart, HeatMap
 from adaptive_qs.pages.words import counted, render, short
 from adaptive_qs.privacy.unit import DEFAULT_WEIGH, check_weigh
 from adaptive_qs.release.bundle import Bundle
@@ -86,11 +86,6 @@ class Evaluation:
         return Verdict(self.findings, self.checks)
 
     @property
-    def uses(self) -> tuple[str, ...]:
-        """The kinds of use of a synthetic table."""
-        return tuple(dict.fromkeys(use for check in self.checks for use in check.uses))
-
-    @property
     def limitations(self) -> tuple[str, ...]:
         """What was not measured, and what makes the measures uncertain."""
         found = (note for finding in self.findings.values() for note in finding.notes)
@@ -104,7 +99,7 @@ class Evaluation:
         content: dict[str, Any] = {
             "notice": OWNER_ONLY,
             "verdict": self.verdict.brief,
-            "uses": {use: checks.SERVES[grade] for use, grade in self.verdict.uses.items()},
+            "uses": {u: checks.GRADES[grade].suits for u, grade in self.verdict.uses.items()},
             "rows_compared": dict(zip(("true", "synthetic"), self.comparison.rows)),
             "workload_error": {
                 "mean_l1": distance.mean_l1,
@@ -187,9 +182,13 @@ def evaluate(
         rows = read_compared(control, described, "control", progress)
         held_out = rows, check_control(pair.true, rows, settings.seed)
     options = marginals, promised, settings, queries, declared, held_out, threads, progress
-    comparison = Comparison(pair, described, *options)
+    return run_checks(Comparison(pair, described, *options), one_each)
+
+
+def run_checks(comparison: Comparison, one_each: bool = False) -> Evaluation:
+    """Return the facts of all checks; ``one_each`` if one row of a person is compared."""
     facts = {check.name: check.measure(comparison) for check in checks.all_checks()}
-    return Evaluation(comparison, facts, tuple(table_notes(pair, one_each)))
+    return Evaluation(comparison, facts, tuple(table_notes(comparison.pair, one_each)))
 
 
 def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str | None) -> Schema:
@@ -201,7 +200,7 @@ def _resolve_schema(schema: Any, release: Any, true: Any, max_memory: int | str 
 
 
 def _resolve_rules(rules: str | Rule | Iterable[str | Rule], schema: Schema) -> list[Rule]:
-    """Return the rules that the schema declares, and those of the caller."""
+    """Return the rules that the schema declares, then the caller's."""
     several = [rules] if isinstance(rules, str) or not isinstance(rules, Iterable) else rules
     parsed = [parse_rule(rule, schema) if isinstance(rule, str) else rule for rule in several]
     return [*declared_rules(schema), *parsed]
@@ -225,11 +224,6 @@ def _one_row_each(table: Any, schema: Schema, max_memory: int | str | None) -> A
     return ContributionBound.from_source(table, schema, 1, most_bytes)
 
 
-FEW_ROWS, UNEQUAL = 1_000, 2.0
-"""Rows below which chance makes large differences, and the ratio of the numbers of rows above which
-differences of association are hard to compare."""
-
-
 def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
     """Yield what makes the measures uncertain; ``one_each`` if one row of a person is compared."""
     rows = pair.true.num_rows, pair.synthetic.num_rows
@@ -238,9 +232,9 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
         if constant := [name for name, margin in named if np.count_nonzero(margin) == 1]:
             names = ", ".join(constant)
             yield f"one value only in the {table} table, so associated with nothing: {names}"
-    if min(rows) < FEW_ROWS:
-        yield f"a table has fewer than {FEW_ROWS:,} rows: much of every difference is chance"
-    if max(rows) > UNEQUAL * min(rows):
+    if min(rows) < 1_000:
+        yield "a table has fewer than 1,000 rows: much of every difference is chance"
+    if max(rows) > 2 * min(rows):
         yield (
             "one table has more than twice the rows of the other: compare associations, repeated "
             "rows and maxima with care"
@@ -254,10 +248,8 @@ def table_notes(pair: TablePair, one_each: bool) -> Iterator[str]:
 
 # Text for a terminal.
 
-TextTable = tuple[list[str], list[list[str]]]
-"""A table of a terminal: its headings and its cells."""
-TextPart = tuple[str, list[tuple[str, str]], list[TextTable]]
-"""A part of the output for a terminal: a title, names and values, and tables."""
+TextPart = tuple[str, list[tuple[str, str]], list[tuple[list[str], list[list[str]]]]]
+"""A part of the output for a terminal: a title, names and values, and tables with headings."""
 
 
 def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
@@ -270,12 +262,10 @@ def text_parts(findings: Iterable[tuple[str, Finding]]) -> Iterator[TextPart]:
             yield title, rows, [_text_table(table) for table in printed]
 
 
-def _text_table(table: Table) -> TextTable:
+def _text_table(table: Table) -> tuple[list[str], list[list[str]]]:
     """Return a table without columns that have neither a heading nor a value."""
-    shown = [
-        k for k, column in enumerate(table.columns)
-        if column.head or any(row[k] for row in table.rows)
-    ]  # fmt: skip
+    columns = enumerate(table.columns)
+    shown = [k for k, c in columns if c.head or any(row[k] for row in table.rows)]
     cells = [[plain(texts[k]) for k in shown] for texts in table.texts(table.printed)]
     return [table.columns[k].head for k in shown], cells
 
@@ -287,18 +277,6 @@ def titled_findings(evaluation: Evaluation) -> list[tuple[str, Finding]]:
 
 
 # The page.
-
-PAGE_ROWS, LONG_TABLE = 25, 200
-"""Rows of a table that the page shows, and maximum number with the folded ones."""
-
-
-class Section(NamedTuple):
-    """A part of the page: its id, its heading, its figures and notes."""
-
-    anchor: str
-    title: str
-    figures: Sequence[checks.Figure]
-    notes: Sequence[str] = ()
 
 
 def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str = "") -> str:
@@ -313,16 +291,10 @@ def evaluation_page(evaluation: Evaluation, names: tuple[str, str], whole: str =
     columns = counted(len(evaluation.pair.domain), "column")
     intro = f"{counted(made, 'synthetic row')} compared with {counted(true, 'true row')} of "
     intro += f"{short(names[0], 120)}, "
-    sections = [
-        Section(check.name.replace("_", "-"), check.title, found.figures, found.notes)
-        for check in evaluation.checks
-        if (found := evaluation.findings.get(check.name)) is not None and found.figures
-    ]
-    tiles = [tile for found in evaluation.findings.values() for tile in found.tiles]
     return render_page(
-        names[1], f"{intro}{columns}.", evaluation.verdict.sentences, tiles, sections,
-        evaluation.comparison.promised.release, evaluation.notes,
-        links=((whole, "The verdict on all tables"),) if whole else (),
+        names[1], f"{intro}{columns}.", evaluation.verdict.sentences, titled_findings(evaluation),
+        evaluation.comparison.promised.statement, evaluation.notes,
+        {whole: "The verdict on all tables"} if whole else {},
     )  # fmt: skip
 
 
@@ -330,42 +302,29 @@ def render_page(
     name: str,
     intro: str,
     sentences: Sequence[Finding],
-    tiles: Sequence[tuple[str, str]],
-    sections: Sequence[Section],
-    release: Bundle | Statement | None,
+    findings: Sequence[tuple[str, Finding]],
+    statement: Statement | None,
     notes: Sequence[str],
-    links: Sequence[tuple[str, str]] = (),
+    links: Mapping[str, str],
 ) -> str:
-    """Return the page of findings on the table ``name``.
+    """Return the page of titled findings on the table ``name``.
 
-    Tiles are numbers with their meanings, and links names of other pages with their titles.
+    Links are titles of other pages by their names.
     """
-    bundle = release if isinstance(release, Bundle) else None
-    statement = release.manifest if isinstance(release, Bundle) else release
     return render(
         "report.html",
-        ("adaptive_qs.evaluation", "adaptive_qs.release.release"),
+        ("adaptive_qs.evaluation",),
         name=name,
         intro=intro,
         sentences=sentences,
-        tiles=tiles,
-        sections=sections,
+        tiles=[tile for _, found in findings for tile in found.tiles],
+        sections=[(title, found) for title, found in findings if found.figures],
         notes=notes,
         links=links,
         statement=statement,
-        rounds=bundle.rounds if bundle else None,
-        unconnected=bundle.manifest.unconnected if bundle else (),
-        columns=len(bundle.workload.domain) if bundle else 0,
         no_promise=why_no_promise(statement),
         versions=versions(),
         notice=OWNER_ONLY,
-        kind=lambda figure: KINDS[type(figure)],
-        page_rows=PAGE_ROWS,
-        long_table=LONG_TABLE,
+        page_rows=25,  # of a table that are shown; up to long_table are folded
+        long_table=200,
     )
-
-
-KINDS: Mapping[type, str] = {
-    Facts: "facts", Table: "table", checks.Drawn: "drawn", BarChart: "bars", HeatMap: "map",
-}  # fmt: skip
-"""Names of the macros of the template that draw figures."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, combinations, islice
 from typing import Any
 
@@ -35,7 +34,7 @@ LEAST_BROKEN, LEAST_CROSSED = 0.01, 0.1
 """Least part of the rows that would break a rule if the columns were independent, and the same of a
 comparison of columns on different scales, which can be numbers of different things."""
 LEAST_CHANCES = 25.0
-"""Least number of true rows that would break it. If so many are expected, none breaks it with
+"""Least number of true rows that would break it. If 25 are expected, none breaks it with
 probability about e^−25 ≈ 1e-11, so that none of 1e6 candidates is expected to hold by chance."""
 GLANCE = 2_000
 """Number of rows that are compared first, to exclude most comparisons."""
@@ -105,6 +104,7 @@ def proposed_rules(table: Any, schema: Schema) -> tuple[str, ...]:
 def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
     """Yield equations of a column and the sum, difference or product of two others."""
     measured = [c for c in schema.columns if pair.find_amounts(c, 0) is not None]
+    acts = {"+": np.add, "*": np.multiply, "-": np.subtract}
     values: dict[str, NDArray[np.float64]] = {}
     for column in measured[:MOST_NUMBERS]:
         amounts = pair.find_amounts(column, 0)
@@ -121,11 +121,8 @@ def _equations(pair: TablePair, schema: Schema) -> Iterator[str]:
                     continue
                 ways = [("-", first, second), ("-", second, first)]
             for sign, left, right in ways:
-                if _is_equation(values[total], _SIGNS[sign], values[left], values[right], near):
+                if _is_equation(values[total], acts[sign], values[left], values[right], near):
                     yield f"{written(total)} = {written(left)} {sign} {written(right)}"
-
-
-_SIGNS: dict[str, Any] = {"+": np.add, "*": np.multiply, "-": np.subtract}
 
 
 def _is_equation(total: Any, act: Any, left: Any, right: Any, near: float) -> bool:
@@ -165,22 +162,15 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
     """Return the strictest comparison of each two columns that holds."""
     if joint.true_rows < LEAST_CHANCES:
         return []
-    kinds: dict[Hashable, list[ColumnBase]] = defaultdict(list)
-    for column in schema.columns:
-        if column.ranked and column.kind is not None:
-            kinds[column.kind].append(column)
-    glances = {
-        column.name: _values(joint.pair, column, slice(GLANCE))
-        for members in kinds.values()
-        for column in members
-    }
-    found: list[tuple[float, Predicate]] = []
-    for pair in (pair for members in kinds.values() for pair in combinations(members, 2)):
-        if _signs(*(glances[column.name] for column in pair)) and (
-            rule := _strictest(joint, schema, *pair)
-        ):
-            found.append(rule)
-    return [rule for _, rule in sorted(found, key=lambda entry: -entry[0])[:MOST_TRIED]]
+    ranked = [c for c in schema.columns if c.ranked and c.kind is not None]
+    glances = {c.name: _values(joint.pair, c, slice(GLANCE)) for c in ranked}
+    found = [
+        _strictest(joint, schema, *pair)
+        for pair in combinations(sorted(ranked, key=lambda c: str(c.kind)), 2)
+        if pair[0].kind == pair[1].kind and _signs(*(glances[c.name] for c in pair))
+    ]
+    best = sorted(filter(None, found), key=lambda entry: -entry[0])
+    return [rule for _, rule in best[:MOST_TRIED]]
 
 
 def _values(pair: TablePair, column: ColumnBase, rows: slice) -> Values:

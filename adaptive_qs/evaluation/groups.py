@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,26 +24,15 @@ from adaptive_qs.table.schema import Schema
 
 Numbers = NDArray[np.float64]
 
-LEAST_GROUP = 10
-"""Number of true rows from which the mean of a group is compared."""
-LEAST_EXPLAINED = 0.01
-"""Part of the variance that groups must explain: a small effect after Cohen 1988."""
-MOST_TRIED, MOST_SHOWN, MOST_FOR_ONE = 60, 5, 2
-"""Maximum number of pairs of columns that are compared and shown, and shown of one column of
-values."""
-MOST_NAMED = 20
-"""Maximum number of groups that are shown."""
+MOST_TRIED, MOST_NAMED = 60, 20
+"""Maximum number of pairs of columns that are compared, and of groups that are shown."""
 
 
 @dataclass(frozen=True)
 class GroupMean:
-    """One group in both tables.
+    """One group in both tables: its value, its rows and their means (None without a row).
 
-    Attributes:
-        label: the value of the column that makes the groups.
-        rows: that have a value.
-        means: of the values; None without such a row.
-        far: whether the mean is far off beyond chance.
+    It is far if the mean is far off beyond chance.
     """
 
     label: str
@@ -64,16 +54,14 @@ class GroupMeans:
     Attributes:
         column: whose means they are.
         by: name of the column that makes the groups.
-        explained: part of the variance of the true column that the groups explain, corrected for
-            their number.
+        explained: part of the variance of the true column that the groups explain (ω²).
         error: root mean squared error of the means, groups weighted by their true rows, in the
             column's unit; a group without synthetic rows has the mean of all true rows.
         fresh: the same expected of a fresh sample.
         tolerance: how much larger than expected chance may make the squared error.
-        spread: the same if all groups had the mean of all true rows.
-        groups: some of them: those that are far off first, then the largest.
-        number: of all groups.
-        far: number of groups with a mean that is far off beyond chance.
+        spread: the error if all groups had the mean of all true rows.
+        groups: the first that are shown: far ones, then the largest.
+        number, far: of all groups, and of far ones.
     """
 
     column: ColumnBase
@@ -116,25 +104,28 @@ class GroupMeans:
 def group_means(comparison: Comparison) -> tuple[GroupMeans, ...]:
     """Compare the pairs of a column of values and one of groups that depend on each other most.
 
-    Groups are the codes of columns without amounts of their own. Of the pairs with the largest
-    Cramér's V those are returned whose groups explain most of the variance. In a table of a set
-    at least one column of a pair is its own, not an ancestor's.
+    Groups are the codes of columns without amounts. Of the pairs with the largest Cramér's V those
+    are returned whose groups explain most of the variance: five at most, two of one column of
+    values. In a table of a set at least one column
+    of a pair is its own, not an ancestor's.
     """
     pair, schema = comparison.pair, comparison.schema
     given = comparison.key.given if comparison.key else frozenset()
-    amounts = [i for i, c in enumerate(schema.columns) if pair.find_amounts(c, 0) is not None
-               and pair.find_amounts(c, 1) is not None]  # fmt: skip
-    groups = [i for i, c in enumerate(schema.columns) if not c.measured]
-    true_v, names = comparison.once(associate).cramers_v[0], schema.names
-    own = ((i, j) for i in amounts for j in groups if not {names[i], names[j]} <= given)
+    numbers = [all(pair.find_amounts(c, t) is not None for t in (0, 1)) for c in schema.columns]
+    true_v, names = associate(comparison.pairs).cramers_v[0], schema.names
+    own = (
+        (i, j)
+        for i, j in product(range(len(names)), repeat=2)
+        if numbers[i] and not schema.columns[j].measured and not {names[i], names[j]} <= given
+    )
     pairs = sorted(own, key=lambda p: -true_v[p])
     compared = (compare_means(pair, schema, *both) for both in pairs[:MOST_TRIED])
     found, times = [], Counter[str]()
     for means in sorted(filter(None, compared), key=lambda m: -m.explained):
         times[means.column.name] += 1
-        if times[means.column.name] <= MOST_FOR_ONE:
+        if times[means.column.name] <= 2:
             found.append(means)
-    return tuple(found[:MOST_SHOWN])
+    return tuple(found[:5])
 
 
 def _sum_by_group(
@@ -169,7 +160,7 @@ def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> 
         return None
     sums, middle = found
     rows = sums[:, 0]
-    chosen = np.flatnonzero(rows[0] > LEAST_GROUP - 1)
+    chosen = np.flatnonzero(rows[0] >= 10)
     if len(chosen) < 2:
         return None
     (n, m), s, q = rows[:, chosen], sums[:, 1, chosen], sums[0, 2, chosen]
@@ -181,7 +172,7 @@ def compare_means(pair: TablePair, schema: Schema, values: int, groups: int) -> 
     total = between + float(within.sum())
     explained = (between - (len(n) - 1) * noise) / (total + noise) if total else 0.0
     by_chance = noise * (len(n) - 1 + DEVIATIONS * math.sqrt(2 * (len(n) - 1)))
-    if explained < LEAST_EXPLAINED or between <= by_chance:
+    if explained < 0.01 or between <= by_chance:  # a small effect (Cohen 1988)
         return None
     made = np.where(m > 0, s[1] / np.maximum(m, 1), overall)
     expected = weight * (within / (n - 1)) * (1 / n + rows[0].sum() / rows[1].sum() / n)
@@ -229,7 +220,7 @@ class GroupMeansCheck(Check):
             return None
         off = sorted((m for m in facts if m.differs), key=lambda m: -m.off)
         pairs = [f"{quoted(m.column.name)} by {quoted(m.by)}" for m in off or facts]
-        names = checks.named(pairs, "group-means")
+        names = checks.named(pairs)
         text = f"{len(off):,} of {counted(len(facts), 'group mean')} "
         text += f"{'differs' if len(off) == 1 else 'differ'}: {names}."
         if not off:
@@ -241,11 +232,11 @@ class GroupMeansCheck(Check):
             now = "there is no such row" if made is None else f"it is {words(made)}"
             text += f" The mean of {quoted(off[0].column.name)} for {quoted(furthest.label)} is "
             text += f"{words(true)} in the true table; in the synthetic one {now}."
-        tables = tuple(_means_table(m, "group-means" if m is facts[0] else "") for m in facts)
+        tables = tuple(_means_table(m) for m in facts)
         return Finding(*self.word_for(facts), text, figures=tables)
 
 
-def _means_table(means: GroupMeans, anchor: str) -> checks.Table:
+def _means_table(means: GroupMeans) -> checks.Table:
     words = means.column.amount_text
     rows = [
         (g.label, g.rows[0], *("no row" if m is None else words(m) for m in g.means),
@@ -262,4 +253,4 @@ def _means_table(means: GroupMeans, anchor: str) -> checks.Table:
         checks.Column(f"mean {names}"), checks.number("true rows", count), checks.number("true"),
         checks.number("synthetic"), checks.Column(""),
     )  # fmt: skip
-    return checks.Table(caption, columns, rows, anchor)
+    return checks.Table(caption, columns, rows)

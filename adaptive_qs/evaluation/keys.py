@@ -15,39 +15,36 @@ from adaptive_qs.evaluation.checks import (
     Check,
     Column,
     Comparison,
-    Drawn,
     Facts,
-    Figure,
     Finding,
     Table,
-    leading,
     named,
     number,
     overall_finding,
 )
-from adaptive_qs.evaluation.columns import BARS, ColumnPair, ColumnsCheck, column_charts
+from adaptive_qs.evaluation.columns import ColumnPair, ColumnsCheck
 from adaptive_qs.evaluation.evaluation import (
     Evaluation,
-    Section,
-    evaluate,
     evaluation_page,
     render_page,
+    run_checks,
 )
-from adaptive_qs.evaluation.groups import GroupMeansCheck
-from adaptive_qs.evaluation.marginals import MARGINAL_COLUMNS, MarginalsCheck, marginal_rows
+from adaptive_qs.evaluation.marginals import (
+    MARGINAL_COLUMNS,
+    MarginalsCheck,
+    describe_place,
+    marginal_rows,
+)
+from adaptive_qs.evaluation.models import ModelSettings
 from adaptive_qs.evaluation.promise import find_promise
-from adaptive_qs.evaluation.scale import CliqueError, WorkloadScale, scale_over
-from adaptive_qs.evaluation.tables import OWNER_ONLY
-from adaptive_qs.machine import PhaseProgress
+from adaptive_qs.evaluation.rules import declared_rules
+from adaptive_qs.evaluation.scale import CliqueError, scale_over
+from adaptive_qs.evaluation.tables import OWNER_ONLY, TablePair
+from adaptive_qs.machine import PhaseProgress, plan_workers
 from adaptive_qs.pages.words import combination, count, counted, listed, share, significant
 from adaptive_qs.table.joined import join_tables, name_tables
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 from adaptive_qs.workload.workload import Workload
-
-UNLIMITED = 2**62
-"""Memory ceiling for the keys of compared tables, in bytes: their owner decides what to compare."""
-PAIRS_NAMED = 3
-"""Maximum number of pairs across a key that a sentence names, the worst first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +56,7 @@ class KeyFacts:
         parent: name of the table that its key leads to.
         most: maximum number of its rows that count per row of the parent.
         rows: numbers of rows of the parent and of the table, true and synthetic.
-        numbers: the number of children as a column of the parent. Rows with more than ``most``
-            have that number.
+        numbers: the number of children as a column of the parent, at most ``most``.
         given: the columns that come from ancestors, with their numbers of children.
     """
 
@@ -91,11 +87,8 @@ class KeyFacts:
     def as_json(self) -> dict[str, Any]:
         """Return the parent and the numbers of children in both tables."""
         both = "true", "synthetic"
-        numbers = {
-            "l1": self.l1,
-            "mean": dict(zip(both, self.means)),
-            "shares": {name: each.tolist() for name, each in zip(both, self.numbers.shares)},
-        }
+        shares = dict(zip(both, (each.tolist() for each in self.numbers.shares)))
+        numbers = {"l1": self.l1, "mean": dict(zip(both, self.means)), "shares": shares}
         return {"parent": self.parent, "number_of_children": numbers}
 
 
@@ -113,23 +106,18 @@ class KeysCheck(Check):
         """Grade the worse of the numbers of children and the pairs across the key."""
         if facts is None:
             return None
-        found = self._judge_numbers(facts, evaluation), self._judge_pairs(facts, evaluation)
-        worst = max(found, key=lambda finding: GRADES.index(finding.grade))
-        return Finding(
-            worst.grade,
-            worst.word,
-            " ".join(finding.said for finding in found),
-            figures=tuple(figure for finding in found for figure in finding.figures),
-            tiles=found[1].tiles,
-        )
+        found = self._judge_numbers(facts), self._judge_pairs(facts, evaluation)
+        worst = max(found, key=lambda finding: [*GRADES].index(finding.grade))
+        text, figures = " ".join(each.said for each in found), found[0].figures + found[1].figures
+        return replace(worst, said=text, figures=figures, tiles=found[1].tiles)
 
     def as_json(self, facts: KeyFacts | None) -> Mapping[str, Any]:
         """Return the field "key"; none for a table without a parent."""
         return {} if facts is None else {self.name: facts}
 
-    def _judge_numbers(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
+    def _judge_numbers(self, facts: KeyFacts) -> Finding:
         column, (true, made) = facts.numbers, facts.means
-        moved = leading(share(column.variation, 2), f"numbers-{facts.child}")
+        moved = share(column.variation, 2)
         text = (
             f"A row of {facts.parent} has {significant(true)} rows of {facts.child} on average, "
             f"and {significant(made)} in the synthetic tables. The number differs for {moved} of "
@@ -140,48 +128,36 @@ class KeysCheck(Check):
             ("numbers", f"L1 distance of their distribution: {facts.l1:.4f}"),
         )
         table = Table(
-            f"Rows of {facts.parent} by the number of their rows of {facts.child}",
+            f"Rows of {facts.parent} by the number of their rows of {facts.child}, "
+            f"{facts.most:,} for more",
             (number("rows", count), number("true", share), number("synthetic", share)),
             [(k, *shares) for k, shares in enumerate(zip(*column.shares))],
-            f"numbers-{facts.child}",
         )
-        most = f"Rows with more than {facts.most:,} count as having that number"
-        charts = Drawn(most, lambda: column_charts([column], evaluation.comparison.schema), BARS)
-        figures: tuple[Figure, ...] = (Facts(lines), table, charts)
-        return Finding(*ColumnsCheck().word_for([column]), text, figures=figures)
+        word = ColumnsCheck().word_for([column])
+        return Finding(*word, text, figures=(Facts(lines), table))
 
     def _judge_pairs(self, facts: KeyFacts, evaluation: Evaluation) -> Finding:
         errors = facts.list_pairs(evaluation)
         scale = scale_over(errors, evaluation.scale.per_clique, evaluation.comparison.rows)
         mean = significant(float(np.mean([error.l1 for error in errors])))
-        pairs, anchor = counted(len(errors), "pair"), f"across-{facts.child}"
-        text = f"The {leading(pairs, anchor)} of a column of {facts.child} and one of an "
-        text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average"
-        text += _scale_sentence(scale)
-        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:PAIRS_NAMED]]
-        text += f" Worst: {listed(worst, PAIRS_NAMED)}."
+        pairs = counted(len(errors), "pair")
+        text = f"The {pairs} of a column of {facts.child} and one of an "
+        text += f"ancestor {'differs' if len(errors) == 1 else 'differ'} by {mean} on average, a "
+        text += f"fresh sample by about {significant(scale.fresh)}{describe_place(scale)}"
+        worst = [f"{combination(e.attributes)} ({significant(e.l1)})" for e in errors[:3]]
+        text += f" Worst: {listed(worst)}."
         if scale.gone:
-            gone = named([combination(attributes) for attributes in scale.gone], anchor)
+            gone = named([combination(attributes) for attributes in scale.gone])
             text += f" No closer than independent columns: {gone}."
         rows = [
             (*row, "like independent columns" if row[0] in scale.gone else "")
             for row in marginal_rows(errors, scale)
         ]
         caption = f"Pairs of a column of {facts.child} and one of an ancestor, the worst first"
-        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows, anchor)
+        table = Table(caption, (*MARGINAL_COLUMNS, Column("")), rows)
         tile = (mean, f"mean L1 error of {pairs} across the key")
         return Finding(*MarginalsCheck().word_for(scale.place), text, figures=(table,),
                        tiles=(tile,))  # fmt: skip
-
-
-def _scale_sentence(scale: WorkloadScale) -> str:
-    """Return how errors compare with a fresh sample and with independent columns."""
-    if not scale.known:
-        return "; there is no scale for it: chance decides most of such an error."
-    text = f". A fresh sample would differ by about {significant(scale.fresh)}"
-    if scale.joint:
-        text += f", independent columns by {significant(scale.independent)}"
-    return f"{text}{scale.place}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +185,11 @@ class SetEvaluation:
         found = {name: part.findings.get(KeysCheck.name) for name, part in self.tables.items()}
         return {name: finding for name, finding in found.items() if finding is not None}
 
-    def _list_verdicts(self) -> list[Finding]:
-        """Return the verdict on each table, which its sentence names."""
-        found = {name: part.verdict.overall for name, part in self.tables.items()}
-        return [replace(each, said=f"{name}: {each.said}") for name, each in found.items()]
-
     def as_json(self) -> dict[str, Any]:
         """Return everything but the rows, with the verdicts in a few sentences."""
         return {
             "notice": OWNER_ONLY,
-            "verdict": [self.overall.plain],
+            "verdict": [self.overall.said],
             "tables": {name: part.as_json() for name, part in self.tables.items()},
         }
 
@@ -232,35 +203,25 @@ class SetEvaluation:
             files: file name of the page about each table.
             whole: file name of the page about the set.
         """
-        pages = {
-            files[name]: evaluation_page(part, names[name], whole)
-            for name, part in self.tables.items()
-        }
         rows = {name: part.comparison.rows for name, part in self.tables.items()}
         compared = (
             f"{made:,} synthetic rows of {name} compared with {true:,} true rows"
             for name, (true, made) in rows.items()
         )
-        sections = [
-            Section(f"key-{name}", f"{name}: {KeysCheck.title.lower()}", finding.figures)
-            for name, finding in self.keys.items()
-        ]
-        root = self.tables[self.schema.root]
+        overall = [(name, part.verdict.overall) for name, part in self.tables.items()]
+        verdicts = [replace(each, said=f"{name}: {each.said}") for name, each in overall]
+        title = KeysCheck.title.lower()
         page = render_page(
             ", ".join(made for _, made in names.values()),
             f"{', '.join(compared)}.",
-            [
-                self.overall,
-                *self.keys.values(),
-                *self._list_verdicts(),
-            ],
-            [tile for finding in self.keys.values() for tile in finding.tiles],
-            sections,
-            root.comparison.promised.release,
+            [self.overall, *self.keys.values(), *verdicts],
+            [(f"{name}: {title}", finding) for name, finding in self.keys.items()],
+            self.tables[self.schema.root].comparison.promised.statement,
             (),
-            [(files[name], f"The whole report on {name}") for name in files],
+            {files[name]: f"The whole report on {name}" for name in files},
         )
-        return {whole: page, **pages}
+        pages = (evaluation_page(part, names[name], whole) for name, part in self.tables.items())
+        return {whole: page, **dict(zip((files[name] for name in self.tables), pages))}
 
 
 def evaluate_set(
@@ -290,29 +251,20 @@ def evaluate_set(
     """
     described = TableSet.resolve(schema)
     given = [name_tables(tables, described) for tables in (true, synthetic)]
-    sides = [join_tables(tables, described, UNLIMITED, bounded=False) for tables in given]
+    memory = 2**62  # for keys: their owner decides what to compare
+    sides = [join_tables(tables, described, memory, bounded=False) for tables in given]
     found: dict[str, Evaluation] = {}
+    threads, settings = plan_workers(workers), ModelSettings(seed=seed)
     for measured in described.measured():
-        first, second = (side[measured.name] for side in sides)
-        made = given[1][measured.name]
+        name, schema = measured.name, measured.schema
+        pair = TablePair.of(sides[0][name], sides[1][name], schema, progress)
+        made = given[1][name]
         file = Path(str(made).replace("::", ".")) if isinstance(made, str | Path) else None
-        compared = evaluate(
-            first, second, measured.schema, _own_pairs(measured), seed=seed, workers=workers,
-            progress=progress,
-        )  # fmt: skip
-        comparison = replace(
-            compared.comparison,
-            promised=find_promise(None, file, measured.schema),
-            key=_key_facts(described, measured, compared, found),
-        )
-        anew = {
-            check.name: check.measure(comparison)
-            for check in compared.checks
-            if check.name in ("release", KeysCheck.name, GroupMeansCheck.name)
-        }
-        found[measured.name] = replace(
-            compared, comparison=comparison, facts={**compared.facts, **anew}
-        )
+        found[name] = run_checks(Comparison(
+            pair, schema, _own_pairs(measured), find_promise(None, file, schema), settings,
+            rules=declared_rules(schema), workers=threads, progress=progress,
+            key=_key_facts(described, measured, pair, found),
+        ))  # fmt: skip
     return SetEvaluation(described, found)
 
 
@@ -325,7 +277,7 @@ def _own_pairs(measured: MeasuredTable) -> Workload:
 
 
 def _key_facts(
-    schema: TableSet, measured: MeasuredTable, compared: Evaluation, found: Mapping[str, Evaluation]
+    schema: TableSet, measured: MeasuredTable, pair: TablePair, found: Mapping[str, Evaluation]
 ) -> KeyFacts | None:
     """Return the facts about a table's key, given the comparisons of the tables before it."""
     key = schema.by_child.get(measured.name)
@@ -334,5 +286,5 @@ def _key_facts(
     parent = found[key.parent]
     numbers = next(column for column in parent.columns if column.name == key.number)
     given = frozenset(measured.schema.names[: measured.given])
-    rows = parent.comparison.rows, compared.comparison.rows
+    rows = parent.comparison.rows, (pair.true.num_rows, pair.synthetic.num_rows)
     return KeyFacts(measured.name, key.parent, key.most, rows, numbers, given)

@@ -233,9 +233,7 @@ class MarginalsCheck(Check):
         """Place the mean error between a fresh sample and independent columns."""
         scale: WorkloadScale = evaluation.scale
         grade, word = self.word_for(scale.place)
-        advice: tuple[str, ...] = ()
-        if grade == "poor":
-            advice = ("Coarser columns, a smaller workload or more budget would improve most.",)
+        advice = ("Coarser columns, a smaller workload or more budget would improve most.",)
         tiles = [(significant(facts.mean_l1), f"mean L1 error of "
                   f"{counted(len(facts.per_clique), 'marginal')}; largest "
                   f"{significant(facts.max_l1)}")]  # fmt: skip
@@ -245,8 +243,9 @@ class MarginalsCheck(Check):
         elif scale.per_clique:
             tiles.append((f"about {significant(scale.fresh)}", "error of a fresh sample"))
         return Finding(
-            grade, word, *marginals_sentence(facts, scale, evaluation),
-            figures=self._figures(facts, scale), advice=advice, tiles=tuple(tiles),
+            grade, word, marginals_sentence(facts, scale, evaluation),
+            figures=self._figures(facts, scale), advice=advice * (grade == "poor"),
+            tiles=tuple(tiles),
         )  # fmt: skip
 
     def _figures(self, facts: WorkloadDistance, scale: WorkloadScale) -> tuple[checks.Figure, ...]:
@@ -261,50 +260,48 @@ class MarginalsCheck(Check):
         if len(worst) < len(facts.per_clique):
             caption += f". Showing {len(worst)} of {len(facts.per_clique):,}; --json has all"
         columns = (*MARGINAL_COLUMNS, checks.number("RMSE of a cell", share))
-        return checks.Facts(lines), checks.Table(caption, columns, rows, "errors")
+        return checks.Facts(lines), checks.Table(caption, columns, rows)
 
     def as_json(self, facts: WorkloadDistance) -> Mapping[str, Any]:
         """Return the errors."""
         return {"per_clique": facts.per_clique}
 
 
-def marginals_sentence(
-    facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any
-) -> tuple[str, str]:
-    """Return how close the workload's marginals are, on which scale, at length and short."""
+def marginals_sentence(facts: WorkloadDistance, scale: WorkloadScale, evaluation: Any) -> str:
+    """Return how close the workload's marginals are, and on which scale."""
     amount = counted(len(facts.per_clique), "marginal")
     subject = f"The workload's {amount}"
     if evaluation.queries is not None:
         subject = f"The {amount} of the workload's columns"
     differ = "differs" if len(facts.per_clique) == 1 else "differ"
-    start = f"{subject} {differ} by {significant(facts.mean_l1)} on average"
-    measured = (
-        f"{start} (L1, from 0 for equal to 2 for disjoint): {share(facts.mean_l1 / 2)} of the "
-        "rows would have to move to another cell."
+    text = (
+        f"{subject} {differ} by {significant(facts.mean_l1)} on average: "
+        f"{share(facts.mean_l1 / 2)} of the rows would have to move to another cell."
     )
     if not scale.per_clique:
-        return f"{measured} They are too large for a comparison.", ""
-    rest = ""
+        return f"{text} They are too large for a comparison."
     if not scale.all:
-        rest = f" {len(scale.per_clique):,} of them, with mean error {significant(scale.l1)}, give "
-        rest += "the scale."
+        text += (
+            f" {len(scale.per_clique):,} of them, with mean error {significant(scale.l1)}, give "
+        )
+        text += "the scale."
     other = counted(evaluation.pair.synthetic.num_rows, "row")
-    rest += f" For comparison: a fresh sample ({other} of the same population) would differ by "
-    rest += f"about {significant(scale.fresh)}{describe_place(scale)}"
+    text += f" For comparison: a fresh sample ({other} of the same population) would differ by "
+    text += f"about {significant(scale.fresh)}{describe_place(scale)}"
     if scale.gone and len(scale.per_clique) > 1:
         names = [combination(attributes) for attributes in scale.gone]
         are = "marginal is" if len(names) == 1 else "marginals are"
-        rest += f" {len(names):,} {are} as far off as independent columns: "
-        rest += f"{checks.named(names, 'errors', checks.FEW_NAMED)}."
-    return measured + rest, f"{start}.{rest}"
+        text += f" {len(names):,} {are} as far off as independent columns: "
+        text += f"{checks.named(names, most=checks.FEW_NAMED)}."
+    return text
 
 
 def describe_place(scale: WorkloadScale) -> str:
     """Return the end of a sentence on the error of independent columns and of the table."""
     if scale.vacuous:
         return (
-            ". With so few rows chance alone can take a sample as far off as any table can be, so "
-            "no grade is given. More rows would say more."
+            ". Chance alone can take a sample of so few rows per cell as far off as any table can "
+            "be, so no grade is given. More rows or coarser bins would say more."
         )
     if not scale.known:
         return (

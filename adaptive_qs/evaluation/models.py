@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.arguments import as_integer, shown
-from adaptive_qs.domain import Attribute
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.tables import TablePair, in_batches
+from adaptive_qs.evaluation.tables import in_batches
 from adaptive_qs.machine import StepProgress
 from adaptive_qs.pages.words import counted, decimals, quoted, share, short, significant
 from adaptive_qs.table.coded import CodedTable
@@ -26,9 +25,6 @@ if TYPE_CHECKING:  # slow to import: only runs with models need it
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-SEEDS, MAX_REPEATS = 2**32, 100
-"""Number of seeds of scikit-learn, and maximum number of splits."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +47,13 @@ class ModelSettings:
     max_rows: int = 10_000
 
     def __post_init__(self) -> None:
-        self._check("repeats", 1, MAX_REPEATS)
-        self._check("max_rows", 100)
-        self._check("seed", 0, SEEDS - self.repeats)
-
-    def _check(self, name: str, least: int, most: float = math.inf) -> None:
-        found = as_integer(value := getattr(self, name))
-        if found is None or not least <= found <= most:
-            needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
-            raise InputError(f"{name} is {shown(value)}: give {needed}")
-        object.__setattr__(self, name, found)
+        for name, least, most in (("repeats", 1, 100), ("max_rows", 100, math.inf), ("seed", 0, 0)):
+            found = as_integer(value := getattr(self, name))
+            most = 2**32 - self.repeats if name == "seed" else most  # seeds of scikit-learn
+            if found is None or not least <= found <= most:
+                needed = f"at least {least}" if most == math.inf else f"{least} to {most:,}"
+                raise InputError(f"{name} is {shown(value)}: give {needed}")
+            object.__setattr__(self, name, found)
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ class Utility:
         train_rows: number of true and of synthetic rows that models were trained on.
         test_rows: number of true rows that all were tested on.
         real, synthetic: areas of models trained on true and on synthetic rows; a guess has 0.5.
-        limitations: what a reader has to know, such as classes that do not count.
+        limitations: for the reader, such as classes that do not count.
     """
 
     target: str
@@ -116,10 +109,11 @@ class Utility:
 
 # The protocol.
 
-LEAST_ROWS = 5
-"""Minimum number of rows of a table that models are trained on."""
-TEST_SHARE = 0.3
-"""Share of the true rows that models are tested on, if no rows were held out."""
+LEAST_ROWS, TEST_SHARE = 5, 0.3
+"""Minimum number of rows of a table that models are trained on, and share of the true rows that
+models are tested on if no rows were held out."""
+Sample = tuple[Array, Codes]
+"""Features of rows, shape (rows, columns but the target), and their classes."""
 
 
 def measure_utility(
@@ -137,38 +131,27 @@ def measure_utility(
     codes of the schema. The synthetic table was made from all true rows, those tested on included.
     That is the usual protocol; `held_out` rows avoid it.
 
-    Args:
-        true: the private rows.
-        synthetic: rows over the same domain.
-        settings: target, seed, repeats and size.
-        workers: threads.
-        progress: called with the models trained and in all.
-        held_out: true rows that the synthetic table was not made from, to test on.
-
     Raises:
-        DataError: the domains differ, a table has too few rows, or the target cannot be predicted.
+        DataError: a table has too few rows, or the target cannot be predicted.
     """
-    for other in (synthetic, *(() if held_out is None else (held_out,))):
-        TablePair(true, other)
     if min(true.num_rows, synthetic.num_rows) < LEAST_ROWS:
         raise DataError("a table has too few rows to train a model on: give larger ones")
     target = find_target(true, str(settings.target))
-    splits = _draw_splits(true, synthetic, held_out, target, settings)
-    attributes = [true.domain.attributes[i] for i in target.others(true)]
-    tasks = [
-        partial(_train_and_test, attributes, target.classes, split, settings.seed + k)
-        for k, split in enumerate(splits)
-    ]
-    real, made = map(Spread.from_values, zip(*run_tasks(tasks, workers, progress)))
-    (_, labels), _, (_, truth) = splits[0]
-    trained, tested = len(labels), len(truth)
-    notes: list[str] = []
+    tables = [true, synthetic, true if held_out is None else held_out]
+    samples = [_sample(table, target) for table in tables]
+    splits = _draw_splits(samples, target, settings, held_out is not None)
+    others = [a for i, a in enumerate(true.domain.attributes) if i != target.attribute]
+    ordered = [a.ordered for a in others]
+    tasks = [(ordered, samples, split, settings.seed + k) for k, split in enumerate(splits)]
+    real, made = map(Spread.from_values, zip(*_train_all(tasks, workers, progress)))
+    trained, _, tested = map(len, splits[0])
+    notes = list(target.limitations)
     if held_out is None:
-        notes.append(
+        notes.insert(
+            0,
             "the test rows were also used to make the synthetic table, so scores can be too high; "
-            "a control table avoids this"
+            "a control table avoids this",
         )
-    notes += target.limitations
     notes.append("models see codes of the schema: values inside a bin are not distinguished")
     if trained == settings.max_rows:
         notes.append(f"models were trained on {trained:,} rows at most, to save time")
@@ -176,82 +159,80 @@ def measure_utility(
     return Utility(name, target.classes, rows, tested, real, made, tuple(notes))
 
 
-Sample = tuple[Array, Codes]
-"""Features of the rows that a model sees, shape (rows, columns but the target), and classes."""
-Split = tuple[Sample, Sample, Sample]
-"""Samples of one repeat: true and synthetic rows to train on, and true rows to test both."""
+def _sample(table: CodedTable, target: Target) -> Sample:
+    """Return all rows of a table whose class is kept."""
+    labels = target.labels(table)
+    rows = labels >= 0
+    columns = [c[rows] for i, c in enumerate(table.columns) if i != target.attribute]
+    return np.column_stack(columns).astype(np.float64), labels[rows]
 
 
 def _draw_splits(
-    true: CodedTable,
-    synthetic: CodedTable,
-    held_out: CodedTable | None,
-    target: Target,
-    settings: ModelSettings,
-) -> list[Split]:
-    """Return one split for each repeat, of rows whose class is kept.
+    samples: Sequence[Sample], target: Target, settings: ModelSettings, held_out: bool
+) -> list[tuple[Codes, Codes, Codes]]:
+    """Return true rows and synthetic rows to train on, and rows to test both, for each repeat.
 
     30 % of the true rows, drawn with the shares of the classes kept, are tested on. The others are
     trained on, and equally many synthetic rows. Held-out rows replace the 30 %.
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    real, made, other = (
-        _sample(table, target)
-        for table in (true, synthetic, true if held_out is None else held_out)
-    )
-    rows = len(real[1])
-    test_rows = round(TEST_SHARE * rows)
-    train_rows = min(rows - test_rows, len(made[1]), settings.max_rows)
+    classes, made, other = (labels for _, labels in samples)
+    test_rows = round(TEST_SHARE * len(classes))
+    train_rows = min(len(classes) - test_rows, len(made), settings.max_rows)
     test_rows = min(test_rows, settings.max_rows)
-    if min(train_rows, test_rows, len(other[1])) < target.classes:
+    if min(train_rows, test_rows, len(other)) < target.classes:
         raise DataError(
-            f"too few rows to predict {true.domain.names[target.attribute]!r}: every table needs "
-            "more rows than the target has classes; give larger ones or name another target"
+            f"too few rows to predict {settings.target!r}: every table needs more rows than the "
+            "target has classes; give larger ones or name another target"
         )
     rng = np.random.default_rng(settings.seed)
     shuffle = StratifiedShuffleSplit(
         settings.repeats, train_size=train_rows, test_size=test_rows, random_state=settings.seed
     )
     splits = []
-    for train, test in shuffle.split(real[1], real[1]):
-        if held_out is not None:
-            test = rng.permutation(len(other[1]))[: settings.max_rows]
-        drawn = rng.permutation(len(made[1]))[:train_rows]
-        chosen = ((real, train), (made, drawn), (other, test))
-        first, second, third = ((features[k], labels[k]) for (features, labels), k in chosen)
-        splits.append((first, second, third))
+    for train, test in shuffle.split(classes, classes):
+        tested = rng.permutation(len(other))[: settings.max_rows] if held_out else test
+        splits.append((train, rng.permutation(len(made))[:train_rows], tested))
     return splits
 
 
-def _sample(table: CodedTable, target: Target) -> Sample:
-    """Return all rows of a table whose class is kept."""
-    labels = target.labels(table)
-    rows = labels >= 0
-    columns = [table.columns[i][rows] for i in target.others(table)]
-    return np.column_stack(columns).astype(np.float64), labels[rows]
+def _train_all(tasks: Sequence[Any], workers: int, progress: StepProgress | None) -> list[Any]:
+    """Return the areas of all repeats, each computed on one thread.
+
+    scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
+    this also makes results the same for any number of workers.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    controller = ThreadpoolController()
+
+    def alone(batch: Sequence[Any]) -> list[Any]:
+        controller.limit(limits=1)  # OpenMP keeps its limit for each thread
+        return [_train_and_test(*task) for task in batch]
+
+    with controller.limit(limits=1):
+        return list(in_batches(alone, tasks, workers, progress, 1))
 
 
 def _train_and_test(
-    attributes: Sequence[Attribute], classes: int, split: Split, seed: int
+    ordered: Sequence[bool], samples: Sequence[Sample], split: Sequence[Codes], seed: int
 ) -> list[float]:
     """Return the areas of a model of true rows, and of one of synthetic rows."""
+    *training, (tested, truth) = (
+        (x[rows], labels[rows]) for (x, labels), rows in zip(samples, split)
+    )
     areas = []
-    *training, (tested, truth) = split
     for features, labels in training:
-        probabilities = np.zeros((len(truth), classes))
+        probabilities = np.zeros((len(truth), 1 + max(truth.max(), labels.max())))
         if len(np.unique(labels)) > 1:
-            model = gradient_boosting(attributes, seed).fit(features, labels)
+            model = gradient_boosting(ordered, seed).fit(features, labels)
             probabilities[:, model.classes_] = model.predict_proba(tested)
         areas.append(auroc(probabilities, truth))
     return areas
 
 
-MAX_CATEGORIES = 255
-"""Codes of an unordered attribute that boosted trees distinguish; the rarest share one."""
-
-
-def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
+def gradient_boosting(ordered: Sequence[bool], seed: int) -> Pipeline:
     """Return histogram gradient boosting, which knows which attributes are unordered.
 
     Few small trees with a penalty: without one, steps for rare classes of a target with many
@@ -262,10 +243,10 @@ def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OrdinalEncoder
 
-    codes = OrdinalEncoder(
-        max_categories=MAX_CATEGORIES, handle_unknown="use_encoded_value", unknown_value=np.nan
+    codes = OrdinalEncoder(  # trees distinguish 255 categories; the rarest share one
+        max_categories=255, handle_unknown="use_encoded_value", unknown_value=np.nan
     )
-    kinds = [[i for i, a in enumerate(attributes) if a.ordered == k] for k in (False, True)]
+    kinds = [[i for i, kind in enumerate(ordered) if kind == k] for k in (False, True)]
     parts = [("unordered", codes, kinds[0]), ("ordered", "passthrough", kinds[1])]
     model = HistGradientBoostingClassifier(
         max_iter=30,
@@ -277,26 +258,6 @@ def gradient_boosting(attributes: Sequence[Attribute], seed: int) -> Pipeline:
         random_state=seed,
     )
     return make_pipeline(ColumnTransformer(parts), model)
-
-
-def run_tasks(
-    tasks: Sequence[Callable[[], Any]], workers: int, progress: StepProgress | None = None
-) -> list[Any]:
-    """Return the results of all tasks, in order, each computed on one thread.
-
-    scikit-learn adds floating-point numbers in an order that depends on its number of threads, so
-    this also makes results the same for any number of workers.
-    """
-    from threadpoolctl import ThreadpoolController
-
-    controller = ThreadpoolController()
-
-    def alone(batch: Sequence[Callable[[], Any]]) -> list[Any]:
-        controller.limit(limits=1)  # OpenMP keeps its limit for each thread
-        return [task() for task in batch]
-
-    with controller.limit(limits=1):
-        return list(in_batches(alone, tasks, workers, progress, 1))
 
 
 def auroc(probabilities: Array, labels: Codes) -> float:
@@ -315,10 +276,9 @@ def auroc(probabilities: Array, labels: Codes) -> float:
 
 # The column that models predict.
 
-MAX_CLASSES, MAX_ORDERED_CLASSES = 20, 10
-"""Maximum number of classes, and of codes of an ordered target that is not grouped."""
-GROUPS = 4
-"""Maximum number of classes that an ordered target is grouped into."""
+MAX_CLASSES, MAX_ORDERED_CLASSES, GROUPS = 20, 10, 4
+"""Maximum number of classes, of codes of an ordered target that is not grouped, and of its groups
+otherwise."""
 MIN_CLASS_ROWS = 10
 """Number of true rows from which a class is kept: some to train on and some to test on."""
 
@@ -330,23 +290,22 @@ class Target:
     Attributes:
         attribute: its position in the domain.
         class_of: shape (codes of the attribute,): the class of each code, -1 if it does not count.
-        classes: number of classes.
         limitations: what was grouped, and what does not count.
     """
 
     attribute: int
     class_of: Codes
-    classes: int
     limitations: tuple[str, ...]
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return int(self.class_of.max()) + 1
 
     def labels(self, table: CodedTable) -> Codes:
         """Return the class of every row, -1 for rows that do not count."""
         labels: Codes = self.class_of[table.columns[self.attribute]]
         return labels
-
-    def others(self, table: CodedTable) -> list[int]:
-        """Return the positions of all other columns."""
-        return [i for i in range(len(table.domain)) if i != self.attribute]
 
 
 def find_target(true: CodedTable, name: str) -> Target:
@@ -369,11 +328,10 @@ def find_target(true: CodedTable, name: str) -> Target:
     position = true.domain.names.index(name)
     attribute = true.domain.attributes[position]
     counts = np.bincount(true.columns[position], minlength=attribute.size)
-    used = int(np.count_nonzero(counts))
     notes, class_of = [], np.arange(attribute.size)
-    if used < 2:
+    if np.count_nonzero(counts) < 2:
         raise refuse("has one value only: name another column")
-    if attribute.ordered and used > MAX_ORDERED_CLASSES:
+    if attribute.ordered and np.count_nonzero(counts) > MAX_ORDERED_CLASSES:
         class_of = _cut_at_quantiles(counts)
         groups = counted(int(class_of.max()) + 1, "class", "classes")
         notes.append(
@@ -395,8 +353,7 @@ def find_target(true: CodedTable, name: str) -> Target:
             f"models do not use {values} of the target {name!r} with fewer than {MIN_CLASS_ROWS} "
             "true rows"
         )
-    numbers = np.where(kept, np.cumsum(kept) - 1, -1)
-    return Target(position, numbers[class_of], classes, tuple(notes))
+    return Target(position, np.where(kept, np.cumsum(kept) - 1, -1)[class_of], tuple(notes))
 
 
 def _cut_at_quantiles(counts: Codes) -> Codes:
@@ -421,9 +378,9 @@ class ModelsCheck(Check):
 
     name, title, uses = "utility", "Models", ("models",)
     rules = (
-        Word("no gain", "plain", lambda loss: loss is None),
-        Word("large loss", "poor", lambda loss: loss > LARGE_LOSS),
-        Word("some loss", "fair", lambda loss: loss > SMALL_LOSS),
+        Word("no gain", "plain", lambda kept: kept is None),
+        Word("large loss", "poor", lambda kept: 1 - kept > LARGE_LOSS),
+        Word("some loss", "fair", lambda kept: 1 - kept > SMALL_LOSS),
         Word("small loss", "good"),
     )
 
@@ -433,8 +390,8 @@ class ModelsCheck(Check):
             return None
         pair, steps = comparison.pair, comparison.steps("models")
         held_out = None if comparison.control is None else comparison.control[0]
-        tables, game = (pair.true, pair.synthetic), (comparison.settings, comparison.workers)
-        return measure_utility(*tables, *game, steps, held_out)
+        game = (comparison.settings, comparison.workers, steps, held_out)
+        return measure_utility(pair.true, pair.synthetic, *game)
 
     def judge(self, facts: Utility | None, evaluation: Any) -> Finding:
         """Compare the gains of both models."""
@@ -443,15 +400,14 @@ class ModelsCheck(Check):
             advice = ("Name a target column to train models.",)
             return Finding("plain", "not requested", text, advice=advice)
         made, real = (significant(each.mean) for each in (facts.synthetic, facts.real))
-        kept = facts.kept
         text = f"Trained on synthetic rows to predict {quoted(facts.target)}, gradient boosting "
         text += f"reaches AUROC {made} instead of {real}"
-        if kept is None:
+        if facts.kept is None:
             text += ". There was nothing to learn from the true rows."
         else:
-            text += f" ({share(max(kept, 0.0), 2)} of its gain over chance)."
-        found = self.word_for(None if kept is None else 1 - kept)
+            text += f" ({share(max(facts.kept, 0.0), 2)} of its gain over chance)."
         figures = _figures(facts, evaluation.comparison.control is not None)
+        found = self.word_for(facts.kept)
         return Finding(*found, text, figures=figures, notes=facts.limitations)
 
 
@@ -471,4 +427,4 @@ def _figures(facts: Utility, held_out: bool) -> tuple[checks.Figure, ...]:
     caption = "AUROC on true rows: mean ± standard deviation over repeats. Kept: part of the gain "
     caption += "over chance"
     row = (facts.real, facts.synthetic, facts.kept)
-    return checks.Facts(lines), checks.Table(caption, columns, [row], "scores")
+    return checks.Facts(lines), checks.Table(caption, columns, [row])

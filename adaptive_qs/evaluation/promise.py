@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from os.path import exists  # Path.exists raises if a name is too long
 from pathlib import Path
@@ -55,11 +56,6 @@ class Promised:
         """The statement of the release, if it is known."""
         return self.release.manifest if isinstance(self.release, Bundle) else self.release
 
-    @property
-    def unconnected(self) -> tuple[str, ...]:
-        """Columns of which no combination was measured, if the release is known."""
-        return self.release.manifest.unconnected if isinstance(self.release, Bundle) else ()
-
 
 def find_promise(
     release: str | Path | Bundle | None,
@@ -73,20 +69,27 @@ def find_promise(
     was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
     nothing is promised: the promise does not cover what the schema reveals.
 
-    Args:
-        release: the release or its path, if one was named.
-        synthetic: the synthetic table; a statement is only next to a file.
-        schema: of the table, as it is compared.
-        max_memory: ceiling of the process's memory while the release is read.
-
     Raises:
         InputError: the release cannot be read, or was made with another schema.
-        ResourceExceeded: reading it would take more memory.
+        ResourceExceeded: reading it would take more than ``max_memory``.
     """
     sidecar = manifest_path(synthetic) if isinstance(synthetic, str | Path) else None
-    content = _read_statement(sidecar, max_memory)
+    content: dict[str, Any] = {}
+    if sidecar is not None and exists(sidecar):
+        with suppress(InputError):  # which is damaged
+            content = read_sidecar(sidecar, max_memory)
+    found: Bundle | Statement
     if release is not None:
-        found, source = _load_release(release, schema, max_memory)
+        from adaptive_qs.release.release import Release  # slow to import
+
+        given = isinstance(release, Bundle)
+        found = release if isinstance(release, Bundle) else Release.load(release, max_memory)
+        source = "the release" if given else Path(str(release)).name
+        if found.manifest.schema_fingerprint != schema.fingerprint:
+            raise InputError(
+                f"{source if given else release}: was made with another schema: name the release "
+                "that the synthetic table comes from, and give it as --schema, too"
+            )
     elif sidecar is None or not exists(sidecar):
         return _unknown("no --release was given, and no statement is next to the synthetic table")
     else:
@@ -102,50 +105,18 @@ def find_promise(
                 "learnt: name the release as the schema"
             )
     sampling = content.get("sampling")
-    promised = Promised(found, sampling=sampling if isinstance(sampling, dict) else {})
-    return _with_promise(promised, source)
-
-
-def _load_release(
-    release: str | Path | Bundle, schema: Schema, max_memory: int | str | None
-) -> tuple[Bundle | Statement, str]:
-    """Return the release and its name; refuse one that was made with another schema."""
-    from adaptive_qs.release.release import Release  # slow to import
-
-    given = isinstance(release, Bundle)
-    known = release if isinstance(release, Bundle) else Release.load(release, max_memory)
-    source = "the release" if given else Path(str(release)).name
-    if known.manifest.schema_fingerprint != schema.fingerprint:
-        raise InputError(
-            f"{source if given else release}: was made with another schema: name the release "
-            "that the synthetic table comes from, and give it as --schema, too"
-        )
-    return known, source
-
-
-def _with_promise(found: Promised, source: str) -> Promised:
-    statement = found.statement
-    assert statement is not None
-    promise, reason = None, None
+    sampling = sampling if isinstance(sampling, dict) else {}
+    statement = found.manifest if isinstance(found, Bundle) else found
     if statement.insecure:
         reason = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
-    elif statement.drafted:
+        return Promised(found, None, reason, sampling)
+    if statement.drafted:
         reason = f"no bound: {source} says that the schema was taken from the data, and the privacy"
         reason += " promise does not cover what it reveals"
-    else:
-        rho = None if statement.delta_spent else statement.rho_spent
-        promise = Promise(rho, statement.epsilon, statement.delta, source)
-    return Promised(found.release, promise, reason, found.sampling)
-
-
-def _read_statement(path: Path | None, max_memory: int | str | None) -> dict[str, Any]:
-    """Return the statement next to a table; empty if there is none, or it is damaged."""
-    if path is None or not exists(path):
-        return {}
-    try:
-        return read_sidecar(path, max_memory)
-    except InputError:
-        return {}
+        return Promised(found, None, reason, sampling)
+    rho = None if statement.delta_spent else statement.rho_spent
+    promise = Promise(rho, statement.epsilon, statement.delta, source)
+    return Promised(found, promise, None, sampling)
 
 
 def _unknown(reason: str) -> Promised:
@@ -164,9 +135,6 @@ def why_no_promise(statement: Statement | None) -> str | None:
 
 
 # The advantage that a privacy promise leaves to any membership attack; docs/proofs.md, section 10.
-
-_LOG_EPSILONS = (-12.0, 6.0)
-"""Range of ln ε that is searched; every ε gives a valid bound."""
 
 
 def advantage_bound(promise: Promise) -> float | None:
@@ -190,9 +158,7 @@ def advantage_bound(promise: Promise) -> float | None:
 
 
 def replacement_distance(rho: float) -> float:
-    """Bound the total variation between releases of tables in which one row is replaced.
-
-    They are ρ-zCDP for the addition or removal of one row.
+    """Bound the total variation between ρ-zCDP releases of tables in which one row is replaced.
 
     Raises:
         InputError: rho is negative or not finite.
@@ -224,13 +190,11 @@ def _least_on_curve(rho: float) -> float:
         epsilon = math.exp(log_epsilon)
         return pair_distance(epsilon, compute_delta(rho, epsilon))
 
-    return float(minimize_scalar(distance, bounds=_LOG_EPSILONS, method="bounded").fun)
+    found = minimize_scalar(distance, bounds=(-12.0, 6.0), method="bounded")
+    return float(found.fun)  # every ε gives a valid bound
 
 
 # Whether the table contradicts its release.
-
-FAR_OFF = 0.05
-"""Share of the rows by which a cell contradicts the release badly."""
 
 
 class ReleaseCheck(Check):
@@ -241,19 +205,16 @@ class ReleaseCheck(Check):
 
     name, title, about, shown = "release", "Agreement with the release", "release", "always"
     rules = (
-        Word("contradicted", "poor", lambda part: part >= FAR_OFF),
+        Word("contradicted", "poor", lambda part: part >= 0.05),
         Word("contradicted", "fair", lambda part: part > 0),
         Word("agrees", "good"),
     )
 
     def measure(self, comparison: Comparison) -> tuple[Contradiction, ...] | None:
-        """Return the cells that differ from the release by more than chance allows.
+        """Return the cells that differ from the release by more than chance allows, if known.
 
         If the release is known and could draw all rows, the table is compared with it. Otherwise,
         the statement next to the table has the cells that were found when it was drawn.
-
-        Returns:
-            The cells; None if neither is known.
         """
         from adaptive_qs.release.release import Release  # slow to import
 
@@ -275,13 +236,14 @@ class ReleaseCheck(Check):
     def judge(self, facts: tuple[Contradiction, ...] | None, evaluation: Any) -> Finding | None:
         """Return how many rows the worst cell is off."""
         advice: tuple[str, ...] = ()
-        if unconnected := evaluation.comparison.promised.unconnected:
-            names = checks.format_names(unconnected, "unconnected")
+        release = evaluation.comparison.promised.release
+        if isinstance(release, Bundle) and release.manifest.unconnected:
+            names = checks.format_names(release.manifest.unconnected)
             advice = (f"No combination with {names} was measured: use coarser bins, fewer values "
                       "or more budget.",)  # fmt: skip
         if not facts:
             return Finding("good", "agrees", advice=advice)
-        cells = checks.named([str(cell) for cell in facts], "contradictions", 2)
+        cells = checks.named([str(cell) for cell in facts], most=2)
         text = (
             f"The table contradicts its release by more than chance allows: {cells}. Do not use "
             "these counts."
@@ -299,7 +261,7 @@ class ReleaseCheck(Check):
             for c in facts
         ]  # fmt: skip
         caption = "Cells in which the table is further from the release than chance allows, in rows"
-        figures = (checks.Table(caption, columns, lines, "contradictions"),)
+        figures = (checks.Table(caption, columns, lines),)
         part = max(abs(c.drawn - c.measured) for c in facts) / evaluation.pair.true.num_rows
         found = self.word_for(part)
         return Finding(*found, text, figures=figures, advice=(step, *advice), caps=caps)

@@ -19,7 +19,6 @@ from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
 from adaptive_qs.evaluation.scale import (
     CLOSENESS,
     DEVIATIONS,
-    DOUBTFUL,
     LEAST_ROOM,
     STEP_ERROR,
     RelativeError,
@@ -130,7 +129,7 @@ def squared_error(queries: tuple[Queries, ...], difference: Array) -> float:
 
 
 def _same_length(queries: Queries, table: Array) -> Array:
-    """Return values along the first axis whose squares have the sum of those of the answers.
+    """Return values along the first axis whose squares have the same sum as the answers'.
 
     Ranges and arcs are n² and more. With the sums P_0 .. P_n of the first cells, the squares of
     P_b − P_a over all a < b add up to (n + 1) Σ (P − mean P)². The Gram matrix of arcs is
@@ -289,7 +288,7 @@ def check_queries(workload: QueryWorkload) -> None:
 def _compare(joint: JointCodes, part: QueryPart, index: int) -> tuple[float, float, float, float]:
     """Return sums of squared errors of one set of attributes, in shares of the rows.
 
-    They are those of the synthetic table, expected of a fresh sample and of independent columns,
+    They are: of the synthetic table, expected of a fresh sample and of independent columns,
     and the deviation of the second. Two samples of n and m rows of one population with shares p
     have the answers' differences Var = (1/n + 1/m) (Σ_x p_x Q[q, x]² − (Qp)_q²); the true table's
     own shares make the bracket (n − 1)/n as large on average. A table of m rows from the product π
@@ -331,28 +330,23 @@ def _clique(part: QueryPart, index: int) -> Clique:
 # The check of queries.
 
 
+ROUNDING = 1e-9
+"""Share of the rows by which equal answers may differ."""
+
+
 def place_queries(found: QueryError) -> RelativeError:
     """Return the relative error of all queries together.
 
-    Queries no closer than independent columns are far if these are clearly further off than a
-    fresh sample, and usable at best if they hardly are. Without a scale between the two, any
-    error is close.
+    Without a scale it is close up to 25 % above a fresh sample, and usable up to twice of it.
     """
     whole = found.whole
-    room, excess = whole.independent - whole.fresh, whole.rmse - whole.fresh
-    chance, least = whole.chance(DEVIATIONS), LEAST_ROOM * whole.fresh
-    deviations = DOUBTFUL if room > STEP_ERROR * whole.fresh else DEVIATIONS
-    worse = whole.joint and excess >= room and excess > max(whole.chance(deviations), least)
-    doubtful = worse or bool(found.gone)
-    if not worse and room > max(least, 2 * chance):
-        return RelativeError(
-            whole.joint, excess / room, chance / room, joint=whole.joint, doubtful=doubtful
-        )
-    far = worse and min(excess - chance, room - least) > 0
-    limits = (math.inf, math.inf)
+    limits = ROUNDING + LEAST_ROOM * whole.fresh, ROUNDING + whole.fresh
+    tolerance = max(whole.chance(DEVIATIONS) + STEP_ERROR * whole.fresh, LEAST_ROOM * whole.fresh)
+    joint = whole.joint and whole.independent - whole.fresh > STEP_ERROR * whole.fresh
     return RelativeError(
-        whole.joint, excess, 0.0, *limits, False, whole.joint, worse, far, doubtful
-    )
+        whole.rmse, whole.fresh, whole.independent, tolerance, limits, whole.joint, joint,
+        bool(found.gone),
+    )  # fmt: skip
 
 
 class QueriesCheck(Check):
@@ -379,7 +373,7 @@ class QueriesCheck(Check):
         rows, place, whole = evaluation.pair.true.num_rows, place_queries(facts), facts.whole
         amount = counted(whole.queries, "query", "queries")
         text = (
-            f"The workload's {checks.leading(amount, 'queries')} "
+            f"The workload's {amount} "
             f"{'is' if whole.queries == 1 else 'are'} off by {share(whole.rmse)} of the rows "
             f"({significant(whole.rmse * rows)} of {rows:,}; root mean square"
             f"{', weighted' * whole.weighted}), a fresh sample by about {share(whole.fresh)}"
@@ -388,7 +382,7 @@ class QueriesCheck(Check):
             text += f", independent columns by {share(whole.independent)}"
         text += str(place)
         if gone := [part.title for part in facts.gone]:
-            text += f" As far off as independent columns: {checks.named(gone, 'queries')}."
+            text += f" As far off as independent columns: {checks.named(gone)}."
         tile = f"of the rows: root mean squared error of {amount}; a fresh sample about "
         tiles = ((share(whole.rmse), tile + share(whole.fresh)),)
         return Finding(*self.word_for(place), text, figures=_figures(facts, rows), tiles=tiles)
@@ -416,5 +410,5 @@ def _figures(facts: QueryError, rows: int) -> tuple[checks.Figure, ...]:
     rmse = f"{share(whole.rmse)} of the rows, over the "
     rmse += f"{counted(whole.queries, 'query', 'queries')} of the workload"
     rmse += ", weighted" * whole.weighted
-    table = checks.Table(caption, columns, lines, "queries", len(lines))
+    table = checks.Table(caption, columns, lines, len(lines))
     return checks.Facts((("RMSE", rmse),)), table

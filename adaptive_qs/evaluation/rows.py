@@ -31,8 +31,6 @@ rows."""
 IMPOSSIBLE = 0.25
 """Share of synthetic rows, beyond the true ones, that break a rule or have such a pair of values,
 from which a table is suitable for no use of single rows."""
-JUDGED = 0.01
-"""Share of the synthetic rows that a rule must judge to count for all of them."""
 COPY_FACTOR, COPIED = 2, 0.05
 """A fresh row equals a true row that occurs once with probability 2 f₂/N (Good and Turing; f₂ rows
 occur twice), and rows that occur just twice bring one half of the true table to f₂/N matches in the
@@ -136,39 +134,35 @@ class RowsCheck(Check):
     def judge(self, facts: RowChecks, evaluation: Any) -> Finding:
         """Raise an alarm if there are more copies than chance explains."""
         grade, word = self.word_for(facts)
-        independent, redrawn = map(
-            share, (facts.expected_if_independent, facts.expected_if_redrawn)
-        )
-        alarm, notes = "", list[str]()
+        independent = share(facts.expected_if_independent)
+        redrawn, unique = share(facts.expected_if_redrawn), share(facts.unique_matches)
+        alarm, notes = "", tuple[str, ...]()
         if facts.same:
             alarm = (
                 "All synthetic rows are true rows, each as often as in the true table: this is the "
                 "true table itself, or a copy. Check the names of the files."
             )
-            notes.append(
-                "the synthetic rows are the true rows, each as often: the true table was compared "
-                "with itself, or with a copy"
-            )
+            notes = ("the true table was compared with itself, or with a copy",)
         elif word:
             alarm = (
-                f"{share(facts.unique_matches)} of the synthetic rows equal a true row that occurs "
-                f"once. Independent columns would match {independent} of all rows, one half of the "
-                f"true table {redrawn} of the other. Rows can have been copied: find out how the "
-                "table was made. (Few matches would prove no privacy.)"
+                f"{unique} of the synthetic rows equal a true row that occurs once. Independent "
+                f"columns would match {independent} of all rows, one half of the true table "
+                f"{redrawn} of the other. Rows can have been copied: find out how the table was "
+                "made. (Few matches would prove no privacy.)"
             )
-        step = "Find out why so many synthetic rows equal true ones before anything else."
+        step = "Find out why synthetic rows equal true ones before anything else."
         lines = (
             ("exact matches",
              f"{share(facts.exact_matches)} of the synthetic rows also occur in the true table. "
              f"For comparison: {independent} with independent columns, {redrawn} between two "
              "halves of the true table"),
-            ("unique matches", f"{share(facts.unique_matches)} equal a true row that occurs once"),
+            ("unique matches", f"{unique} equal a true row that occurs once"),
             ("repeated", f"{share(facts.repeated)} of the synthetic rows, "
              f"{share(facts.true_repeated)} of the true rows"),
         )  # fmt: skip
-        figures, advice = (Facts(lines),), (step,) * bool(alarm)
+        advice = (step,) * bool(alarm)
         return Finding(
-            grade, word, headline=alarm, figures=figures, notes=tuple(notes), advice=advice
+            grade, word, headline=alarm, figures=(Facts(lines),), notes=notes, advice=advice
         )
 
 
@@ -176,13 +170,6 @@ class RowsCheck(Check):
 
 WORST = 20
 """Maximum number of pairs of attributes that are named."""
-
-
-class UnseenPair(NamedTuple):
-    """Two attributes, and the share of synthetic rows with two values that no true row has."""
-
-    attributes: tuple[str, str]
-    share: float
 
 
 @dataclass(frozen=True)
@@ -200,16 +187,21 @@ class UnseenPairs:
 
     share: float
     expected_if_redrawn: float
-    worst: tuple[UnseenPair, ...]
+    worst: tuple[tuple[tuple[str, str], float], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the shares, with the worst pairs."""
+        worst = [{"attributes": names, "share": part} for names, part in self.worst]
+        shares = {"share": self.share, "expected_if_redrawn": self.expected_if_redrawn}
+        return {**shares, "worst": worst}
 
 
 def unseen_pairs(counts: PairCounts) -> UnseenPairs:
     """Summarise the unseen combinations of two tables."""
     names, rows = counts.joint.pair.domain.names, len(counts.row_unseen)
     worst = sorted(counts.unseen.items(), key=lambda item: (-item[1], item[0]))[:WORST]
-    pairs = tuple(UnseenPair((names[i], names[j]), n / rows) for (i, j), n in worst if n)
-    shares = float(counts.row_unseen.mean()), float(counts.row_unique.mean())
-    return UnseenPairs(*shares, pairs)
+    pairs = tuple(((names[i], names[j]), n / rows) for (i, j), n in worst if n)
+    return UnseenPairs(float(counts.row_unseen.mean()), float(counts.row_unique.mean()), pairs)
 
 
 # The check of rules.
@@ -230,15 +222,14 @@ class RuleFacts(NamedTuple):
 
 
 class JudgedRows(NamedTuple):
-    """Shares of rows that break rules or have unseen pairs, beyond those of true rows.
+    """The share of rows that break rules, and of those with unseen pairs, beyond true rows.
 
-    Chance moves the difference of two shares of n and m rows by √(p(1 − p)(1/n + 1/m)), which is
-    the deviation of the second.
+    The second is 0 if chance explains it: it moves the difference of two shares of n and m rows by
+    √(p(1 − p)(1/n + 1/m)).
     """
 
     broken: float
-    beyond: float
-    deviation: float
+    unseen: float
 
     @classmethod
     def from_facts(cls, facts: RuleFacts, rows: tuple[int, int]) -> JudgedRows:
@@ -246,20 +237,17 @@ class JudgedRows(NamedTuple):
         excess = [
             r.broken_synthetic - r.broken_true
             for r in broken_rules(facts.checks)
-            if r.judged_synthetic >= JUDGED
+            if r.judged_synthetic >= 0.01  # few rows count for none
         ]
         if (impossible := facts.impossible) is not None:
             excess.append(impossible.synthetic - impossible.true)
-        beyond, deviation = 0.0, 0.0
+        beyond = 0.0
         if (unseen := facts.unseen) is not None:
             p = (unseen.share + unseen.expected_if_redrawn) / 2
-            deviation = math.sqrt(p * (1 - p) * sum(1 / n for n in rows))
             beyond = unseen.share - unseen.expected_if_redrawn
-        return cls(max(excess, default=0.0), beyond, deviation)
-
-    def has_unseen(self, least: float) -> bool:
-        """Return whether many rows have unseen pairs, and chance does not explain it."""
-        return self.beyond >= max(least, DEVIATIONS * self.deviation)
+            if beyond < DEVIATIONS * math.sqrt(p * (1 - p) * sum(1 / n for n in rows)):
+                beyond = 0.0
+        return cls(max(excess, default=0.0), beyond)
 
 
 def broken_rules(found: Sequence[RuleCheck]) -> list[RuleCheck]:
@@ -275,9 +263,9 @@ class RulesCheck(Check):
     uses, shown = ("single rows",), "always"
     rules = (
         Word("impossible rows", "poor", lambda rows: rows.broken >= IMPOSSIBLE),
-        Word("unseen pairs", "poor", lambda rows: rows.has_unseen(IMPOSSIBLE)),
+        Word("unseen pairs", "poor", lambda rows: rows.unseen >= IMPOSSIBLE),
         Word("broken rules", "fair", lambda rows: rows.broken >= BROKEN),
-        Word("unseen pairs", "fair", lambda rows: rows.has_unseen(UNSEEN)),
+        Word("unseen pairs", "fair", lambda rows: rows.unseen >= UNSEEN),
         Word("kept", "good"),
     )
 
@@ -298,11 +286,9 @@ class RulesCheck(Check):
         text = "" if grade == "good" else rows_sentence(facts, found, broken)
         advice = []
         if repaired := [rule.rule for rule in broken if not rule.consistent]:
-            advice.append(
-                f"Repair or report rows that break {checks.format_names(repaired, 'rules')}."
-            )
+            advice.append(f"Repair or report rows that break {checks.format_names(repaired)}.")
         if consistent := [rule.rule for rule in broken if rule.consistent]:
-            names = checks.format_names(consistent, "rules")
+            names = checks.format_names(consistent)
             advice.append(
                 f"The synthetic table keeps {names} with other values than the true table: declare "
                 "which values belong together, as the table of the rule in the schema."
@@ -311,12 +297,7 @@ class RulesCheck(Check):
 
     def as_json(self, facts: RuleFacts) -> Mapping[str, Any]:
         """Return the three parts of the facts."""
-        unseen = facts.unseen and {
-            "share": facts.unseen.share,
-            "expected_if_redrawn": facts.unseen.expected_if_redrawn,
-            "worst": [pair._asdict() for pair in facts.unseen.worst],
-        }
-        return {"rules": facts.checks, "impossible": facts.impossible, "unseen": unseen}
+        return dict(zip(("rules", "impossible", "unseen"), facts))
 
 
 def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleCheck]) -> str:
@@ -329,10 +310,10 @@ def rows_sentence(facts: RuleFacts, found: JudgedRows, broken: Sequence[RuleChec
             f"{share(rows.synthetic)} of the synthetic rows break {kept} in the true table"
         )
     if broken:
-        most = named([_describe_broken(rule) for rule in broken], "rules", checks.FEW_NAMED)
+        most = named([_describe_broken(rule) for rule in broken], most=checks.FEW_NAMED)
         parts.append(f"Most often broken: {most}")
-    if unseen is not None and found.has_unseen(UNSEEN):
-        names = named([combination(pair.attributes) for pair in unseen.worst], "unseen")
+    if unseen is not None and found.unseen >= UNSEEN:
+        names = named([combination(names) for names, _ in unseen.worst])
         parts.append(
             f"{share(unseen.share)} of the synthetic rows contain a pair of values that occurs in "
             "no true row (expected for new rows of the same population: "
@@ -365,7 +346,7 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
             (r.rule, r.source, r.broken_true, r.broken_synthetic, r.expected_if_independent,
              r.judged_synthetic)
             for r in worst
-        ], "rules-table", len(worst)))  # fmt: skip
+        ], len(worst)))  # fmt: skip
     else:
         lines.append(("rules", "none was declared, and none was found to hold in the true table"))
     if (unseen := facts.unseen) is not None:
@@ -375,5 +356,5 @@ def _figures(facts: RuleFacts) -> tuple[Facts | Table, ...]:
                       f"{share(unseen.expected_if_redrawn)}"))  # fmt: skip
         pair_columns = (checks.COLUMNS, checks.number("synthetic rows", share))
         tables.append(Table("Pairs of columns with most unseen pairs of values", pair_columns,
-                            unseen.worst, "unseen"))  # fmt: skip
+                            unseen.worst))  # fmt: skip
     return (Facts(tuple(lines)), *(table for table in tables if table.rows))

@@ -26,8 +26,6 @@ CLOSE_SINGLE, USABLE_SINGLE = 0.02, 0.10
 FEW, SPARSE = 5, 0.5
 """Number of true rows below which a cell has few, and share of the rows in such cells above which
 there is no scale."""
-FURTHEST = 2.0
-"""Largest L1 distance of two tables."""
 STEP_ERROR = 0.05
 """Assumed relative error of the estimate for a fresh sample. From well-filled to nearly empty cells
 it is below 3 % for tables of equal size, and at most 5 % for a synthetic table of ten times the
@@ -47,55 +45,75 @@ one."""
 
 @dataclass(frozen=True)
 class RelativeError:
-    """An error, as a part of the way from that of a fresh sample to that of independent columns.
+    """An error compared with a fresh sample's and that of independent columns.
 
     Attributes:
+        error, fresh, independent: the three errors.
+        tolerance: how much further than expected chance and the estimate may take a fresh sample.
+        limits: largest values of "close" and "usable" beyond a fresh sample, if there is no scale.
         known: whether there is anything to judge it by.
-        beyond: how much further than a fresh sample it is.
-        allowed: how much further chance may take a fresh sample.
-        close, usable: largest values with these grades.
-        scaled: whether the two differ; otherwise, errors are not relative.
         joint: whether independence says something.
-        worse, far: whether it is no closer than independent columns, and clearly so.
-        doubtful: whether it is so in some part.
+        doubtful: whether some part is as far off as independent columns.
     """
 
-    known: bool
-    beyond: float
-    allowed: float
-    close: float = CLOSE
-    usable: float = USABLE
-    scaled: bool = True
+    error: float
+    fresh: float
+    independent: float
+    tolerance: float
+    limits: tuple[float, float] = (CLOSE_SINGLE, USABLE_SINGLE)
+    known: bool = True
     joint: bool = True
-    worse: bool = False
-    far: bool = False
     doubtful: bool = False
 
+    @property
+    def room(self) -> float | None:
+        """The difference of the two other errors; None if they cannot be distinguished."""
+        room, least = self.independent - self.fresh, LEAST_ROOM * self.fresh
+        chance = self.tolerance - STEP_ERROR * self.fresh
+        return room if self.known and room > max(least, 2 * chance) else None
+
+    @property
+    def beyond(self) -> float:
+        """How much further than a fresh sample it is, as a part of the room if there is one."""
+        return (self.error - self.fresh) / (self.room or 1.0)
+
+    @property
+    def far(self) -> bool:
+        """Whether it is no closer than independent columns, and chance does not explain it."""
+        worse = self.joint and self.error >= self.independent
+        return worse and self.error - self.fresh > self.tolerance
+
+    def exceeds(self, grade: int) -> bool:
+        """Return whether it is beyond the limit of "close" (0) or "usable" (1)."""
+        limit = ((CLOSE, USABLE) if self.room else self.limits)[grade]
+        return self.beyond > max(limit, self.tolerance / (self.room or 1.0))
+
     def __str__(self) -> str:
-        if self.worse or (self.scaled and self.beyond >= 1):
-            text = ". The table is no closer than independent columns."
-        elif self.beyond <= 0:
+        if self.far or (self.room and self.beyond >= 1):
+            return ". The table is no closer than independent columns."
+        text = "."
+        if self.beyond <= 0:
             text = ". The table is as close as a fresh sample."
-        elif self.scaled:
+        elif self.room:
             text = f". The error lies {share(self.beyond, 2)} of the way between the two."
         elif self.joint:
             text = ". The two are too close to each other to place the table between them."
-        else:
-            text = "."
-        if self.worse or not self.close < self.beyond <= self.allowed:
+        close = CLOSE if self.room else self.limits[0]
+        if self.exceeds(0) or self.beyond <= close:
             return text
-        usual, raised = f"{self.close}", f"{significant(self.allowed)} above a fresh sample"
-        if self.scaled:
-            usual, raised = share(self.close, 2), f"{share(self.allowed, 2)} of the way"
+        usual, raised = f"{close:.2g}", f"{significant(self.tolerance)} above a fresh sample"
+        if self.room:
+            usual = share(CLOSE, 2)
+            raised = f"{share(self.tolerance / self.room, 2)} of the way"
         return (
-            f"{text} With so few rows chance alone can make such a difference, so the limit for "
-            f"“close” is raised from {usual} to {raised}."
+            f"{text} Chance alone can make such a difference with so few rows per cell, so the "
+            f"limit for “close” is raised from {usual} to {raised}."
         )
 
 
 CLOSENESS = (
-    Word("far", "poor", lambda p: p.far or p.beyond > max(p.usable, p.allowed)),
-    Word("usable", "fair", lambda p: p.doubtful or p.beyond > max(p.close, p.allowed)),
+    Word("far", "poor", lambda p: p.far or p.exceeds(1)),
+    Word("usable", "fair", lambda p: p.doubtful or p.exceeds(0)),
     Word("close", "good"),
 )
 """The words for a relative error."""
@@ -181,7 +199,7 @@ class WorkloadScale:
     @property
     def vacuous(self) -> bool:
         """Whether chance may take a fresh sample as far off as any table can be."""
-        return self.fresh + self.tolerance >= FURTHEST
+        return self.fresh + self.tolerance >= 2  # the largest L1 distance
 
     @property
     def tolerance(self) -> float:
@@ -194,27 +212,11 @@ class WorkloadScale:
         return self.known and self.independent - self.fresh > STEP_ERROR * self.fresh
 
     @property
-    def position(self) -> float | None:
-        """The part of the way from a fresh sample (0) to independent columns (1).
-
-        None if the two cannot be distinguished, or there is no scale.
-        """
-        room = self.independent - self.fresh
-        if not self.known or room <= max(LEAST_ROOM * self.fresh, 2 * self.chance):
-            return None
-        return (self.l1 - self.fresh) / room
-
-    @property
     def place(self) -> RelativeError:
         """The relative error of the mean."""
-        excess, tolerance = self.l1 - self.fresh, self.tolerance
-        worse = self.joint and self.l1 >= self.independent and excess > tolerance
-        scaled = self.position is not None
-        room = self.independent - self.fresh if scaled else 1.0
-        limits = (CLOSE, USABLE) if scaled else (CLOSE_SINGLE, USABLE_SINGLE)
         doubtful = len(self.per_clique) > 1 and bool(self.gone)
-        measured = (excess / room, tolerance / room, *limits)
-        return RelativeError(self.known, *measured, scaled, self.joint, worse, worse, doubtful)
+        errors = (self.l1, self.fresh, self.independent, self.tolerance)
+        return RelativeError(*errors, known=self.known, joint=self.joint, doubtful=doubtful)
 
 
 def scale_over(

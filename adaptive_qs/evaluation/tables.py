@@ -126,7 +126,8 @@ def _read(
         said = str(error)
         if not isinstance(table, str | Path):
             said = re.sub(r"^(the )?((coded )?table)", rf"the {role} \2", said)
-        if role == "synthetic" and any(refusal in said for refusal in _OF_ANOTHER_TOOL):
+        refusals = "cannot be read as integer", "has a value outside its declared range"
+        if role == "synthetic" and any(refusal in said for refusal in refusals):
             said += (
                 "; a table of another tool must be brought to the schema first: round its numbers, "
                 "and clip them to the declared range"
@@ -134,20 +135,16 @@ def _read(
         raise DataError(said) from None
 
 
-MOST_ENDS, DAY = 2**20, 86_400
-"""Maximum number of codes of a column that are checked for bins, and seconds of a day."""
+DAY = 86_400
+"""Seconds of a day."""
 
 
 def exactly_coded(column: ColumnBase) -> bool:
     """Return whether every code of a column stands for one value; days count as values."""
-    if getattr(column, "outside", "") == "clip" or column.num_values > MOST_ENDS:
+    if getattr(column, "outside", "") == "clip" or column.num_values > 2**20:
         return False
     low, high = column.ends(np.arange(column.num_values))
     return bool((low // DAY == high // DAY).all() if column.by_day else (low == high).all())
-
-
-_OF_ANOTHER_TOOL = ("cannot be read as integer", "has a value outside its declared range")
-"""Refusals of fractions and of numbers out of range, which tables of other tools may have."""
 
 
 # Cells of both tables side by side, in memory linear in the rows, whatever the marginal.
@@ -156,7 +153,6 @@ MAX_DENSE_CELLS = 2**22
 """Number of cells of a marginal above which only the occupied ones are numbered."""
 BATCH = 32
 """Number of items in a batch of a thread."""
-_MAX_NUMBERS = 2**62
 
 Cells = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -209,7 +205,7 @@ class JointCodes:
 
 
 def row_numbers(
-    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = _MAX_NUMBERS
+    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int], most: int = 2**62
 ) -> tuple[Cells, int]:
     """Return a number for each row, in the order of its codes, and the bound of the numbers.
 
@@ -382,80 +378,3 @@ def _sum(cells, first, second, of_first, of_second, counts, unique):  # type: ig
         moved = 2 * ratio - ratio_first[i] / of_first[i] - ratio_second[j] / of_second[j]
         influence += times[k] * cells.size * moved * moved
     return squares, occupied, influence
-
-
-# Whether control rows were held out, or occur in the true table more often than fresh ones would.
-
-MIN_ROWS = 16
-"""Minimum number of true rows, and of control rows, for an attack."""
-FALSE_ALARM = 1e-3
-"""Maximum probability that rows which were held out are found to overlap."""
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """Control rows that equal one of the base rows, compared with as many true rows.
-
-    Attributes:
-        control: share of the control rows that equal a base row.
-        true: the same for true rows that are not in the base.
-        found: whether the first is larger than chance explains.
-        complete: whether every control row equals some true row.
-    """
-
-    control: float
-    true: float
-    found: bool
-    complete: bool
-
-
-def check_control(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    """Return the overlap of control rows with the true table.
-
-    Raises:
-        DataError: the domains differ, a table has too few rows, or the control rows were not held
-            out: they are the true rows, or all of them are among those more often than by chance.
-    """
-    TablePair(true, control)
-    if min(true.num_rows, control.num_rows) < MIN_ROWS:
-        raise DataError(
-            f"the true and the control table need at least {MIN_ROWS} rows each for an attack: "
-            "hold out more"
-        )
-    keys, of_control = _number_rows(true, control)
-    if np.array_equal(np.sort(keys), np.sort(of_control)):
-        raise DataError(
-            "the control table has the very rows of the true table: give rows that were held out "
-            "of it"
-        )
-    overlap = find_overlap(true, control, seed)
-    if overlap.found and overlap.complete:
-        raise DataError(
-            "every control row is a row of the true table: give rows that were held out of it"
-        )
-    return overlap
-
-
-def find_overlap(true: CodedTable, control: CodedTable, seed: int) -> Overlap:
-    """Compare control rows with as many random true rows, against the other true rows.
-
-    If the control rows were held out, they and the drawn rows are independent draws from one
-    population, so that both numbers of matches are binomial with one probability, and Fisher's
-    exact one-sided test is wrong with probability 0.001 at most.
-    """
-    from scipy.stats import fisher_exact  # slow to import
-
-    keys, of_control = _number_rows(true, control)
-    shuffled = np.random.default_rng(seed).permutation(keys)
-    drawn, base = np.split(shuffled, [min(control.num_rows, true.num_rows // 2)])
-    found, others = (np.isin(rows, base) for rows in (of_control, drawn))
-    matches = [[int(part.sum()), int((~part).sum())] for part in (found, others)]
-    chance = float(fisher_exact(matches, alternative="greater").pvalue)
-    complete = bool(np.isin(of_control, keys).all())
-    return Overlap(float(found.mean()), float(others.mean()), chance <= FALSE_ALARM, complete)
-
-
-def _number_rows(true: CodedTable, control: CodedTable) -> list[Cells]:
-    """Return a number for each row of either table, equal for equal rows."""
-    columns = [np.concatenate(pair) for pair in zip(true.columns, control.columns)]
-    return np.split(ranked(row_numbers(columns, control.domain.sizes)[0])[0], [true.num_rows])

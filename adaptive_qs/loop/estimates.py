@@ -19,7 +19,7 @@ from adaptive_qs.privacy.events import Purpose
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.query import Centering, Identity, IntegerMap, LinearQuery
 from adaptive_qs.residual import ReferenceModel, centered, privacy_cost, uniform_reference
-from adaptive_qs.strategy.columns import ColumnStrategy, noise_by_attribute
+from adaptive_qs.strategy.integer import ColumnStrategy, noise_by_attribute
 
 # Scaled form of a residual: release Ξv + discrete Gaussian of variance σ²n², divide by n, where v
 # is the integer marginal over τ, Ξ = ⊗(n_i I − 11ᵀ) and n = Πn_i. One row moves Ξv by a vector of

@@ -1,4 +1,4 @@
-"""Readable names, numbers and progress, and templates rendered to one self-contained file."""
+"""Readable names, numbers, charts and progress, and templates rendered to one file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial, wraps
 from html import escape
 from importlib import import_module
@@ -149,6 +150,100 @@ def counted(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
+# Charts; a template also writes every number of them as text.
+
+HEIGHT = 100
+"""Height of a histogram, in its own units."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value of an axis.
+
+    Attributes:
+        label: the value, or several of them.
+        values: one number for each series, such as true and synthetic.
+        low, high: of an interval around the first; None without one.
+        ends: the first and the last of several values, for the ends of the axis.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    low: float | None = None
+    high: float | None = None
+    ends: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Bars over the values of one axis.
+
+    Attributes:
+        bars: in the order shown.
+        scale: whether the axis is a scale, drawn as a histogram; otherwise one line for each bar.
+        apart: bars outside the scale, such as missing values.
+        note: what is grouped or not shown.
+        whole: number for the full length of a bar; by default the largest number.
+    """
+
+    bars: tuple[Bar, ...]
+    scale: bool
+    apart: tuple[Bar, ...] = ()
+    note: str = ""
+    whole: float | None = None
+
+    @property
+    def top(self) -> float:
+        """The number for the full length of a bar of the scale."""
+        largest = max((v for b in self.bars for v in (*b.values, b.high or 0.0)), default=0.0)
+        return self.whole if self.whole is not None else largest or 1.0
+
+    @property
+    def outside(self) -> BarChart:
+        """The bars outside the scale, as parts of all."""
+        series = zip(*(bar.values for bar in self.numbers), strict=True)
+        return BarChart(self.apart, False, whole=max(map(sum, series)) or 1.0)
+
+    @property
+    def numbers(self) -> tuple[Bar, ...]:
+        """Every bar, those outside the scale last."""
+        return (*self.bars, *self.apart)
+
+    @property
+    def ticks(self) -> tuple[str, ...]:
+        """Labels below the axis: of its first, its middle and its last bar."""
+        ends = [bar.ends or (bar.label, bar.label) for bar in self.bars]
+        return ends[0][0], ends[len(ends) // 2][0], ends[-1][1]
+
+    def width(self, value: float) -> str:
+        """Return a number as part of the largest, in per cent."""
+        return f"{min(max(100 * value / self.top, 0), 100):.1f}"
+
+    def area(self, series: int = 0) -> str:
+        """Return the path of an SVG: filled bars without gaps, each one unit wide."""
+        return f"M0 {HEIGHT}V{self.steps(series).removeprefix('M0 ')}V{HEIGHT}Z"
+
+    def steps(self, series: int = 1) -> str:
+        """Return the SVG path of the upper edge of the bars."""
+        edge = (f"{self._y(bar.values[series])}H{k}" for k, bar in enumerate(self.bars, 1))
+        return "M0 " + "V".join(edge)
+
+    def whiskers(self) -> str:
+        """Return the SVG path of the intervals: vertical lines in the middle of the bars."""
+        return "".join(
+            f"M{k}.5 {self._y(bar.low)}V{self._y(bar.high)}"
+            for k, bar in enumerate(self.bars)
+            if bar.low is not None and bar.high is not None
+        )
+
+    def _y(self, value: float) -> str:
+        return _short(HEIGHT * (1 - min(max(value / self.top, 0.0), 1.0)))
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
 # Progress of a run, in notebooks and terminals.
 
 PHASES = {
@@ -250,8 +345,6 @@ _BLANK = re.compile(r"\n\s*")
 def _environment(packages: tuple[str, ...]) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # slow to import
 
-    from adaptive_qs.pages import charts
-
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(p) for p in (*packages, "adaptive_qs.pages")]),
         autoescape=True,
@@ -263,12 +356,7 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     filters: list[Callable[..., Any]] = [plain, significant, signed, decimals, share, count]
     filters += [counted, short, joints, combination, at_resolution, listed]
     environment.filters |= {function.__name__: function for function in filters}
-    environment.globals |= {
-        "shades": charts.shades(),
-        "dark_shades": charts.shades(dark=True),
-        "as_count": count,
-        "as_share": partial(share, digits=2),
-    }
+    environment.globals |= {"as_count": count, "as_share": partial(share, digits=2)}
     return environment
 
 

@@ -257,8 +257,6 @@ class PrivacyLoss(NamedTuple):
 
 # Privacy parameters as users give them.
 
-DEFAULT_DELTA = 1e-9
-"""Default δ: below 1/rows for any table that fits a machine."""
 LEAST_DELTA = 1e-290
 """Smallest δ that is accepted: part of it can be set aside before the rest is converted, and
 conversions accept at least 1e-300."""
@@ -270,7 +268,8 @@ def choose_delta(value: Any) -> float:
     Raises:
         InputError: If it is not a number from ``LEAST_DELTA`` to below 1.
     """
-    delta = DEFAULT_DELTA if value is None else positive_number("delta", value)
+    default_delta = 1e-9  # default δ: below 1/rows for any table that fits a machine
+    delta = default_delta if value is None else positive_number("delta", value)
     if not delta < 1:
         raise InputError(f"delta is {delta!r}: give a number below 1, such as 1e-9")
     if delta < LEAST_DELTA:

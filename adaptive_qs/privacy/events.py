@@ -66,13 +66,13 @@ MOST_DIGITS = 1_000
 """Maximum number of digits of a numerator or denominator; floats have 767 at most."""
 LEAST, MOST = Fraction(1, 10**150), Fraction(10**150)
 """Range of the numbers of an event; floats hold all their squares."""
-_RATIO = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
 
 
 def _read_ratio(value: Any) -> Fraction:
     """Return a fraction that is given as such or as text."""
+    ratio = re.compile("([1-9][0-9]*)/([1-9][0-9]*)")
     if isinstance(value, str) and len(value) <= 2 * MOST_DIGITS + 1:
-        found = _RATIO.fullmatch(value)
+        found = ratio.fullmatch(value)
         value = Fraction(int(found[1]), int(found[2])) if found else None
     if not isinstance(value, Fraction):
         raise ValueError("not a positive fraction such as 3/4")

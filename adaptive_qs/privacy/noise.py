@@ -179,8 +179,6 @@ def quotient_bounds(value: Fraction, digits: int) -> tuple[Decimal, Decimal]:
 #
 # Proof: docs/proofs.md, section 2.
 
-VARIANCE_LIMIT = 2**92
-"""Largest variance, and the inverse of the smallest: 45 blocks of t stay below 2⁵³."""
 
 NOISE_LIMIT = 2**62
 """Bound on the magnitude of draws, exceeded with probability below exp(-2¹⁵)."""
@@ -234,7 +232,9 @@ def check_variance(variance: Fraction | int) -> Fraction:
     """Return the variance as a fraction; raise InputError unless it is from 2**-92 to 2**92."""
     if not isinstance(variance, int | Fraction):
         raise InputError(f"noise variance is a {type(variance).__name__}: give an int or Fraction")
-    if not Fraction(1, VARIANCE_LIMIT) <= variance <= VARIANCE_LIMIT:
+    # Largest variance, and the inverse of the smallest: 45 blocks of t stay below 2⁵³
+    variance_limit = 2**92
+    if not Fraction(1, variance_limit) <= variance <= variance_limit:
         raise InputError("noise variance is outside 2**-92 .. 2**92: rescale the query")
     return Fraction(variance)
 

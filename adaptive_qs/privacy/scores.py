@@ -34,8 +34,6 @@ Flags = NDArray[np.bool_]
 
 CELL_BITS = 16
 """Number of binary digits to which estimates are rounded (rows)."""
-WEIGHT_BITS = 10
-"""Number of binary digits to which weights are rounded up, relative to the largest."""
 ERROR_LIMIT = 2**51
 """Largest error (2**35 rows), so that weight times error stays below the limit of a selection.
 Saturation changes no score more than the error changes, so the sensitivity still holds."""
@@ -57,7 +55,9 @@ class PrivateErrors(Closed):
     ) -> None:
         counter, errors = open_private(table, table.owner), np.zeros(len(cliques), dtype=np.int64)
         super().__init__((counter, errors), table.owner)
-        scaled = np.ceil(weights / weights.max() * 2**WEIGHT_BITS)
+        # Number of binary digits to which weights are rounded up, relative to the largest
+        weight_bits = 10
+        scaled = np.ceil(weights / weights.max() * 2**weight_bits)
         self._cliques = cliques
         self._weights = scaled.astype(np.int64)
         self._workers = workers

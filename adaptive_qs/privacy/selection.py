@@ -34,11 +34,6 @@ from adaptive_qs.privacy.noise import (
 #
 # Proof: docs/proofs.md, section 1.
 
-SCORE_LIMIT = 2**62
-"""Bound on the magnitude of scores, so that their differences fit 64 bits."""
-
-EPSILON_LIMIT = 2**40
-"""Largest ε, so that every score times its rate stays finite in floating point."""
 
 FILTER_SLACK = 2.0**-40
 """Relative error that the floating-point filter allows for; see above."""
@@ -92,7 +87,8 @@ def check_scores(scores: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int6
     array = np.asarray(scores)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InputError("selection scores are not a non-empty vector of integers: round them")
-    if np.max(array) >= SCORE_LIMIT or np.min(array) <= -SCORE_LIMIT:
+    score_limit = 2**62  # bound on the magnitude of scores, so that their differences fit 64 bits
+    if np.max(array) >= score_limit or np.min(array) <= -score_limit:
         raise InputError("a selection score reaches 2**62: use a coarser grid")
     return array.astype(np.int64)
 
@@ -105,7 +101,9 @@ def check_rate(sensitivity: int, epsilon: Fraction | float) -> Fraction:
     """
     if not isinstance(sensitivity, int) or sensitivity < 1:
         raise InputError(f"score sensitivity is {sensitivity!r}: give a positive integer")
-    if not 0 < epsilon <= EPSILON_LIMIT:
+    # Largest ε, so that every score times its rate stays finite in floating point
+    epsilon_limit = 2**40
+    if not 0 < epsilon <= epsilon_limit:
         raise InputError(f"selection epsilon is {epsilon!r}: give a number in (0, 2**40]")
     return Fraction(epsilon) / (2 * sensitivity)
 

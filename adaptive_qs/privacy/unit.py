@@ -69,7 +69,6 @@ WEIGH: Mapping[str, str] = MappingProxyType(
 
 MOST_ROWS = 2**20
 """Largest number of rows of one person: above it there is nothing but noise."""
-_TOGETHER = "which together count as one row"
 
 
 def check_weigh(weigh: Any, person: str | None) -> None:
@@ -236,9 +235,10 @@ class Unit:
             return f"{self.protected}, of which at most {self.rows:,} {rows}"
         if self.person is None:
             return self.protected
+        together = "which together count as one row"
         if self.weigh != DEFAULT_WEIGH:
             parts = "" if self.rows == 1 else f", in {self.rows:,} equal parts"
-            return f"{self.protected}, {_TOGETHER}{parts}"
+            return f"{self.protected}, {together}{parts}"
         return f"{self.protected}, of which at most {self.rows:,} count{'s' * (self.rows == 1)}"
 
     @property

@@ -37,12 +37,11 @@ from adaptive_qs.release.statement import (
     check_version,
 )
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
-from adaptive_qs.strategy.columns import LARGEST, ColumnStrategy, noise_by_attribute
+from adaptive_qs.strategy.integer import LARGEST, ColumnStrategy, noise_by_attribute
 from adaptive_qs.table.archive import ArchiveReader, npy_bytes, open_archive
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.table.files import NameTaken, atomic_writer, compute_sha256
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import SET_MEMBER
+from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.workload.file import WorkloadFile
 from adaptive_qs.workload.workload import Workload, check_subsets
 
@@ -95,15 +94,11 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     levels: Annotated[tuple[_Level, ...], FailFast()] = ()
-    """Groups of codes that marginals were offered at, those of a column from fine to coarse."""
+    """Groups of codes that marginals were offered at, from fine to coarse."""
     strategies: Annotated[tuple[_Strategy, ...], FailFast()] = ()
     """Columns that were measured by more than their cells, since the workload requested more."""
     rounds: Annotated[tuple[RoundRecord, ...], FailFast()]
     residuals: Annotated[tuple[_Measured, ...], Field(min_length=1), FailFast()]
-
-
-MOST_DEVIATIONS = 64
-"""Standard deviations of noise that no release ever has: a chance of exp(-2048)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +142,7 @@ class Bundle:
             raise ValueError("the number of rows is not among the estimates")
         measured = map(self.domain.columns, self.estimates)
         if self.manifest.unconnected != unconnected_columns(self.workload, measured):
-            raise ValueError("the columns of no measured combination are not those of the manifest")
+            raise ValueError("the unconnected columns are not the manifest's")
         if self.manifest.resolutions != list_resolutions(self.rounds, self.domain):
             raise ValueError("what rounds measured is not what the manifest says")
         ordered = sorted(self.estimates.items(), key=lambda item: (len(item[0]), item[0]))
@@ -173,10 +168,7 @@ class Bundle:
         )
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of every member that a program reads, by name, as it is saved.
-
-        The same release gives the same digests. The pages for people follow from these members.
-        """
+        """Return the SHA-256 of every member that a program reads, by name, as it is saved."""
         texts = {name: compute_sha256([text.encode()]) for name, text in self.texts().items()}
         arrays = {name: compute_sha256(npy_bytes(parts)) for name, parts in self.arrays().items()}
         return texts | arrays
@@ -184,25 +176,22 @@ class Bundle:
     def texts(self) -> dict[str, str]:
         """Return the members of JSON, by name."""
         domain = self.domain
-        measured = tuple(
-            _Measured(
-                attributes=domain.clique_names(clique),
-                groups=domain.shape(clique),
-                precision=estimate.precision,
-            )
-            for clique, estimate in self.estimates.items()
-        )
-        levels = tuple(
-            _Level(column=domain.names[grouping.attribute], groups=grouping.groups)
-            for grouping in self.groupings
-        )
-        strategies = tuple(
-            _Strategy(column=domain.names[i], queries=strategy.integers.tolist())
-            for i, strategy in self.strategies.items()
-        )
+        names, estimates = domain.names, self.estimates.items()
         record = _Record(
-            levels=levels, strategies=strategies, rounds=self.rounds, residuals=measured
-        )
+            levels=tuple(
+                _Level(column=names[each.attribute], groups=each.groups) for each in self.groupings
+            ),
+            strategies=tuple(
+                _Strategy(column=names[i], queries=strategy.integers.tolist())
+                for i, strategy in self.strategies.items()
+            ),
+            rounds=self.rounds,
+            residuals=tuple(
+                _Measured(attributes=domain.clique_names(clique), groups=domain.shape(clique),
+                          precision=estimate.precision)
+                for clique, estimate in estimates
+            ),
+        )  # fmt: skip
         return {
             MANIFEST: self.manifest.to_json(),
             "schema.json": self.schema.to_json(),
@@ -222,14 +211,9 @@ class Bundle:
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
         """Read a bundle and check that its parts fit each other and the budget.
 
-        Args:
-            path: the file.
-            max_memory: ceiling of the process's memory in bytes or as "3GB"; by default three
-                quarters of the machine's.
-
         Raises:
             InputError: it is missing, damaged, or made by a newer version.
-            ResourceExceeded: reading it would take more memory.
+            ResourceExceeded: reading it would take more than ``max_memory`` of the process.
         """
         with open_archive(path, "release bundle", max_memory) as archive:
             if SET_MEMBER in archive.names:
@@ -241,12 +225,7 @@ class Bundle:
 
     @classmethod
     def read(cls, archive: ArchiveReader, path: str | Path) -> Self:
-        """Return the bundle in an open archive; see :meth:`load`.
-
-        Args:
-            archive: that was opened.
-            path: of it, for messages.
-        """
+        """Return the bundle in an open archive, with its path for messages; see :meth:`load`."""
         content = archive.json(MANIFEST)
         check_version(content, path)
         try:
@@ -283,7 +262,8 @@ class Bundle:
         if any(q.min() <= 0 or abs(math.fsum(q) - 1) > 1e-9 for q in reference):
             raise ValueError("a reference is no strictly positive distribution")
         for array, measured in zip(values, record.residuals):
-            most = MAX_ROWS + MOST_DEVIATIONS * math.sqrt(array.size / measured.precision)
+            deviation = math.sqrt(array.size / measured.precision)
+            most = MAX_ROWS + 64 * deviation  # noise exceeds it with probability exp(-2048)
             if not -most <= array.min() <= array.max() <= most:
                 raise ValueError("a residual is larger than any that is measured")
         estimates = {
@@ -307,7 +287,7 @@ def _read_strategy(written: _Strategy, domain: Domain) -> ColumnStrategy:
 
 
 def charges_text(events: Iterable[Event]) -> str:
-    """Every charge, as the member of a bundle that holds them."""
+    """Return the member of a bundle that holds every charge."""
     return _json(Transcript(events=tuple(events)))
 
 
@@ -321,11 +301,10 @@ def list_resolutions(rounds: Iterable[RoundRecord], domain: Domain) -> tuple[Res
 
 
 def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple[str, ...]:
-    """Columns whose combinations were requested and none was measured, in the schema's order.
+    """Return columns whose combinations were requested and none was measured, in schema order.
 
-    In a table that is sampled from the release they are independent of all others. Columns of one
-    code count neither as connected nor as unconnected, since nothing can depend on them; nor does
-    a column of which the workload asks for no combination.
+    In tables they are independent of all others. Columns of one code, or of which the workload
+    has no combination, are not among them.
     """
     domain = workload.domain
     several = {i for i, size in enumerate(domain.sizes) if size > 1}
@@ -338,7 +317,7 @@ def unconnected_columns(workload: Workload, measured: Iterable[Clique]) -> tuple
 
 
 def _paid(fact: Fact) -> tuple[Any, ...]:
-    """Return what a charge must agree with; its words may be those of another version."""
+    """Return what a charge must agree with; its words may come from another version."""
     return fact.kind, fact.columns, fact.cost
 
 
@@ -384,11 +363,7 @@ def write_manifest(
 ) -> None:
     """Write a statement next to a table, before the table itself appears.
 
-    Args:
-        statement: what is stated; the same statement gives the same bytes.
-        table: path of the table.
-        replace: as for :func:`atomic_writer`.
-        more: fields of this table only, such as the seed that it was sampled with.
+    More fields are of this table only, such as the seed that it was sampled with.
     """
     with atomic_writer(manifest_path(table), replace) as file:
         file.write(sidecar_text(statement, **more).encode())
@@ -399,10 +374,6 @@ def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[
     """Surround the writing of a table: without the table, its statement is removed as well.
 
     Yields :func:`write_manifest` for this table.
-
-    Args:
-        table: path of the table.
-        replace: as for :func:`atomic_writer`.
     """
     written = False
 
@@ -421,7 +392,7 @@ def with_manifest(table: str | Path, replace: bool = True) -> Iterator[Callable[
 
 
 def digest_of_statement(statement: Statement) -> str:
-    """SHA-256 of a statement alone, without what a sidecar adds to it."""
+    """Return the SHA-256 of a statement alone, without the fields that a sidecar adds to it."""
     return compute_sha256([statement.to_json().encode()])
 
 
@@ -445,13 +416,7 @@ def read_sidecar(path: str | Path, max_memory: int | str | None = None) -> dict[
 def is_from_interrupted_run(
     output: str | Path, ledger: str | Path | None, max_memory: int | str | None = None
 ) -> bool:
-    """Whether an output says that it comes from a run that is still open in this ledger.
-
-    Args:
-        output: a bundle, or a table with its sidecar.
-        ledger: None for none.
-        max_memory: ceiling of the process's memory while the output is read.
-    """
+    """Return whether a bundle or a sidecar says that its run is still open in the ledger."""
     sidecar = manifest_path(output)
     release = sidecar if exists(sidecar) else output
     if ledger is None or not exists(release):

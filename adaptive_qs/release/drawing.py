@@ -31,8 +31,6 @@ DECODED_ROWS = 2**16
 """Rows whose values are in memory at a time while a table is written."""
 MOST_NAMED = 5
 """Values that a warning names."""
-MOST_CONTRADICTIONS = 3
-"""Cells that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,7 @@ class Contradiction:
 
     @classmethod
     def from_gap(cls, gap: Gap, pages: CheckedPages, schema: Schema) -> Contradiction:
-        """Name the columns and the labels of a cell.
-
-        Args:
-            gap: the cell.
-            pages: the check that found it.
-            schema: of its domain.
-        """
+        """Name the columns and the labels of a cell that was found by the check of pages."""
         domain, labels = pages.check.domain, []
         for position, index in zip(gap.clique, gap.cell):
             column = domain.columns((position,))[0]
@@ -93,7 +85,7 @@ def warn_of_contradictions(found: Sequence[Contradiction], table: str = "table")
         return ()
     return (
         f"the {table} contradicts the release by more than chance allows: "
-        f"{join_first([*map(str, found)], MOST_CONTRADICTIONS)}: do not use these counts, and draw "
+        f"{join_first([*map(str, found)], 3)}: do not use these counts, and draw "
         "it with another seed, or check the rules of the schema",
     )
 
@@ -120,14 +112,9 @@ class SampleRequest:
         schema: Schema,
         ruled: Sequence[tuple[tuple[str, ...], Mask]] = (),
     ) -> SampleRequest:
-        """Return the request of a condition and a column.
+        """Return the request of a condition, and of a column whose values are balanced.
 
-        Args:
-            condition: that rows must meet.
-            column: whose values, bins or periods are wanted in equal numbers: those that rows
-                meeting the condition can have, missing ones aside.
-            schema: of the rows.
-            ruled: columns, and which of their cells the rules of the schema leave.
+        ``ruled`` are columns, and which of their cells the rules of the schema leave.
 
         Raises:
             InputError: the condition or the column is wrong or leaves no choice, or there are more
@@ -166,12 +153,7 @@ class SampleRequest:
         return cls(where, names, kinds)
 
     def warnings(self, shares: Sequence[float], total: float) -> tuple[str, ...]:
-        """Return warnings about kinds with less than a row in the table of the release.
-
-        Args:
-            shares: of each kind, by the model.
-            total: rows of the release's table.
-        """
+        """Return warnings about kinds with less than one of ``total`` rows, given their shares."""
         rare = [name for name, share in zip(self.names, shares) if share * total < 1]
         if not rare:
             return ()
@@ -274,9 +256,7 @@ class Drawing:
     def pages(self, keep: Callable[[Rows], None] | None = None) -> Iterator[pa.Table]:
         """Yield the rows with values of the declared types, page by page.
 
-        Args:
-            keep: Called with the codes of each page, also of given columns, once its
-                values are drawn.
+        Then ``keep`` is called with the codes of each page, also of given columns.
         """
         stamp, slices = {STAMP_KEY: self.stamp}, count()
         purpose = 2 if self.given else 1  # of the random numbers
@@ -296,10 +276,7 @@ class Drawing:
                 keep(final)
 
     def _values(self, rows: Rows, rng: np.random.Generator, written: Rows) -> pa.Table:
-        """Return values for codes, which meet the condition and the rules of the schema.
-
-        Rules can replace codes: those of the values are put into ``written``.
-        """
+        """Return values that meet the condition and the rules; put their codes into ``written``."""
         if self.where is None:
             return self._values_in_box(rows, rng, written, self.drawers)
         codes = CodedTable.from_parts(self.schema.domain(), [rows], len(rows))

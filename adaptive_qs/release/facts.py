@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
@@ -397,10 +397,3 @@ def build_guarantee(
         return f"{kind} with mu = {mu:.6g}{DISCRETE}, which is {means}; rho = {rho:.6g} {zcdp}"
     kind = zcdp.replace("zCDP", "rho-zCDP")
     return f"{kind} with rho = {rho:.6g}, which implies {means}"
-
-
-class Line(NamedTuple):
-    """One line of a statement for people."""
-
-    label: str
-    text: str

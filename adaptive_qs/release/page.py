@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from adaptive_qs.domain import BinLabel, Clique
-from adaptive_qs.pages.charts import Bar, BarChart
+from adaptive_qs.domain import BinLabel
 from adaptive_qs.pages.words import (
+    Bar,
+    BarChart,
     at_resolution,
     combination,
     count,
@@ -127,30 +128,32 @@ class Marginal(NamedTuple):
 
     Attributes:
         names: The columns.
-        cells: The number of cells at full resolution.
-        measured: Whether it was measured at full resolution.
-        std: Standard error of a cell (rows), of groups if so measured; None if not measured.
-        l1: Expected L1 error of the noise, as a share of the rows; None if not measured.
-        rounds: In how many rounds it was chosen.
-        rho: The cost of measuring it in those rounds.
+        codes: The number of codes of each column.
         groups: The number of codes or groups of each column at the finest measured resolution.
-        resolution: The same as text, such as "age in 8 groups × city".
+        std: Standard error of a cell or group (rows); None if not measured.
+        l1: Expected L1 error of the noise, as a share of the rows; None if not measured.
     """
 
     names: tuple[str, ...]
-    cells: int
-    measured: bool
-    std: float | None
-    l1: float | None
-    rounds: int
-    rho: float
+    codes: tuple[int, ...]
     groups: tuple[int, ...] = ()
-    resolution: str = ""
+    std: float | None = None
+    l1: float | None = None
 
     @property
-    def cells_measured(self) -> int:
-        """The number of cells at the measured resolution."""
-        return math.prod(self.groups)
+    def measured(self) -> bool:
+        """Whether it was measured at full resolution."""
+        return self.groups == self.codes
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """The number of cells at the measured and at full resolution."""
+        return math.prod(self.groups), math.prod(self.codes)
+
+    @property
+    def resolution(self) -> str:
+        """The measured resolution as text, such as "age in 8 groups × city"."""
+        return at_resolution(self.names, self.groups, self.codes)
 
 
 def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> list[Marginal]:
@@ -158,39 +161,17 @@ def workload_marginals(bundle: Bundle, model: ReferenceModel, total: float) -> l
 
     The noisiest comes first; the others follow in the order of the workload.
     """
-    domain = model.domain
-    chosen: dict[tuple[str, ...], list[float]] = {}
-    for past in bundle.rounds:
-        chosen.setdefault(past.clique, []).append(past.rho_measuring)
-    known: list[Marginal] = []
-    unknown: list[Marginal] = []
+    domain, known, unknown = model.domain, list[Marginal](), list[Marginal]()
     for clique in (c for c in bundle.workload.cliques if len(c) > 1):
-        names = domain.clique_names(clique)
-        rho = chosen.get(names, [])
-        marginal = Marginal(
-            names, domain.size(clique), is_measured(bundle.estimates, clique, domain), None, None,
-            len(rho), math.fsum(rho), (), combination(names),
-        )  # fmt: skip
-        if (finest := _find_finest(bundle, clique)) is None:
-            unknown.append(marginal)
+        names, codes = domain.clique_names(clique), domain.shape(clique)
+        levels = (c for c in domain.at_levels(clique) if is_measured(bundle.estimates, c, domain))
+        if (finest := max(levels, key=domain.size, default=None)) is None:
+            unknown.append(Marginal(names, codes))
             continue
-        groups = domain.shape(finest)
-        known.append(
-            marginal._replace(
-                std=math.sqrt(measured_variance(model, finest).mean()),
-                l1=expected_l1(model, finest, total),
-                groups=groups,
-                resolution=at_resolution(names, groups, domain.shape(clique)),
-            )
-        )
+        std = math.sqrt(measured_variance(model, finest).mean())
+        noise = std, expected_l1(model, finest, total)
+        known.append(Marginal(names, codes, domain.shape(finest), *noise))
     return [*sorted(known, key=lambda m: (-(m.l1 or 0.0), m.names)), *unknown]
-
-
-def _find_finest(bundle: Bundle, clique: Clique) -> Clique | None:
-    """Return a marginal at the finest levels at which all of it was measured, if there is one."""
-    domain = bundle.domain
-    several = [c for c in domain.at_levels(clique) if is_measured(bundle.estimates, c, domain)]
-    return max(several, key=domain.size, default=None)
 
 
 # Single columns: noisy counts with their intervals.
@@ -312,8 +293,6 @@ def _name(names: Sequence[str]) -> str:
 
 COLUMNS_SHOWN = 24
 MARGINALS_SHOWN = 40
-UNMEASURED_SHOWN = 400
-ROUNDS_SHOWN = 200
 
 SECTIONS = (
     ("good-for", "What it is good for"),
@@ -364,9 +343,9 @@ def release_page(bundle: Bundle) -> str:
         measured=len(measured),
         coarse=sum(not m.measured for m in measured),
         unmeasured=[m for m in marginals if not m.groups],
-        most_unmeasured=UNMEASURED_SHOWN,
+        most_unmeasured=400,
         rounds=bundle.rounds,
-        rounds_shown=ROUNDS_SHOWN,
+        rounds_shown=200,
         z95=Z95,
         disclosed=group_facts(manifest.facts),
         sections=SECTIONS,
@@ -375,7 +354,6 @@ def release_page(bundle: Bundle) -> str:
 
 # The members of a bundle for people; loading needs none of them.
 
-STATEMENT, PAGE = "statement.md", "page.html"
 _NO_PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>No page</title>
 <p>The page with charts could not be made because of an error in the program. The release is
@@ -392,4 +370,4 @@ def build_pages(bundle: Bundle) -> dict[str, str]:
         page = release_page(bundle)
     except Exception:  # noqa: BLE001  (the budget is spent, and everything else is whole)
         page = _NO_PAGE
-    return {STATEMENT: statement_page(bundle.manifest), PAGE: page}
+    return {"statement.md": statement_page(bundle.manifest), "page.html": page}

@@ -57,11 +57,11 @@ class Marginal:
     Attributes:
         columns: names, in the order of the schema.
         counts: estimated rows in each cell, with one axis for each column, in the order of codes.
-        basis: "measured", where all that the marginal tells was measured: unbiased, with Gaussian
-            noise; "partly measured", where what was not is filled by the reference; or "model",
-            what the fitted model says: closer on average, but with an error that nobody knows.
-        standard_errors: of the cells where it was measured (rows), shaped like ``counts`` or with
-            axes of length 1 along which cells are alike; None otherwise.
+        basis: "measured" as a whole: unbiased, with Gaussian noise; "partly measured", with the
+            rest filled by the reference; or by the fitted "model": closer on average, with an
+            unknown error.
+        standard_errors: of the cells if it was measured (rows), shaped like ``counts`` or with axes
+            of length 1 along which cells are alike; None otherwise.
     """
 
     columns: tuple[str, ...]
@@ -71,18 +71,15 @@ class Marginal:
 
     @property
     def standard_error(self) -> float | None:
-        """The same of a cell on average (root mean square): of each, where cells are alike."""
+        """Root mean square of the standard errors."""
         errors = self.standard_errors
         return None if errors is None else math.sqrt(np.square(errors).mean())
 
     def table(self, schema: Schema, formulas: Formulas) -> pa.Table:
         """Return one row for each cell: the labels, the count and, if measured, its standard error.
 
-        The name of the count says if it is the model's.
-
-        Args:
-            schema: of the release.
-            formulas: which labels and names are escaped that a spreadsheet program would run.
+        The name of the count says if it is the model's. Labels and names that a spreadsheet program
+        would run are escaped.
         """
         indices = np.indices(self.counts.shape).reshape(len(self.columns), -1)
         parts: dict[str, pa.Array] = {}
@@ -124,17 +121,9 @@ class Release(Bundle):
         watched_cells: int,
         most_rows: int,
     ) -> Self:
-        """Return the release of a finished loop.
+        """Return the release of a finished loop; ``loss`` is the budget of the run.
 
-        Args:
-            result: what the loop measured.
-            schema: the public description of the columns.
-            workload: the marginals that mattered.
-            mechanisms: what the loop drew from; its ledger becomes the transcript.
-            settings: how the loop was to spend, and what makes rows.
-            loss: the budget of the run.
-            watched_cells: most cells of the marginals watched while a table is refined.
-            most_rows: maximum rows of a table whose number of rows is not requested.
+        Other arguments are as in :class:`Manifest`; the ledger of the mechanisms has the charges.
         """
         ledger = mechanisms.ledger
         events = ledger.events
@@ -167,8 +156,7 @@ class Release(Bundle):
     def num_rows(self) -> int:
         """The noisy number of rows, rounded, at least 1 and at most the planned ceiling.
 
-        Where it is within ``COUNTED`` standard deviations of its noise from 0, it says nothing
-        about the rows, and is ``UNCOUNTED_ROWS`` at most.
+        If it is mostly noise, it is ``UNCOUNTED_ROWS`` at most.
         """
         total, most = self._total[0], self.manifest.most_rows
         return max(1, round(min(total, most if self.counted else min(most, UNCOUNTED_ROWS))))
@@ -181,7 +169,7 @@ class Release(Bundle):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the noisy number of rows says against the budget; empty where it says nothing."""
+        """Warnings about the budget that follow from the noisy number of rows."""
         (total, std), delta = self._total, self.manifest.delta
         if not self.counted:
             return (
@@ -208,9 +196,14 @@ class Release(Bundle):
         Raises:
             InputError: the file exists and is not to be replaced, or cannot be written.
         """
+        write_archive(path, self.members(), force)
+
+    def members(self, folder: str = "") -> Iterator[tuple[str, Any]]:
+        """Yield the members of a bundle by name, pages for people first."""
         from adaptive_qs.release.page import build_pages  # a run that saves no release draws none
 
-        write_archive(path, (build_pages(self) | self.texts() | self.arrays()).items(), force)
+        for name, part in (build_pages(self) | self.texts() | self.arrays()).items():
+            yield f"{folder}{name}", part
 
     def sample(
         self,
@@ -235,23 +228,10 @@ class Release(Bundle):
     ) -> Drawing:
         """Return a synthetic table that is drawn page by page: memory holds a few pages.
 
-        With a condition, it has the rows that the model has of those meeting it: they are not
-        searched for among others, so that rare ones take no longer than frequent ones.
-
-        Args:
-            num_rows: rows wanted; None takes the noisy number of rows, or of those that meet the
-                condition.
-            seed: the same seed gives the same table on the same kind of machine with the same
-                versions of the libraries; None takes one from the operating system.
-            workers: threads; the table does not depend on it.
-            progress: called in each phase.
-            where: a condition that all rows meet, such as "sex = F and age >= 65".
-            balance: a column whose values, bins or periods the rows have in equal numbers, to
-                within one; missing values aside.
-
-        Raises:
-            InputError: num_rows or workers is not positive, the seed is negative, or the condition
-                or the column names something that does not exist.
+        With a condition, it has the rows of the model that meet it: they are not searched for among
+        others, so that rare ones take no longer than frequent ones. With ``balance`` the values,
+        bins or periods of a column have equal numbers of rows, to within one; missing values have
+        none. Other arguments are as for :meth:`~adaptive_qs.release.tables.ReleaseSet.draw`.
         """
         if num_rows is not None:
             num_rows = check_rows(num_rows)
@@ -280,7 +260,7 @@ class Release(Bundle):
         wish = SampleRequest.of(where, balance, schema, ruled)
         named = {i for kind in wish.kinds for box in kind for i in box}
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
-        expected = num_rows or MOST_EXPECTED
+        expected = num_rows or 2**14  # their number is not known yet
         try:
             wanted = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
         except NoRowsError as error:
@@ -300,7 +280,7 @@ class Release(Bundle):
         )
 
     def marginals(self, columns: Iterable[Iterable[str]]) -> tuple[Marginal, ...]:
-        """Marginals as they were measured, for sets of columns by name.
+        """Return marginals as they were measured, for sets of columns by name.
 
         Raises:
             SchemaError: a column that the schema lacks, or that is named twice.
@@ -326,17 +306,11 @@ class Release(Bundle):
         workers: int = 1,
         progress: PhaseProgress | None = None,
     ) -> tuple[Marginal, ...]:
-        """Marginals of the model that tables follow, without the error of drawing rows.
+        """Return marginals of the model that tables follow, without the error of drawing rows.
 
         No count is negative, and the counts of all sets agree with one distribution of rows, as
-        near as the fit comes to one. They come from the release alone and cost nothing. Their
-        error is not known, so they have no standard error.
-
-        Args:
-            columns: sets of columns by name.
-            seed: of the fit's chains; the same seed gives the same numbers, as for :meth:`sample`.
-            workers: threads; the numbers do not depend on it.
-            progress: called with the phase "fit".
+        near as the fit comes to one. Their error is not known. The seed is that of the fit's
+        chains.
 
         Raises:
             SchemaError: a column that the schema lacks, or that is named twice.
@@ -366,7 +340,7 @@ class Release(Bundle):
         )  # fmt: skip
 
     def check(self, selected: Iterable[int] = (), given: Iterable[int] = ()) -> Check:
-        """Return the measured marginals that drawn rows are compared with; see :class:`Check`."""
+        """Return the measured marginals that drawn rows are compared with."""
         model, settings = self.model(), self._synthesis
         return Check(model, self._measured_cliques, self.zeros, selected, given, settings)
 
@@ -378,14 +352,9 @@ class Release(Bundle):
         progress: PhaseProgress | None = None,
         population: Rows | None = None,
     ) -> Iterator[Rows]:
-        """Rows that have these codes in the first columns, in this order, part by part; at no cost.
+        """Yield rows that have the given codes in the first columns, in this order, part by part.
 
-        Args:
-            given: codes of the first columns, shape (rows, some), at least one row.
-            seed: Seed of the random numbers.
-            workers: Number of threads, as for :meth:`draw`.
-            progress: Is called with the progress, as for :meth:`draw`.
-            population: such codes of all rows, where some were chosen by what they are.
+        If some rows were chosen by these codes, ``population`` has the codes of all rows.
         """
         from adaptive_qs.generate.linked import linked_rows
 
@@ -412,10 +381,7 @@ class Release(Bundle):
 
     @cached_property
     def zeros(self) -> tuple[Zero, ...]:
-        """The cells that the rules of the schema leave empty.
-
-        What a column determines is learnt from the released counts where no table declares it.
-        """
+        """The cells that rules leave empty; maps without a table follow from released counts."""
         ruleset = self.schema.ruleset
         if ruleset is None:
             return ()
@@ -444,21 +410,15 @@ class Release(Bundle):
 
 MOST_CELLS = 2**24
 """Maximum cells of marginals that are requested together."""
-MOST_EXPECTED = 2**14
-"""Rows of a table with a condition that are thought of before their number is known."""
 
 
 def check_rows(num_rows: int) -> int:
-    """Check a requested number of rows.
-
-    Raises:
-        InputError: it is not a positive integer.
-    """
+    """Return a requested number of rows; raise InputError if it is no positive integer."""
     return positive_integer("the number of rows", num_rows)
 
 
 def chosen_seed(seed: int | None) -> int:
-    """Return the seed of a sampling: the given one, or one from the operating system.
+    """Return the given seed of a sampling, or one from the operating system.
 
     Raises:
         InputError: it is negative or no integer.

@@ -29,7 +29,6 @@ from adaptive_qs.release.facts import (
     DISCRETE,
     SAMPLING_SEEDS,
     Fact,
-    Line,
     NonNegative,
     ThreatModel,
     build_guarantee,
@@ -161,40 +160,38 @@ class Statement(BaseModel):
         )
 
     @property
-    def promise(self) -> tuple[Line, ...]:
-        """The promise, line by line."""
+    def promise(self) -> tuple[tuple[str, str], ...]:
+        """The promise, as pairs of a label and a text."""
         noise = f"{', '.join(self.mechanisms)}; random bits: {self.entropy}"
         return (
-            Line("protected", f"{self.unit}; neighbouring tables: {self.neighbours}"),
-            Line("guarantee", self.guarantee),
-            Line("noise", noise),
-            Line("sampling", self.sampling_seeds),
+            ("protected", f"{self.unit}; neighbouring tables: {self.neighbours}"),
+            ("guarantee", self.guarantee),
+            ("noise", noise),
+            ("sampling", self.sampling_seeds),
         )
 
     @property
-    def assumptions(self) -> tuple[Line, ...]:
-        """The threat model, line by line."""
+    def assumptions(self) -> tuple[tuple[str, str], ...]:
+        """The threat model, as pairs of a label and a text."""
         model = self.threat_model
         return (
-            *(Line("holds against", text) for text in model.protects_against),
-            *(Line("assumes", text) for text in model.trusted),
-            *(Line("does not cover", text) for text in model.excluded),
+            *(("holds against", text) for text in model.protects_against),
+            *(("assumes", text) for text in model.trusted),
+            *(("does not cover", text) for text in model.excluded),
         )
 
     @property
-    def provenance(self) -> tuple[Line, ...]:
-        """Versions, settings, schema and ledger, line by line."""
-        lines = [
-            Line("versions", ", ".join(f"{name} {of}" for name, of in self.versions.items())),
-            Line("settings", ", ".join(f"{name} {of}" for name, of in self.settings.items())),
-            Line("schema", f"SHA-256 {self.schema_fingerprint}"),
-        ]
+    def provenance(self) -> tuple[tuple[str, str], ...]:
+        """Versions, settings, schema and ledger, as pairs of a label and a text."""
+        parts = {"versions": self.versions, "settings": self.settings}
+        lines = [(k, ", ".join(f"{name} {of}" for name, of in v.items())) for k, v in parts.items()]
+        lines.append(("schema", f"SHA-256 {self.schema_fingerprint}"))
         if (place := self.ledger) is not None:
             text = (
                 f"{place.ledger} keeps the charges as the {place.releases} releases of run "
                 f"{place.run}, with hash {place.hash}; adaptive-qs ledger verify --release compares"
             )
-            lines.append(Line("ledger", text))
+            lines.append(("ledger", text))
         return tuple(lines)
 
     def to_json(self) -> str:
@@ -389,8 +386,7 @@ def statement_page(statement: Statement) -> str:
             "**The promise does not cover what the schema reveals: it was taken from the data.**"
         )
     weak = weaknesses(statement.epsilon, statement.delta, statement.protects)
-    lines = [_list_item(line) for line in statement.promise]
-    lines += [f"- **little is promised:** {text}" for text in weak]
+    lines = [_list(statement.promise), *(f"- **little is promised:** {text}" for text in weak)]
     blocks += ["## What is promised", statement.conclusion, "\n".join(lines)]
     if isinstance(statement, Manifest):
         blocks += ["## What the tables show", _MODEL]
@@ -435,12 +431,8 @@ def _paid_table(statement: Statement) -> str:
     return "\n".join(lines)
 
 
-def _list(lines: Iterable[Line]) -> str:
-    return "\n".join(map(_list_item, lines))
-
-
-def _list_item(line: Line) -> str:
-    return f"- {line.label}: {_escape(line.text)}"
+def _list(lines: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"- {label}: {_escape(text)}" for label, text in lines)
 
 
 def _about(columns: Sequence[str], text: str) -> str:

@@ -31,8 +31,7 @@ from adaptive_qs.table.bin_density import build_drawers
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import decode
 from adaptive_qs.table.files import STAMP_KEY, compute_sha256
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import SET_MEMBER
+from adaptive_qs.table.schema import SET_MEMBER, Schema
 from adaptive_qs.table.tables import MeasuredTable, TableSet
 
 _SAME = (
@@ -61,7 +60,7 @@ class DrawnTable:
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """Where the rows drawn so far contradict the release; complete once all are drawn."""
+        """As of the drawing."""
         return () if self.drawing is None else self.drawing.contradictions
 
     @property
@@ -87,11 +86,7 @@ class ReleaseSet:
 
     @classmethod
     def of_run(cls, schema: TableSet, tables: Mapping[str, Release]) -> Self:
-        """Return the release of a finished run.
-
-        What was measured of a table stands in the ledger where that of the last one does. The
-        schema of one table has what was learnt.
-        """
+        """Return the release of a finished run; all tables have the last one's ledger position."""
         if not schema.is_set:
             return cls(schema.changed({n: each.schema for n, each in tables.items()}), tables)
         ledger = {"ledger": list(tables.values())[-1].manifest.ledger}
@@ -139,7 +134,7 @@ class ReleaseSet:
         """What is protected, with the number of rows that count in each table."""
         if not self.schema.is_set:
             return self.root.manifest.unit
-        below = self.schema.measured()[1:]
+        below = sorted(self.schema.measured()[1:], key=lambda each: each.name)
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
         protects = self.manifest.protects
         return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
@@ -185,11 +180,7 @@ class ReleaseSet:
     # Samples: tables that fit each other.
 
     def count_rows(self, num_rows: int | None = None) -> dict[str, int]:
-        """Return about how many rows the tables of a sample have.
-
-        Args:
-            num_rows: Rows of the root; by default their noisy number.
-        """
+        """Return about how many rows the tables have for ``num_rows`` rows of the root."""
         rows = self.root.num_rows if num_rows is None else num_rows
         share = rows / self.root.num_rows
         others = {name: round(each.num_rows * share) for name, each in self.tables.items()}
@@ -216,8 +207,7 @@ class ReleaseSet:
         are held in memory, others are drawn page by page.
 
         Args:
-            num_rows: Rows of the root; None takes their noisy number, or that of those that meet
-                the condition.
+            num_rows: Rows of the root; None for the noisy number that meet the condition.
             seed: The same seed gives the same tables on the same kind of machine with the same
                 versions of the libraries; None takes one from the operating system.
             workers: Threads; the tables do not depend on it.
@@ -261,17 +251,12 @@ class ReleaseSet:
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield the members of the bundle, by name."""
-        from adaptive_qs.release.page import build_pages  # a run that saves no release draws none
-
         if self.schema.is_set:
-            content = {
-                "format_version": FORMAT_VERSION,
-                "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
-            }
+            schema = self.schema.model_dump(mode="json", exclude_defaults=True)
+            content = {"format_version": FORMAT_VERSION, "schema": schema}
             yield SET_MEMBER, json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         for name, release in self.tables.items():
-            parts: dict[str, Any] = {**build_pages(release), **release.texts(), **release.arrays()}
-            yield from ((f"{self.folder(name)}{member}", part) for member, part in parts.items())
+            yield from release.members(self.folder(name))
 
     def folder(self, name: str) -> str:
         """Return the beginning of the names of a table's members."""
@@ -293,10 +278,7 @@ class ReleaseSet:
         Raises:
             InputError: The file exists and is not to be replaced, or cannot be written.
         """
-        if self.schema.is_set:
-            write_archive(path, self.members(), force)
-        else:
-            self.root.save(path, force)
+        write_archive(path, self.members(), force)
 
     @classmethod
     def load(cls, path: str | Path, max_memory: int | str | None = None) -> Self:
@@ -340,8 +322,8 @@ class _Family:
         release: The release of all tables.
         seed, workers, progress: As for :meth:`ReleaseSet.draw`.
         selected: Columns of the root by which its rows were chosen.
-        population: For each table, codes of ancestors as they are among all rows, where rows of the
-            root were chosen.
+        population: For each table, codes of ancestors among all rows, if rows of the root were
+            chosen.
         codes: Codes of the rows of tables with children, by name, once they are drawn.
         given: The codes of ancestors that the rows of a table got, by name.
     """

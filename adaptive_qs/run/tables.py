@@ -32,7 +32,7 @@ from adaptive_qs.run.memory import (
 )
 from adaptive_qs.run.options import SelectionOptions, SynthesizeOptions
 from adaptive_qs.run.states import CheckedRun, ReadRun, SpendingRun
-from adaptive_qs.strategy.columns import column_strategies
+from adaptive_qs.strategy.integer import column_strategies
 from adaptive_qs.table.coded import CODE_BYTES, MarginalCounter
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet

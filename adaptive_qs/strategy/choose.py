@@ -13,13 +13,20 @@ import numpy as np
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, linear_algebra
-from adaptive_qs.strategy import MECHANISMS, table_mechanism
-from adaptive_qs.strategy.fixed_basis import (
+from adaptive_qs.strategy import MECHANISMS
+from adaptive_qs.strategy.bounds import (
     solve_fourier,
     solve_residual_planner,
 )
 from adaptive_qs.strategy.hdmm import solve_product
-from adaptive_qs.strategy.mechanism import Mechanism
+from adaptive_qs.strategy.mechanism import (
+    Mechanism,
+    TableMechanism,
+    any_mechanism_bound,
+    may_be_solved,
+    solve_full,
+    used_attributes,
+)
 from adaptive_qs.strategy.optimal import LARGE_AXIS, SolveCache, solve
 from adaptive_qs.strategy.residual_mechanism import (
     ResidualMechanism,
@@ -33,11 +40,6 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.strategy.table_mechanism import (
-    TableMechanism,
-    any_mechanism_bound,
-    used_attributes,
-)
 from adaptive_qs.workload.residuals import Decomposition, decompose_workload
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -45,29 +47,18 @@ from adaptive_qs.workload.workload import QueryWorkload
 # small enough to be measured, a product strategy for all of them can be several percent better. It
 # is tried only where it is quick to find.
 
-MOST_CELLS = 10_000_000
-"""Most cells of the table that a product strategy measures."""
-CELL_BYTES = 64
-"""Memory in bytes per cell of that table, from counting to the estimate."""
-MOST_SETS = 256
-"""Most attribute sets for which a product strategy is tried."""
-SEARCHED_AXIS = 256
-"""Most codes of an attribute for a search, with one solve for each attribute and sweep."""
-
 
 def may_be_product(workload: QueryWorkload, settings: SolverSettings) -> bool:
     """Return whether a product is worth a try: few sets, no joint queries, a table that fits."""
-    if workload.num_sets > MOST_SETS or any(part.joint is not None for part in workload.parts):
+    most_sets = 256  # most attribute sets for which a product strategy is tried
+    if workload.num_sets > most_sets or any(part.joint is not None for part in workload.parts):
         return False
     clique = used_attributes(workload)
-    most = min(MOST_CELLS, settings.max_bytes // CELL_BYTES)
+    most_cells = 10_000_000  # most cells of the table that a product strategy measures
+    cell_bytes = 64  # memory in bytes per cell of that table, from counting to the estimate
+    most = min(most_cells, settings.max_bytes // cell_bytes)
     largest = max(workload.domain.shape(clique))
     return largest <= LARGE_AXIS and workload.domain.size(clique) <= most
-
-
-MOST_BIAS = 1e-6
-"""Largest part of a query that rounding in the solvers may lose; the integers that are measured
-restore it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,19 +138,21 @@ def plan_auto(request: PlanRequest) -> MechanismChoice:
     d, settings, workload = request.decomposition, request.settings, request.workload
     best = _smashed("querysmasher", request, affordable_solver(settings))
     split, problems = best.mechanism, best.distinct_solves
-    whole = table_mechanism.may_be_solved(workload, settings)
+    whole = may_be_solved(workload, settings)
     product = may_be_product(workload, settings)
     if not whole and not product:
         return best
     bound = any_mechanism_bound(d)
+    # Most codes of an attribute for a search, with one solve for each attribute and sweep
+    searched_axis = 256
     if product and split.total_error > bound * (1 + settings.gap):
         with suppress(ResourceExceeded), linear_algebra().limit(limits=1):  # many small solves
-            found = solve_product(workload, bound, settings, SEARCHED_AXIS)
+            found = solve_product(workload, bound, settings, searched_axis)
             problems += 1
             best, bound = _better(best, found, problems), max(bound, found.lower_bound)
     if whole and best.mechanism.total_error > bound * (1 + settings.gap):
         with suppress(ResourceExceeded):
-            full = table_mechanism.solve_full(workload, settings)
+            full = solve_full(workload, settings)
             best, bound = _better(best, full, problems + 1), max(bound, full.lower_bound)
     return replace(best, mechanism=_bounded(best.mechanism, bound, settings.gap))
 
@@ -197,7 +190,10 @@ def _is_sound(found: TableMechanism) -> bool:
     if not (np.isfinite(figures).all() and finite):
         return False
     biases = [found.compute_bias(part, index) for part, index, _ in found.workload.sets()]
-    return bool((figures > 0).all() and np.max(biases) <= MOST_BIAS)
+    # Largest part of a query that rounding in the solvers may lose; the integers that are measured
+    # restore it
+    most_bias = 1e-6
+    return bool((figures > 0).all() and np.max(biases) <= most_bias)
 
 
 def plan_querysmasher(request: PlanRequest) -> MechanismChoice:

@@ -36,9 +36,6 @@ SYMMETRY_TOLERANCE = 1e-12
 """Relative difference below which two Gram matrices are equal up to the rounding of their making:
 it enters the allowance that is taken off lower bounds."""
 
-_PROBES = 3
-_MOST_AXES = 5
-
 
 @dataclass(frozen=True, eq=False)
 class SymmetricBlocks:
@@ -76,7 +73,7 @@ def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) ->
     identity = np.arange(math.prod(shape))
     group = [identity]
     rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise
-    probe = rng.standard_normal((identity.size, _PROBES))
+    probe = rng.standard_normal((identity.size, 3))
     image = apply(probe)
     tolerance = SYMMETRY_TOLERANCE * float(np.abs(image).max(initial=0.0))
     for candidate in _involutions(shape):
@@ -93,7 +90,7 @@ def symmetric_blocks(apply: Callable[[Array], Array], shape: tuple[int, ...]) ->
 def _involutions(shape: tuple[int, ...]) -> list[Permutation]:
     """Return reversals of every set of axes, then swaps of every two axes of equal size."""
     axes = range(len(shape))
-    if len(shape) > _MOST_AXES:
+    if len(shape) > 5:
         return []
     cells = np.arange(math.prod(shape)).reshape(shape)
     reversals = [
@@ -134,13 +131,6 @@ def _split(group: list[Permutation]) -> SymmetricBlocks:
 # The two ways to take the square root of Y^½ G Y^½ on one block of an invariant Gram matrix.
 
 EPSILON = float(np.finfo(np.float64).eps)
-
-PRECISION = 1e-13
-"""Relative precision to which a Gram matrix or its rows are taken to be known."""
-
-FEW_ROWS = 0.8
-"""Rank per coordinate below which the row form is cheaper: two products replace part of the
-eigenproblem, whose constant is about ten times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +200,11 @@ def gram_blocks(grams: Sequence[Array]) -> list[Block | None]:
     What is zero is judged against the largest eigenvalue of all blocks.
     """
     blocks = _blocks([np.linalg.eigh(gram) for gram in grams], sum(map(len, grams)))
+    # Rank per coordinate below which the row form is cheaper: two products replace part of the
+    # eigenproblem, whose constant is about ten times as large
+    few_rows = 0.8
     return [
-        replace(block, gram=gram) if block and block.values.size > FEW_ROWS * len(gram) else block
+        replace(block, gram=gram) if block and block.values.size > few_rows * len(gram) else block
         for block, gram in zip(blocks, grams)
     ]
 
@@ -225,7 +218,8 @@ def row_blocks(rows: Sequence[Array]) -> list[Block | None]:
 
 def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> list[Block | None]:
     """Return row forms from roots of eigenvalues and eigenvectors, without rounding errors."""
-    zero = max(float(values.max()) for values, _ in pairs) * max(8 * EPSILON * size, PRECISION)
+    precision = 1e-13  # relative precision to which a Gram matrix or its rows are taken to be known
+    zero = max(float(values.max()) for values, _ in pairs) * max(8 * EPSILON * size, precision)
     averaged = SYMMETRY_TOLERANCE if len(pairs) > 1 else 0.0  # one block is the whole matrix
     return [
         Block(values[kept] ** power, np.ascontiguousarray(vectors[:, kept]), averaged)
@@ -245,24 +239,6 @@ def _blocks(pairs: Sequence[tuple[Array, Array]], size: int, power: int = 1) -> 
 
 Members = NDArray[np.int64]
 
-EXPONENT = 3.0
-"""Power p of the update: diagonal problems converge in one step with 2 and diverge at 4; most have
-slower modes, for which 3 took the fewest iterations of 1, 2, 3, 4 on range, prefix, affine and
-random workloads."""
-
-MEMORY = 4
-"""Earlier steps that Anderson acceleration combines."""
-
-SLACK = 10.0
-"""Largest fall of s below its best, relative to the gap, before a shorter step: p = 1 never lowers
-s, so an iterate that does has extrapolated too far."""
-
-_SMALLEST = 1e-12
-"""Floor of y relative to the uniform vector: changes s by less than its rounding allowance."""
-
-_STEP = 8.0
-"""Most that log y may change in one step."""
-
 
 def _maximise_dual(
     blocks: Sequence[Block], members: Sequence[Members], sizes: Array, settings: SolverSettings
@@ -276,8 +252,16 @@ def _maximise_dual(
     x = np.zeros(sizes.size)
     best_y, best, bound = np.exp(x), np.inf, 0.0
     highest, kept = 0.0, (x, x)
-    exponent, history = EXPONENT, deque[tuple[Array, Array]](maxlen=MEMORY + 1)
+    memory = 4  # earlier steps that Anderson acceleration combines
+    # Power p of the update: diagonal problems converge in one step with 2 and diverge at 4; most
+    # have slower modes, for which 3 took the fewest iterations of 1, 2, 3, 4 on range, prefix,
+    # affine and random workloads
+    largest_exponent = 3.0
+    exponent, history = largest_exponent, deque[tuple[Array, Array]](maxlen=memory + 1)
     iterations = 0
+    # Largest fall of s below its best, relative to the gap, before a shorter step: p = 1 never
+    # lowers s, so an iterate that does has extrapolated too far
+    slack = 10.0
     while iterations < max(settings.max_iterations, 1):
         iterations += 1
         y = _normalise(x, sizes, cells)
@@ -290,7 +274,7 @@ def _maximise_dual(
         gap = best / bound - 1
         if gap <= settings.gap:
             break
-        if trace < highest * (1 - SLACK * gap):  # overshot: a shorter plain step from the best
+        if trace < highest * (1 - slack * gap):  # overshot: a shorter plain step from the best
             history.clear()
             exponent = max(1.0, exponent / 1.5)
             x = kept[0] + _limited(exponent * kept[1])
@@ -300,7 +284,7 @@ def _maximise_dual(
             highest, kept = trace, (x, step)
         history.append((x, exponent * step))
         proposal = _extrapolated(history, np.sqrt(sizes * y))
-        exponent = min(EXPONENT, exponent * 1.1)
+        exponent = min(largest_exponent, exponent * 1.1)
         x = x + _limited(proposal - x)
     return best_y, bound, iterations
 
@@ -333,12 +317,15 @@ def _evaluate(
 def _normalise(x: Array, sizes: Array, cells: float) -> Array:
     y = np.exp(x - x.max())
     y /= sizes @ y
-    y = np.maximum(y, _SMALLEST / cells)
+    # Floor of y relative to the uniform vector: changes s by less than its rounding allowance
+    smallest = 1e-12
+    y = np.maximum(y, smallest / cells)
     return y / (sizes @ y)
 
 
 def _limited(step: Array) -> Array:
-    return np.clip(np.nan_to_num(step), -_STEP, _STEP)
+    most = 8.0  # most that log y may change in one step
+    return np.clip(np.nan_to_num(step), -most, most)
 
 
 # Optimal strategies, with bounds that prove it, for any Gram matrix that fits in memory.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded, WorkloadError
 from adaptive_qs.strategy.fixed_point import exchangeable, solve_axis
+from adaptive_qs.strategy.mechanism import TableMechanism, used_attributes
 from adaptive_qs.strategy.optimal import check_dense
 from adaptive_qs.strategy.solution import (
     Array,
@@ -21,7 +22,6 @@ from adaptive_qs.strategy.solution import (
     Status,
     Strategy,
 )
-from adaptive_qs.strategy.table_mechanism import TableMechanism, used_attributes
 from adaptive_qs.workload.matrices import AxisQueries
 from adaptive_qs.workload.workload import QueryWorkload
 
@@ -31,8 +31,6 @@ IntArray = NDArray[np.intp]
 
 SMALLEST_SHARE = 1e-9
 """Least share of a factor in the trace of a sum of Gram matrices; rounding loses smaller ones."""
-ARRAYS_PER_GRAM = 6
-"""Square arrays that a one-dimensional solver holds in memory besides the Gram matrices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +143,11 @@ def product_workload(
         rows.append(index[:, clique])
         counts += [math.prod(q.num_queries for q in part.queries(j)) for j in range(len(part))]
     grams = []
+    # Square arrays that a one-dimensional solver holds in memory besides the Gram matrices
+    arrays_per_gram = 6
     for i in clique:
         name, n, families = domain.names[i], domain.sizes[i], distinct[i]
-        needed = 8 * n * n * (len(families) + 1 + ARRAYS_PER_GRAM)
+        needed = 8 * n * n * (len(families) + 1 + arrays_per_gram)
         if needed > settings.max_bytes:
             raise ResourceExceeded(
                 f"attribute {name!r} has {n} values: HDMM needs {needed / 2**30:.1f} GiB for it, "
@@ -167,8 +167,6 @@ def product_workload(
 
 # OPT_⊗: the best product of strategies. McKenna et al., section 6.
 
-SWEEPS = 50
-"""Most passes over the attributes from one starting point."""
 COARSE_GAP = 1e-2
 """Largest gap of a single attribute's solution while the others still move."""
 AxisSolver = Callable[[Array, SolverSettings, Factor], Factor]
@@ -209,7 +207,8 @@ def optimize_axes(
     errors = errors if start is None else list(start)
     solver = replace(settings, gap=max(settings.gap, coarse_gap))
     last = math.inf
-    for sweep in range(SWEEPS):
+    most_sweeps = 50  # most passes over the attributes from one starting point
+    for sweep in range(most_sweeps):
         for i, grams in enumerate(workload.grams):
             surrogate = _surrogate(workload, errors, i)
             new = solve(surrogate, solver, axes[i])

@@ -1,22 +1,35 @@
-"""A planned mechanism: what to measure, how answers follow, and the variance of each."""
+"""A planned mechanism: what to measure, how answers follow; and mechanisms for whole tables."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from itertools import product
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, reduce
 from threading import Lock
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.errors import ResourceExceeded
+from adaptive_qs.strategy import optimal
+from adaptive_qs.strategy.bounds import (
+    DENSE_CELLS,
+    SINGLE_CELLS,
+    gram_bound,
+    known_gram_eigenvalues,
+    root_sum,
+    svd_bound,
+)
+from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
+from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.solution import (
     Array,
     Factor,
+    SolverSettings,
     Status,
     Strategy,
     kron,
@@ -24,7 +37,10 @@ from adaptive_qs.strategy.solution import (
     may_cancel,
     root_squares,
 )
+from adaptive_qs.workload.axes import Circular, FirstCells, Marginal
+from adaptive_qs.workload.families import answer_product
 from adaptive_qs.workload.matrices import Queries
+from adaptive_qs.workload.residuals import Decomposition
 from adaptive_qs.workload.workload import QueryWorkload
 
 # Everything here is public and decided before any count is seen. Variances are at privacy cost
@@ -93,14 +109,6 @@ class Mechanism(Protocol):
     def variances(self, part: int, index: int) -> Array:
         """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
 
-    def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are answered in runs, since they are many."""
-
-    def answer_runs(
-        self, part: int, index: int, kept: Mapping[int, Array]
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield answers and variances of such a set, some queries at a time, in order."""
-
     def largest_variance(self) -> tuple[float, bool]:
         """Return the largest variance of all queries at cost 1, and whether it is exact."""
 
@@ -131,11 +139,6 @@ class ArrayCache:
         return array
 
 
-PROBES = 3
-"""Number of random tables on which estimates are compared with the truth. A query that a strategy
-misses shows on each of them with probability 1."""
-
-
 def largest_bias(
     queries: Sequence[Queries], axes: tuple[int, ...], factors: Sequence[Factor]
 ) -> float:
@@ -147,7 +150,10 @@ def largest_bias(
     """
     rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise
     shape = tuple(n for factor in factors for n in factor.shape)
-    tables = rng.standard_normal((*shape, PROBES))
+    # Number of random tables on which estimates are compared with the truth. A query that a
+    # strategy misses shows on each of them with probability 1.
+    probes = 3
+    tables = rng.standard_normal((*shape, probes))
     found = tables
     for factor in factors:
         block = factor.restored(found.reshape(math.prod(factor.shape), -1))
@@ -193,82 +199,245 @@ def _answer_norms(queries: Sequence[Queries], tables: Array) -> Array:
     return np.asarray(np.linalg.norm(tables, axis=0), dtype=np.float64)
 
 
-# Sets of very many queries, answered in runs: consecutive queries whose arrays take little memory.
-#
-# All queries on the last axes, some runs of those on one axis, and one query on each axis before.
+# Identity, a product strategy, and the full problem on a small domain are measured on one table.
+# Its estimate B⁺z answers every query, with covariance ⊗V_k⁺.
 
-MOST_AT_ONCE = 2**21
-"""Most answers of one attribute set in memory."""
+CACHE_BYTES = 2**27
+"""Most bytes of variances in memory for later sets."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """Consecutive queries of a product.
+@dataclass(frozen=True, eq=False)
+class TableMechanism:
+    """A mechanism that answers every attribute set from one measured table.
 
     Attributes:
-        before: one query on each of the first axes, by its position.
-        axes: how many there are in all.
-        axis: the next axis, of which some runs of queries are taken.
-        first, stop: these.
+        workload: what is answered.
+        clique: the attributes of the table, at least those that some query depends on.
+        strategy: what is measured; its row space holds all queries.
+        lower_bound: no mechanism at privacy cost 1 has a smaller total error.
+        status: what the solver could say.
     """
 
-    before: tuple[int, ...]
-    axes: int
-    axis: int
-    first: int
-    stop: int
+    workload: QueryWorkload
+    clique: Clique
+    strategy: Strategy
+    lower_bound: float
+    status: Status = Status.RESTRICTED
+    _cache: ArrayCache = field(default_factory=lambda: ArrayCache(CACHE_BYTES), repr=False)
 
-    def product(self, variances: Callable[[int], Array]) -> Array:
-        """Return the variances of all queries of the run, as a product over the axes."""
-        arrays = map(variances, range(self.axes))
-        return np.asarray(reduce(np.multiply.outer, arrays)).reshape(-1)
+    @cached_property
+    def total_error(self) -> float:
+        """Σ weight · variance over all queries at privacy cost 1 (rows²)."""
+        return sum(
+            weight * math.prod(float(piece.sum()) for piece in self._pieces(part, index))
+            for part, index, weight in self.workload.sets()
+        )
 
-    def slice_variances(self, axis: int, queries: Queries, variances: Array) -> Array:
-        """Return the part of the variances of all queries on one axis that belongs to the run."""
-        if axis < self.axis:
-            return np.asarray(variances[self.before[axis]])
-        if axis == self.axis:
-            return variances[queries.in_runs(self.first, self.stop)]
-        return variances
+    @property
+    def statuses(self) -> Counter[Status]:
+        """The status, once."""
+        return Counter([self.status])
+
+    @property
+    def num_measurements(self) -> int:
+        """One."""
+        return 1
+
+    def measurement(self, index: int) -> StrategyMeasurement:
+        """Return the measurement."""
+        return StrategyMeasurement(self.clique, self.strategy, 1.0)
+
+    def needed(self, part: int, index: int) -> Sequence[int]:
+        """Return the measurement."""
+        return [0]
+
+    def on_grid(self, grid_bits: int) -> TableMechanism:
+        """Return the mechanism with an integer strategy, whose errors are reported."""
+        strategy = on_grid(self.strategy, grid_bits)
+        return replace(self, strategy=strategy, _cache=ArrayCache(CACHE_BYTES))
+
+    def answers(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
+        """Return answers from the estimated table, summed over attributes outside the set, (m,)."""
+        queries = self.workload.parts[part].queries(index)
+        return answer_product(queries, self._marginal(part, index, kept)).reshape(-1)
+
+    def variances(self, part: int, index: int) -> Array:
+        """Return the variance (rows²) of each of those answers at privacy cost 1, shape (m,)."""
+        return reduce(np.multiply.outer, self._pieces(part, index)).reshape(-1)
+
+    def largest_variance(self) -> tuple[float, bool]:
+        """Return the largest variance of all queries at cost 1, which is exact.
+
+        The factors are not negative, so their largest values multiply.
+        """
+        products = (
+            math.prod(float(piece.max()) for piece in self._pieces(part, index))
+            for part, index, _ in self.workload.sets()
+        )
+        return max(products, default=0.0), True
+
+    def compute_bias(self, part: int, index: int) -> float:
+        """Return the largest part of a query of one attribute set that is not measured."""
+
+        def bias(
+            requested: tuple[Queries, ...], axes: Clique, factors: tuple[Factor, ...]
+        ) -> float:
+            key = ("bias", requested, axes, tuple(map(id, factors)))
+            make = partial(largest_bias, requested, axes, factors)
+            return float(self._cache.get(key, lambda: np.array([make()]))[0])
+
+        clique, queries = self._set(part, index)
+        if len(queries[0].shape) > 1:
+            axes = tuple(self.clique.index(i) for i in clique)
+            return bias(queries, axes, self.strategy.factors)
+        biases = [0.0]
+        for inside, factor in self.strategy.split(self.clique):
+            axes = tuple(axis for axis, i in enumerate(inside) if i in clique)
+            requested = tuple(queries[clique.index(inside[axis])] for axis in axes)
+            biases.append(bias(requested, axes, (factor,)))
+        return float(np.max(biases))  # of which one that is no number is not lost
+
+    def _set(self, part: int, index: int) -> tuple[list[int], tuple[Queries, ...]]:
+        queries = self.workload.parts[part]
+        return queries.cliques[index].tolist(), queries.queries(index)
+
+    def _marginal(self, part: int, index: int, kept: Mapping[int, Array]) -> Array:
+        clique, _ = self._set(part, index)
+        outside = tuple(axis for axis, i in enumerate(self.clique) if i not in clique)
+        return kept[0].sum(axis=outside)
+
+    def _pieces(self, part: int, index: int) -> list[Array]:
+        """Return arrays over groups of the set's queries whose outer product is their variance."""
+        clique, queries = self._set(part, index)
+        if len(queries[0].shape) == 1:
+            return [self._block(*of) for of in self._blocks(part, index)]
+        factors, axes = self.strategy.factors, tuple(self.clique.index(i) for i in clique)
+        key = (queries, axes, tuple(map(id, factors)))
+        return [self._cache.get(key, lambda: joint_squares(queries[0], axes, factors))]
+
+    def _blocks(self, part: int, index: int) -> Iterator[tuple[tuple[Queries | None, ...], Factor]]:
+        """Yield every factor with the queries on its axes, None for an axis outside the set."""
+        clique, queries = self._set(part, index)
+        for inside, factor in self.strategy.split(self.clique):
+            yield tuple(queries[clique.index(i)] if i in clique else None for i in inside), factor
+
+    def _block(self, queries: tuple[Queries | None, ...], factor: Factor) -> Array:
+        return self._cache.get((queries, id(factor)), partial(factor.variances, queries))
 
 
-def comes_in_runs(queries: Sequence[Queries], factors: Iterable[Factor]) -> bool:
-    """Return whether a set has more than ``MOST_AT_ONCE`` queries, on axes with own factors."""
-    if math.prod(of.num_queries for of in queries) <= MOST_AT_ONCE:
+def any_mechanism_bound(decomposition: Decomposition) -> float:
+    """Return a lower bound on the total error of any matrix mechanism of privacy cost 1.
+
+    The singular value bound of the whole workload where it is known: marginal and circular queries
+    ask as much of every value, so their Gram matrix is the orthogonal sum of the subworkloads'
+    ones, and the roots of their bounds add up (of other queries the parts in two residual spaces
+    are correlated); on a small domain from the matrix itself. Else the sum of the sets' bounds.
+    """
+    workload = decomposition.workload
+    clique = used_attributes(workload)
+    if all(
+        part.joint is None and all(type(q) in {Marginal, Circular} for q in part.axis.values())
+        for part in workload.parts
+    ):
+        roots = np.sqrt([svd_bound(subworkload) for subworkload in decomposition.subworkloads])
+        spread = roots[decomposition.class_of] * np.sqrt(decomposition.scales)
+        return float(spread.sum() ** 2)
+    if workload.domain.size(clique) <= DENSE_CELLS:
+        return gram_bound(full_gram(workload, clique))
+    return _sum_of_sets(workload)
+
+
+def used_attributes(workload: QueryWorkload) -> Clique:
+    """Return the attributes that some query depends on."""
+    return tuple(sorted({int(i) for part in workload.parts for i in np.unique(part.cliques)}))
+
+
+def full_gram(workload: QueryWorkload, clique: Clique) -> Array:
+    """Return the Gram matrix of a workload on the cells over ``clique``, shape (N, N)."""
+    cells = workload.domain.size(clique)
+    total = np.zeros((cells, cells))
+    for weight, queries, inner in _sets_on_cells(workload, clique):
+        gram = kron([factor.gram() for factor in queries])
+        total += weight * gram[np.ix_(inner, inner)]
+    return total
+
+
+def _sets_on_cells(
+    workload: QueryWorkload, clique: Clique
+) -> Iterator[tuple[float, tuple[Queries, ...], NDArray[np.intp]]]:
+    """Yield weight and queries of every set, and its table's cell for each one over ``clique``."""
+    shape = workload.domain.shape(clique)
+    codes = np.indices(shape).reshape(len(shape), -1)
+    for number, index, weight in workload.sets():
+        part = workload.parts[number]
+        axes = [clique.index(i) for i in part.cliques[index].tolist()]
+        inner = np.ravel_multi_index(tuple(codes[axes]), [shape[axis] for axis in axes])
+        yield weight, part.queries(index), np.asarray(inner)
+
+
+def _sum_of_sets(workload: QueryWorkload) -> float:
+    sets = [(w, workload.parts[part].queries(index)) for part, index, w in workload.sets()]
+    known = {queries: _family_bound(queries) for queries in {q for _, of in sets for q in of}}
+    return sum(weight * math.prod(known[queries] for queries in of) for weight, of in sets)
+
+
+def _family_bound(queries: Queries) -> float:
+    """Return (tr √G)²/N; for many cells without a closed form tr G/N, which is less."""
+    match queries:
+        case FirstCells(_, inner):  # the other cells may be left out of a strategy
+            return _family_bound(inner)
+    cells = math.prod(queries.shape)
+    known = known_gram_eigenvalues(queries)
+    if known is not None:
+        return root_sum(known) ** 2 / cells
+    if cells <= SINGLE_CELLS:
+        return gram_bound(queries.gram())
+    return float(queries.column_norms().sum()) / cells
+
+
+# The full problem solved on the table over all attributes in use.
+#
+# Splitting a workload by residual spaces costs a few percent where one attribute, or a small
+# domain, is all there is; there the full problem can be solved as it is (OPT_0 of McKenna et al.).
+
+
+def may_be_solved(workload: QueryWorkload, settings: SolverSettings) -> bool:
+    """Return whether the full problem may be within memory and time, judged by sizes."""
+    cells = workload.domain.size(used_attributes(workload))
+    if cells > optimal.DENSE_CELLS or not optimal.dense_fits(cells, settings):
         return False
-    shapes = [*(of.shape for of in queries), *(of.shape for of in factors)]
-    return all(len(shape) == 1 for shape in shapes)
+    return _has_few_queries(workload, cells) or (
+        workload.num_sets * cells**2 <= optimal.TRIED_WORK // optimal.GATHERED_COST
+    )
 
 
-def split_into_runs(queries: Sequence[Queries]) -> Iterator[Run]:
-    """Yield all runs of a product in order, of about ``MOST_AT_ONCE`` queries each."""
-    counts = [of.num_queries for of in queries]
-    axis = next(k for k in range(len(counts)) if math.prod(counts[k + 1 :]) <= MOST_AT_ONCE)
-    rest, of = math.prod(counts[axis + 1 :]), queries[axis]
-    for before in product(*map(range, counts[:axis])):
-        first = 0
-        while first < of.num_runs:
-            stop = first + 1
-            begin = of.in_runs(first, stop).start
-            while stop < of.num_runs:
-                if (of.in_runs(first, stop + 1).stop - begin) * rest > MOST_AT_ONCE:
-                    break
-                stop += 1
-            yield Run(before, len(counts), axis, first, stop)
-            first = stop
+def solve_full(workload: QueryWorkload, settings: SolverSettings) -> TableMechanism:
+    """Return the optimum on the cells of all attributes in use, if it is not too much to try."""
+    clique = used_attributes(workload)
+    shape = workload.domain.shape(clique)
+    if _has_few_queries(workload, math.prod(shape)):
+        solution = solve_rows(_weighted_rows(workload, clique), shape, settings)
+    else:
+        gram = full_gram(workload, clique)
+        blocks = symmetric_blocks(lambda x: gram @ x, shape)
+        if blocks.work > optimal.TRIED_WORK:
+            raise ResourceExceeded(
+                f"the table has {len(gram):,} cells: that is too many to be solved as a whole"
+            )
+        solution = solve_dense(gram, shape, settings)
+    return TableMechanism(
+        workload, clique, solution.strategy, solution.lower_bound, solution.status
+    )
 
 
-def answer_in_runs(
-    queries: Sequence[Queries], table: Array, variances: Callable[[Run], Array]
-) -> Iterator[tuple[Array, Array]]:
-    """Yield answers to a product of queries from a table, with their variances, run by run."""
-    last = -1
-    for run in split_into_runs(queries):
-        if run.axis != last:
-            last, others = run.axis, table
-            for axis, of in enumerate(queries):
-                if axis != run.axis:
-                    answers = of.answer(np.moveaxis(others, axis, 0))
-                    others = np.moveaxis(answers, 0, axis)
-        answers = queries[run.axis].answer_runs(others[run.before], run.first, run.stop)
-        yield answers.reshape(-1), variances(run)
+def _has_few_queries(workload: QueryWorkload, cells: int) -> bool:
+    count = workload.num_queries
+    return 2 * count <= cells and count**2 * cells <= optimal.TRIED_WORK
+
+
+def _weighted_rows(workload: QueryWorkload, clique: Clique) -> Array:
+    """Return all queries on the cells over ``clique`` times the roots of their weights, (m, N)."""
+    return np.concatenate([
+        kron([factor.matrix() for factor in queries], math.sqrt(weight))[:, inner]
+        for weight, queries, inner in _sets_on_cells(workload, clique)
+    ])  # fmt: skip

@@ -16,9 +16,10 @@ from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy.bounds import (
     is_product,
     known_eigenvalues,
+    solve_fourier,
+    solve_residual_planner,
     svd_bound,
 )
-from adaptive_qs.strategy.fixed_basis import solve_fourier, solve_residual_planner
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.solution import (
     Array,
@@ -36,12 +37,6 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 # Primal and dual both factor: if V_k is feasible for G_k with tr(G_k V_k⁺) = L_k, then ⊗V_k is
 # feasible for ⊗G_k with ΠL_k, and lower bounds multiply likewise. A sum of products is a product
 # wherever its terms differ along one axis only: A⊗B + A⊗C = A⊗(B + C).
-
-_KEY_DIGITS = 12
-"""Digits of relative weights by which two problems differ."""
-
-_COMPARED_CELLS = 64
-"""Most cells of an axis whose queries are compared with marginal queries by their Gram."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,8 @@ _Product = tuple[float, tuple[_AxisSum, ...]]
 
 
 def _key(shares: Mapping[Any, float]) -> frozenset[tuple[Any, float]]:
-    return frozenset((of, float(f"{share:.{_KEY_DIGITS}g}")) for of, share in shares.items())
+    digits = 12  # digits of relative weights by which two problems differ
+    return frozenset((of, float(f"{share:.{digits}g}")) for of, share in shares.items())
 
 
 def _piece(
@@ -151,7 +147,9 @@ def _canonical(queries: CenteredQueries) -> tuple[float, CenteredQueries]:
     """Return queries as a scale times marginal queries if their Gram is a multiple of Π."""
     (size,) = queries.shape
     marginal = CenteredAxis(Marginal(size))
-    if queries == marginal or size < 2 or size > _COMPARED_CELLS:
+    # Most cells of an axis whose queries are compared with marginal queries by their Gram
+    most_cells = 64
+    if queries == marginal or size < 2 or size > most_cells:
         return 1.0, queries
     gram = queries.gram()
     scale = float(np.trace(gram)) / (size - 1)
@@ -273,9 +271,6 @@ def _bytes(count: float) -> str:
 
 # The automatic choice of a solver for one subworkload.
 
-_AXIS_SHARE = 8
-"""Divisor of the gap for each one-dimensional solve, which is cheap and shared."""
-
 
 def solve(
     subworkload: Subworkload,
@@ -326,7 +321,8 @@ def _with_gaps(
 ) -> list[tuple[Piece, SolverSettings]]:
     """Divide the requested gap among the pieces: Π(1 + g_k) ≤ exp(Σ g_k) = 1 + gap."""
     whole = math.log1p(settings.gap)
-    single = whole / max(_AXIS_SHARE, 2 * len(pieces))
+    axis_share = 8  # divisor of the gap for each one-dimensional solve, which is cheap and shared
+    single = whole / max(axis_share, 2 * len(pieces))
     rest = whole - single * sum(len(piece.axes) == 1 for piece in pieces)
     return [(p, replace(settings, gap=single if len(p.axes) == 1 else rest)) for p in pieces]
 

@@ -6,27 +6,25 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property
 
 import numpy as np
 
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.machine import StepProgress, ThreadPool, linear_algebra
 from adaptive_qs.strategy import optimal
-from adaptive_qs.strategy.bounds import is_product, total_variance
-from adaptive_qs.strategy.fixed_basis import (
+from adaptive_qs.strategy.bounds import (
+    is_product,
     solve_fourier,
     solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
+    total_variance,
 )
 from adaptive_qs.strategy.integer import on_grid
 from adaptive_qs.strategy.mechanism import (
     ArrayCache,
-    Run,
     StrategyMeasurement,
-    answer_in_runs,
-    comes_in_runs,
 )
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import (
@@ -158,43 +156,6 @@ class ResidualMechanism:
             return total.reshape(-1)
 
         return self._cache.get(self._signature(part, index), make)
-
-    def streams(self, part: int, index: int) -> bool:
-        """Return whether the queries of a set are answered in runs, since they are many."""
-        factors = (f for _, strategy, _ in self._inside(part, index) for f in strategy.factors)
-        return comes_in_runs(self.workload.parts[part].queries(index), factors)
-
-    def answer_runs(
-        self, part: int, index: int, kept: Mapping[int, Array]
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield answers and variances of such a set, some queries at a time, in order."""
-        queries = self.workload.parts[part].queries(index)
-        terms = list(self._inside(part, index))
-
-        def variances(run: Run) -> Array:
-            found = [
-                noise_variance * run.product(partial(self._in_run, queries, run, axes, strategy))
-                for axes, strategy, noise_variance in terms
-            ]
-            return np.asarray(reduce(np.add, found), dtype=np.float64)
-
-        yield from answer_in_runs(queries, self.marginal(part, index, kept), variances)
-
-    def _in_run(
-        self, queries: Sequence[Queries], run: Run, kept: tuple[int, ...], strategy: Strategy,
-        axis: int,
-    ) -> Array:  # fmt: skip
-        requested = queries[axis]
-        if axis not in kept:
-            lengths = requested.run_lengths(run.first, run.stop) if axis == run.axis else None
-            if lengths is not None:
-                return (lengths / requested.shape[0]) ** 2
-            return run.slice_variances(axis, requested, self._mean(requested, False))
-        factor = strategy.factors[kept.index(axis)]
-        full = partial(self._block, (requested,), factor, False)
-        if axis == run.axis:
-            return factor.run_variances(requested, run.first, run.stop, full)
-        return run.slice_variances(axis, requested, full())
 
     def largest_variance(self) -> tuple[float, bool]:
         """Return the largest variance of all queries at cost 1, and whether it is exact."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -16,9 +16,6 @@ from adaptive_qs.workload.families import squares_product
 from adaptive_qs.workload.matrices import Queries
 
 # How hard solvers try.
-
-_MEASURED_COPIES = 6
-"""Number of square matrices over its cells that a dense factor needs when it is measured."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,9 @@ class SolverSettings:
 
     def can_measure(self, cells: int) -> bool:
         """Return whether a dense factor over this many cells fits in memory when measured."""
-        return _MEASURED_COPIES * 8 * cells**2 <= self.max_bytes
+        # Number of square matrices over its cells that a dense factor needs when it is measured
+        copies = 6
+        return copies * 8 * cells**2 <= self.max_bytes
 
 
 # Strategy matrices as Kronecker products of factors, and what their noise does to a table.
@@ -160,22 +159,6 @@ class Factor:
         None if it depends on where an arc lies, or if the queries are no arcs.
         """
         return None
-
-    def run_variances(
-        self, queries: Queries, first: int, stop: int, squares: Callable[[], Array]
-    ) -> Array:
-        """Return the variances of some runs of queries on the factor's single axis.
-
-        Args:
-            queries: on that axis.
-            first: First run.
-            stop: The run after the last one.
-            squares: Returns the variances of all queries; called where there is no better way.
-        """
-        lengths, by_length = queries.run_lengths(first, stop), self.arc_variances(queries)
-        if lengths is not None and by_length is not None:
-            return by_length[lengths]
-        return squares()[queries.in_runs(first, stop)]
 
     def restored(self, columns: Array) -> Array:
         """Return estimates from exact answers to columns, in floating point."""

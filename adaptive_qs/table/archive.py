@@ -12,7 +12,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import IO, Any
 from xml.parsers import expat
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
@@ -32,10 +31,6 @@ MOST_RATIO = 200
 """Greatest ratio of a long text to its compressed bytes. Equal charges compress 50 times, lists of
 columns 8 times; only a bomb compresses 1,000 times.
 """
-LONG_TEXT = 2**20
-MOST_DIRECTORY_BYTES = 2**16
-"""Most bytes of the list of members: about 500 of them, while releases have 9."""
-PIECE = 2**16
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError,
@@ -43,16 +38,6 @@ DAMAGE = (
     struct.error, expat.ExpatError,
 )  # fmt: skip
 """Exceptions of the libraries on damaged bytes."""
-_HEADER_BYTES = 30
-"""Bytes before the name of a member."""
-
-
-_NPY, _NPY_BYTES = b"\x93NUMPY\x01\x00", 10
-"""First bytes of an npy member, and number of bytes before its header; the last two are its length.
-"""
-_NPY_HEADER = re.compile(
-    rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
-)
 
 
 def npy_bytes(parts: Sequence[NDArray[np.float64]]) -> Iterator[bytes]:
@@ -78,13 +63,9 @@ def check_archive_name(path: str | Path) -> None:
 
 
 def write_archive(path: str | Path, members: Members, replace: bool = True) -> None:
-    """Write an archive of these members, whole or not at all.
+    """Write an archive of these members, whole or not at all; raise InputError if that fails.
 
-    Its bytes depend on neither the time nor the system. ``replace`` is as for
-    :func:`atomic_writer`.
-
-    Raises:
-        InputError: If the file cannot be written.
+    Its bytes depend on neither the time nor the system.
     """
     check_archive_name(path)
     with atomic_writer(path, replace) as file:
@@ -141,7 +122,7 @@ class ArchiveReader:
     def text(self, name: str) -> str:
         """Return a member of text."""
         member = self._member(name)
-        if member.file_size > max(LONG_TEXT, MOST_RATIO * member.compress_size):
+        if member.file_size > max(2**20, MOST_RATIO * member.compress_size):
             raise ValueError(f"{name} was compressed further than any text of a release")
         return bounded_text(self._pieces(member), self.claim)
 
@@ -162,10 +143,11 @@ class ArchiveReader:
             raise ValueError(f"{name} has an unexpected size")
         self.claim(2 * member.file_size)
         with self._zip.open(member) as file:
-            start = file.read(_NPY_BYTES)
-            header = file.read(int.from_bytes(start[len(_NPY) :], "little"))
-            found = _NPY_HEADER.fullmatch(header)  # NumPy would parse anything
-            if not start.startswith(_NPY) or found is None or int(found[1]) != total:
+            magic, length = file.read(8), file.read(2)
+            header = file.read(int.from_bytes(length, "little"))
+            known = rb"\{'descr': '<f8', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n"
+            found = re.fullmatch(known, header)  # NumPy would parse anything
+            if magic != b"\x93NUMPY\x01\x00" or found is None or int(found[1]) != total:
                 raise ValueError(f"{name} has an unexpected header")
             values = np.frombuffer(file.read(), dtype="<f8").astype(np.float64)
         if values.size != total or not np.isfinite(values).all():
@@ -176,23 +158,18 @@ class ArchiveReader:
     def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
         """Yield the member in pieces: no more is unpacked than is read."""
         with self._zip.open(member) as file:
-            yield from iter(partial(file.read, PIECE), b"")
+            yield from iter(partial(file.read, 2**16), b"")
 
 
 @contextmanager
 def open_archive(
     path: str | Path, kind: str, max_memory: int | str | None = None
 ) -> Iterator[ArchiveReader]:
-    """Yield the archive at ``path``; damage becomes an error of one line.
-
-    Args:
-        path: The file.
-        kind: What it should be, for the message.
-        max_memory: Ceiling of the process's memory, as for :func:`memory_bytes`.
+    """Yield the archive at ``path``, of a kind; damage becomes an error of one line.
 
     Raises:
         InputError: If the file is missing, damaged, or something else.
-        ResourceExceeded: If reading it needs more memory.
+        ResourceExceeded: If reading it needs more memory than ``max_memory``.
     """
     claim = memory_claims(max_memory)
     try:
@@ -223,18 +200,21 @@ def _refuse_additions(archive: zipfile.ZipFile) -> None:
         raise ValueError("there are bytes besides the members")
     for member in members:
         file.seek(member.header_offset)
-        sizes = struct.unpack("<26x2H", file.read(_HEADER_BYTES))  # of the name, and what follows
+        sizes = struct.unpack("<26x2H", file.read(30))  # of the name, and what follows
         if member.header_offset != end:
             raise ValueError("something stands before a member")
-        end += _HEADER_BYTES + sum(sizes) + member.compress_size
+        end += 30 + sum(sizes) + member.compress_size
     if end != archive.start_dir:
         raise ValueError("something stands behind the members")
 
 
 class _Guarded(io.FileIO):
-    """A file of which one call reads at most ``most_bytes`` (None for no limit)."""
+    """A file of which one call reads at most ``most_bytes`` (None for no limit).
 
-    most_bytes: int | None = MOST_DIRECTORY_BYTES + 2**7
+    The list of about 500 members fits; releases have 9.
+    """
+
+    most_bytes: int | None = 2**16 + 2**7
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return this number of bytes, or the rest; raise BadZipFile if they are too many."""
@@ -246,116 +226,3 @@ class _Guarded(io.FileIO):
         if len(found) > most or size_read > most + 1:
             raise zipfile.BadZipFile("too many members")
         return found
-
-
-# Pages of Parquet. A page of few compressed bytes takes as many as its header says, whatever the
-# metadata of the file say.
-
-_HEADER_BYTES_OF_PAGE = (2**10, 2**16)
-"""Bytes in which the header of a page ends, usually and at most."""
-_PAGES_BYTES, _CELL_BYTES = 2**26, 16
-"""Bytes of the pages that a batch spans, if single pages are smaller, and of a cell of no text."""
-_BOOLEANS, _NUMBERS, _TEXT, _STRUCTURE = (1, 2), (4, 5, 6), 8, 12
-"""Types of Thrift's compact protocol."""
-_VALUES, _PREFIXED = 2, 7
-"""Kind of a page of distinct values, and encoding of texts as differences to the one before."""
-
-
-def rows_at_once(path: Path, file: Any, names: Collection[str], most: int, most_bytes: int) -> int:
-    """Return how many rows of some columns to read in one step, at most ``most``.
-
-    Raises:
-        ResourceExceeded: If their pages need more memory than this.
-        ValueError, IndexError: If a page is damaged.
-    """
-    held = cell = 0
-    columns = []
-    for place in range(file.metadata.num_columns):
-        column = file.schema.column(place)
-        if column.path not in names:
-            continue
-        with path.open("rb") as raw:
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            pages = [page for group in groups for page in _pages(raw, group.column(place))]
-        largest = [0, 0]  # page of distinct values, and of texts as differences
-        for kind, size, _, encoding in pages:
-            for number, is_one in enumerate((kind == _VALUES, encoding == _PREFIXED)):
-                largest[number] = max(largest[number], size * is_one)
-        is_text = pa.types.is_dictionary(file.schema_arrow.field(column.path).type)
-        is_number = column.physical_type != "BYTE_ARRAY"
-        cell += _CELL_BYTES + column.length + largest[1]
-        cell += 0 if is_text or is_number else largest[0]
-        sizes, rows = np.array([page[1:3] for page in pages if page[0] != _VALUES] or [(0, 0)]).T
-        held += largest[0] + int(sizes.max())
-        columns.append((np.cumsum(rows), np.cumsum([0, *sizes.tolist()])))
-
-    def spanned(rows: int) -> list[int]:
-        """Return the largest number of bytes in the pages of a number of rows, by column."""
-        last = [np.searchsorted(ends[:-1], ends + rows - 2, side="right") for ends, _ in columns]
-        return [int((sums[end + 1] - sums[:-1]).max()) for end, (_, sums) in zip(last, columns)]
-
-    rows = max(1, min(most, _PAGES_BYTES // max(cell, 1)))
-    while rows > 1 and sum(spanned(rows)) > max(_PAGES_BYTES, 2 * held):
-        rows //= 2
-    each = spanned(rows)
-    if held + sum(each) + 3 * max(each, default=0) + rows * cell > most_bytes:
-        raise ResourceExceeded(
-            f"{path}: its pages need more memory than the {max(most_bytes, 0) >> 20:,} MB there "
-            "are for them: raise --max-memory, or write it again with smaller pages"
-        )
-    return rows
-
-
-def _pages(file: IO[bytes], chunk: Any) -> Iterator[tuple[int, int, int, int]]:
-    """Yield type, uncompressed bytes, rows and encoding of each page of a part of a column."""
-    place = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)))
-    left = chunk.num_values
-    while left > 0:
-        header, length = _header_of_page(file, place)
-        about = header.get(5) or header.get(8) or {}
-        page = header[1], header[2], about.get(1, 0), about.get(2 if 5 in header else 4, 0)
-        if min(*page, header[3]) < 0:
-            raise ValueError("a page has a negative size")
-        yield page
-        left -= page[2]
-        place += length + header[3]
-
-
-def _header_of_page(file: IO[bytes], place: int) -> tuple[dict[int, Any], int]:
-    """Read the numbers and structures of a header, which is in Thrift's compact protocol."""
-    file.seek(place)
-    data = file.read(_HEADER_BYTES_OF_PAGE[0])
-    try:
-        return _structure(data, 0)
-    except IndexError:
-        return _structure(data + file.read(_HEADER_BYTES_OF_PAGE[1]), 0)
-
-
-def _structure(data: bytes, place: int) -> tuple[dict[int, Any], int]:
-    """Return the fields of a structure by their numbers, without texts, and where it ends."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while byte := data[place]:
-        kind, step, place = byte & 15, byte >> 4, place + 1
-        if not step:
-            step, place = _number(data, place)
-            number, step = 0, step >> 1
-        number += step
-        if kind == _STRUCTURE:
-            fields[number], place = _structure(data, place)
-        elif kind in _NUMBERS:
-            value, place = _number(data, place)
-            fields[number] = value >> 1 ^ -(value & 1)
-        elif kind == _TEXT:
-            length, place = _number(data, place)
-            place += length
-        elif kind not in _BOOLEANS:
-            raise ValueError("a header has fields of unknown types")
-    return fields, place + 1
-
-
-def _number(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while data[place] > 127:
-        value, shift, place = value | (data[place] & 127) << shift, shift + 7, place + 1
-    return value | data[place] << shift, place + 1

@@ -18,23 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_FINEST = 1e-15
-"""Least unit of rounding relative to a number, which keeps its digits apart."""
-_LEAST, _MOST = 1e-290, sys.float_info.max
-"""Least and greatest unit of rounding, within the doubles."""
-
 
 def round_cut(value: float, spacing: float, decimals: int | None) -> float:
     """Return a cut between bins to two digits, or as many as it takes to stay within the spacing.
 
-    Args:
-        value: A finite number.
-        spacing: How far it can move; infinity if it exceeds the doubles.
-        decimals: Decimal places of all values, or None for values off any grid.
+    ``spacing`` is how far it can move, ``decimals`` the places of all values, None off any grid.
     """
     if value == float(f"{value:.1e}") and (decimals is None or value == round(value, decimals)):
         return value  # two digits already
-    scale = min(abs(value) or _MOST, max(spacing, abs(value) * _FINEST, _LEAST) * 10)
+    scale = min(abs(value) or sys.float_info.max, max(spacing, abs(value) * 1e-15, 1e-290) * 10)
     exponent = math.floor(math.log10(scale)) - 1
     return _multiple(value, 1, exponent if decimals is None else max(exponent, -decimals), round)
 
@@ -51,7 +43,7 @@ def round_end(value: float, spacing: float, decimals: int | None, upwards: bool)
     if (value < 0 if upwards else value > 0) and abs(value) <= spacing / 2:
         return 0.0
     # An end moves by less than a quarter of its bin.
-    most = max(min(spacing, _MOST) / 4, abs(value) * _FINEST, _LEAST)
+    most = max(min(spacing, sys.float_info.max) / 4, abs(value) * 1e-15, 1e-290)
     exponent = math.floor(math.log10(most))
     factor = max(f for f in (1, 2, 5) if f == 1 or f * 10.0**exponent <= most)
     if decimals is not None and exponent < -decimals:
@@ -69,11 +61,6 @@ def _multiple(value: float, factor: int, exponent: int, rounding: Callable[[floa
     close = abs(value / unit - near) < 1e-9 * max(1.0, abs(near))
     return float(f"{factor * (near if close else rounding(value / unit))}e{exponent}")
 
-
-_FEW = 50
-"""Rows that a bin of a tail must exceed. The noise on fewer, so far out, would move the mean by
-more than such a bin improves it.
-"""
 
 Floats = NDArray[np.float64]
 
@@ -99,7 +86,8 @@ def quantile_cuts(values: Floats, weights: Floats, bins: int) -> list[float]:
             return float(values[-1]) - cuts[-1] > 3 * (cuts[-1] - cuts[-2])
         return cuts[0] - float(values[0]) > 3 * (cuts[1] - cuts[0])
 
-    filled = (share for share in (0.99, 0.01, 0.999, 0.001) if min(share, 1 - share) * rows > _FEW)
+    # The noise on 50 rows, so far out, would move the mean by more than a bin of them improves it.
+    filled = (share for share in (0.99, 0.01, 0.999, 0.001) if min(share, 1 - share) * rows > 50)
     tails = [share for share in filled if is_long(share > 0.5)][: bins // 4]
     return at([*(k / (bins - len(tails)) for k in range(1, bins - len(tails))), *tails])
 
@@ -162,12 +150,6 @@ def find_grid(values: NDArray[np.float64], decimals: int) -> Grid:
     return Grid(decimals, multiple)
 
 
-LEAST_BINS = 8
-"""Number of bins proposed for the smallest tables."""
-LEAST_PERIODS = 24
-"""Number of periods allowed in the smallest tables: two years of months, a day of hours."""
-
-
 def bins_for(rows: int) -> int:
     """Return the most bins to propose for a column with ``rows`` values: 2 · rows^¼, 8 to 32.
 
@@ -176,7 +158,7 @@ def bins_for(rows: int) -> int:
     factor of 2 leaves a cell of a pair √rows / 4 rows on average, so that cells stand out of the
     noise.
     """
-    return max(LEAST_BINS, min(32, round(2 * rows**0.25)))
+    return max(8, min(32, round(2 * rows**0.25)))
 
 
 def codes_for(rows: int) -> int:
@@ -190,36 +172,15 @@ def periods_for(rows: int) -> int:
     Granularities differ by about a factor of four, so twice `bins_for` gives about as many codes as
     other columns have.
     """
-    return max(LEAST_PERIODS, 2 * bins_for(rows))
+    return max(24, 2 * bins_for(rows))
 
 
 PEAK = 3
 """A value is a peak if it has this many times the rows of either neighbour."""
-PEAK_SHARE = 0.02
-"""Least share of the rows of a peak that gets a bin; it also has at least half as many as bins have
-on average.
-"""
-END_SHARE = 0.005
-"""Least share of the rows of a peak at the first or last value, where codes that end a scale lie.
-"""
 CROWDED = 2
 """Values have bins of their own while no other bin has more than this many times the average."""
-
-ABSURD = 100
-"""A value is absurdly far if its distance to the median is this many times the range of the others.
-"""
-FEW_ABSURD = 2
-"""Most rows at either end that can be mistakes; more can be a code."""
-ENOUGH = 20
-"""The fewest rows among which one value can be absurd."""
-HEAPED = 0.1
-"""Least share of the rows of bins with several values, on peaks or on multiples of a number, for
-which frequent values are worth a part of the budget.
-"""
 HEAPS = 50
 """Number of frequent values that a proposed schema requests."""
-WIDE_SPAN = 6
-"""Orders of magnitude from which a range is worth a note."""
 YEARS = (1500, 2100)
 """Range of integers that can be years."""
 
@@ -228,11 +189,8 @@ YEARS = (1500, 2100)
 class _Part:
     """Distinct values between two that have bins of their own, or beyond the outermost.
 
-    Attributes:
-        values, weights: Can be empty.
-        floor: End of the bin before; minus infinity without one.
-        ceiling: Start of the bin after; infinity without one.
-        narrow: Part of the width of the values from which on a gap next to them is wide.
+    ``floor`` is the end of the bin before, ``ceiling`` the start of the bin after, both infinite if
+    there is none. A gap next to the values is wide from ``narrow`` times their width on.
     """
 
     values: Floats
@@ -271,9 +229,9 @@ def propose_edges(
 ) -> tuple[float, ...]:
     """Return ends of bins [edge, next edge), the last one closed, that hold all values.
 
-    A value gets a bin that decodes to it alone if it fills one on average, is a peak, or lies far
-    beyond all others in several rows; so does every value if they are few. The other bins hold
-    about equal shares, with finer ones in long tails, and end at round numbers.
+    A value gets a bin of its own if it fills one on average, is a peak, or lies far beyond all
+    others in several rows; so does every value if they are few. The other bins hold about equal
+    shares, with finer ones in long tails, and end at round numbers.
 
     Args:
         values: Distinct values of the column.
@@ -298,17 +256,21 @@ def propose_edges(
 
 
 def without_absurd(values: Floats, weights: Floats) -> slice:
-    """Return the values without the first and last ones that lie absurdly far from all others."""
+    """Return the values without the first and last ones that lie absurdly far from all others.
+
+    Their distance to the median is over 100 times the range of the others. At most two rows at
+    either end can be mistakes; more can be a code.
+    """
     kept = slice(0, len(values))
-    if len(values) < 3 or weights.sum() < ENOUGH:
+    if len(values) < 3 or weights.sum() < 20:
         return kept
     median = float(values[np.searchsorted(np.cumsum(weights), weights.sum() / 2)])
-    above = int(np.searchsorted(np.cumsum(weights[::-1]), FEW_ABSURD, side="right"))
-    below = int(np.searchsorted(np.cumsum(weights), FEW_ABSURD, side="right"))
+    above = int(np.searchsorted(np.cumsum(weights[::-1]), 2, side="right"))
+    below = int(np.searchsorted(np.cumsum(weights), 2, side="right"))
     rest = values[below : len(values) - above]
     if len(rest) < 2:
         return kept
-    far = ABSURD * (float(rest[-1]) - float(rest[0]))
+    far = 100 * (float(rest[-1]) - float(rest[0]))
     near = np.flatnonzero(np.abs(values / 2 - median / 2) <= far / 2)  # halves do not overflow
     return slice(int(near[0]), int(near[-1]) + 1)
 
@@ -337,6 +299,7 @@ def round_starts(values: Floats, weights: Floats, bins: int) -> list[int] | None
 def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> dict[str, Any]:
     """Return the keys by which the frequent values of a column are learnt; none without them.
 
+    A tenth of the rows of bins with several values is on peaks or on multiples of a number.
     ``edges`` are of the bins, ascending; a bin with a single value needs no heap.
     """
     bins = np.searchsorted(np.asarray(edges[:-1]), values, side="right")
@@ -346,39 +309,24 @@ def private_heaps(values: Floats, weights: Floats, edges: Sequence[float]) -> di
     whole = values[several & (values == np.rint(values))].astype(np.int64)
     common = len(whole) > 1 and int(np.gcd.reduce(whole)) > 1
     rows = weights[peaks].sum() + (weights[several].sum() if common else 0.0)
-    enough = rows >= max(HEAPED * weights[several].sum(), PEAK_SHARE * weights.sum(), 1.0)
+    enough = rows >= max(0.1 * weights[several].sum(), 0.02 * weights.sum(), 1.0)
     return {"private_heaps": HEAPS} if enough else {}
 
 
 def year_starts(values: Floats, weights: Floats) -> list[int] | None:
     """Return first values of bins of a round number of years, for integers that are years.
 
-    A few codes among them get a bin each. So does a year that stands out and has as many rows as a
-    bin.
-
-    Returns:
-        The starts and the end of the last bin; None if they are no years.
+    The last one is the end of the last bin. None if they are no years.
     """
-    rows = weights.sum()
-    years = (values >= YEARS[0]) & (values <= YEARS[1])
-    others = values[~years]
-    if years.sum() < 2 or len(others) > FEW_ABSURD or weights[years].sum() < 0.9 * rows:
+    low, high, rows = int(values[0]), int(values[-1]), int(weights.sum())
+    if len(values) < 2 or low < YEARS[0] or high > YEARS[1]:
         return None
-    low, high = int(values[years][0]), int(values[years][-1])
-    most = max(LEAST_PERIODS, bins_for(int(rows)))
-    if high - low < periods_for(int(rows)):
-        step = 1
-    else:
-        step = next(step for step in (5, 10, 20, 50, 100) if high // step - low // step < most)
-    starts = {high + 1, low // step * step, *range((low // step + 1) * step, high + 1, step)}
-    own = others.tolist()
-    if step > 1:
-        average = rows / (high // step - low // step + 1)
-        stands_out = (
-            years & (weights >= max(ENOUGH, average)) & (weights >= PEAK * _max_neighbours(weights))
-        )
-        own += values[stands_out].tolist()
-    return sorted(starts | {int(value) + after for value in own for after in (0, 1)})
+    if high - low < periods_for(rows):
+        return list(range(low, high + 2))
+    most = max(24, bins_for(rows))
+    step = next(step for step in (5, 10, 20, 50, 100) if high // step - low // step < most)
+    starts = range((low // step + 1) * step, high + 1, step)
+    return [low // step * step, *starts, high + 1]
 
 
 def _parted(
@@ -431,8 +379,8 @@ def _atoms(values: Floats, weights: Floats, bins: int) -> list[int]:
     rest = np.setdiff1d(np.arange(len(values)), [*full, *far])
     others = np.zeros(len(values))
     others[rest] = weights[rest]
-    least = np.full(len(weights), max(PEAK_SHARE * weights.sum(), average / 2))
-    least[[*rest[:1], *rest[-1:]]] = END_SHARE * weights.sum()
+    least = np.full(len(weights), max(0.02 * weights.sum(), average / 2))
+    least[[*rest[:1], *rest[-1:]]] = 0.005 * weights.sum()  # where codes that end a scale lie
     neighbours = _max_neighbours(others)
     peaks = np.flatnonzero((others >= np.maximum(least, 3)) & (others >= PEAK * neighbours))
     heaviest = (some[np.argsort(-weights[some], kind="stable")].tolist() for some in (full, peaks))

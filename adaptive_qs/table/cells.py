@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,9 +33,34 @@ from adaptive_qs.table.text import (
 )
 
 Mask = NDArray[np.bool_]
+NULL = pa.nulls(1)[0]
+"""A null for compute functions, which import pandas for Python objects."""
 
-_EXACT_INTEGERS = 2.0**53
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+def to_arrow(values: Any) -> pa.Array:
+    """Return an array of numbers or a list of texts as an Arrow array.
+
+    ``pa.array`` does the same, and imports pandas first if it is there.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bif":
+        bits = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else values
+        content = pa.py_buffer(np.ascontiguousarray(bits))
+        kind = pa.from_numpy_dtype(values.dtype)
+        return pa.Array.from_buffers(kind, len(values), [None, content])
+    if isinstance(values, np.ndarray) or not all(isinstance(each, str) for each in values):
+        return pa.array(values)
+    texts = [text.encode() for text in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.StringArray.from_buffers(
+        len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts))
+    )
+
+
+def from_arrow(values: pa.Array) -> NDArray[Any]:
+    """Return numbers or truth values without nulls as ``to_numpy`` does, without pandas."""
+    if pa.types.is_boolean(values.type):
+        return np.from_dlpack(values.cast(pa.uint8())).view(np.bool_)
+    return np.from_dlpack(values)
 
 
 def normalise(values: pa.Array) -> pa.Array | None:
@@ -70,9 +94,7 @@ def as_text(values: pa.Array) -> pa.StringArray:
     of a second.
     """
     if pa.types.is_float64(values.type):
-        whole = pc.and_(
-            pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), _EXACT_INTEGERS)
-        )
+        whole = pc.and_(pc.equal(values, pc.floor(values)), pc.less(pc.abs(values), 2.0**53))
         integers = pc.if_else(whole, values, 0.0).cast(pa.int64())
         return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
     if pa.types.is_timestamp(values.type):
@@ -86,7 +108,7 @@ def as_integers(values: pa.Array) -> tuple[NDArray[np.int64], Mask]:
     if pa.types.is_string(values.type):
         plain = pc.match_substring_regex(values, f"^{INTEGER}$")
         digits = pc.replace_substring_regex(values, r"^\+|\.0*$", "")
-        found = pc.if_else(plain, digits, None).cast(pa.int64())
+        found = pc.if_else(plain, digits, NULL).cast(pa.int64())
         if not pc.all(plain, min_count=0).as_py():
             scaled = pc.match_substring_regex(values, f"^{INTEGER_WITH_EXPONENT}$")
             scaled = scaled.fill_null(False)
@@ -111,7 +133,7 @@ def as_numbers(values: pa.Array) -> tuple[NDArray[np.float64], Mask]:
     if pa.types.is_string(values.type):
         readable = pc.match_substring_regex(values, f"^{NUMBER}$")
         digits = pc.utf8_ltrim(values, characters="+")
-        values = pc.if_else(readable, digits, None).cast(pa.float64())
+        values = pc.if_else(readable, digits, NULL).cast(pa.float64())
     elif pa.types.is_integer(values.type):
         values = values.cast(pa.float64(), safe=False)
     if not pa.types.is_float64(values.type):
@@ -138,7 +160,7 @@ def as_seconds(
             values = pc.local_timestamp(values) if wall_clock else values
             values = values.cast(pa.timestamp(values.type.unit))
         ticks, readable = _filled(values.cast(pa.int64()), np.int64(0))
-        return ticks // _TICKS_PER_SECOND[values.type.unit], readable
+        return ticks // {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[values.type.unit], readable
     moments = [
         None if text is None else read_moment(text, date_format, wall_clock)
         for text in as_text(values).to_pylist()
@@ -167,7 +189,7 @@ def numbers_read(values: pa.Array, spelling: Spelling) -> pa.Array:
         return values
     numbers = pc.match_substring_regex(values, f"^(?:{spelling.pattern})$")
     texts = pc.replace_substring_regex(values, spelling.groups, "") if spelling.groups else values
-    return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), None)
+    return pc.if_else(numbers, pc.replace_substring(texts, spelling.decimal, "."), NULL)
 
 
 def numbers_written(values: pa.Array, spelling: Spelling) -> pa.Array:
@@ -190,17 +212,23 @@ def unescaped(values: pa.Array, escapes: Mapping[str, str]) -> pa.Array:
 
 
 def _is_in(texts: pa.StringArray, words: frozenset[str]) -> Mask:
-    found = pc.is_in(texts, value_set=pa.array(sorted(words), pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    found = pc.is_in(texts, value_set=to_arrow(sorted(words)))
+    return from_arrow(found)
 
 
 def _filled(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
-    readable = values.is_valid().to_numpy(zero_copy_only=False)
-    return values.fill_null(filler.item()).to_numpy(zero_copy_only=False), readable.copy()
+    readable = from_arrow(values.is_valid())
+    (missing,) = to_arrow(filler.reshape(1))
+    return from_arrow(values.fill_null(missing)), readable.copy()
 
 
 def _unreadable(values: pa.Array, filler: Any) -> tuple[NDArray[Any], Mask]:
     return np.full(len(values), filler), np.zeros(len(values), dtype=np.bool_)
+
+
+def take_cells(values: Any, rows: NDArray[np.int64]) -> Any:
+    """Return the cells of a column, of one type or several, in some rows."""
+    return values.take(rows if isinstance(values, MixedCells) else pa.array(rows))
 
 
 def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
@@ -212,25 +240,24 @@ def split_chunks(values: pa.Array | pa.ChunkedArray | MixedCells) -> list[Any]:
 
 _DIGITS = {pa.float64(): 15, pa.float32(): 7, pa.float16(): 3}
 """Digits of whole numbers that a floating-point type never confuses."""
-_VAGUE_TEXT = (
-    rf"^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|\x{{FFFD}}"
-    r"|^[+-]?[0-9]*\.0+$|^[+-]?[0-9]*\.?[0-9]+[eE]\+[0-9]+$"
-)
 
 
 def as_identifiers(values: pa.Array) -> tuple[pa.StringArray, str]:
     """Return cells of one type as identifiers, null for missing ones, and a problem or "".
 
-    The identifier of a text is the text itself, by code points; that of a whole number its digits,
-    that of a date ISO 8601. So equal values have one identifier in every container, and others have
-    another. Each cell is judged alone. It is refused if its type does not distinguish it, or if
-    another container writes it otherwise; the problem names such cells.
+    The identifier of a text is the text itself, that of a whole number its digits, that of a date
+    ISO 8601. So equal values have one identifier in every container, and others have another. A
+    cell is refused if its type does not distinguish it, or another container writes it otherwise.
     """
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         texts = values.cast(pa.string())
         texts.validate(full=True)
-        vague = texts.filter(pc.match_substring_regex(texts, _VAGUE_TEXT))
+        pattern = (
+            rf"^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|\x{{FFFD}}"
+            r"|^[+-]?[0-9]*\.0+$|^[+-]?[0-9]*\.?[0-9]+[eE]\+[0-9]+$"
+        )
+        vague = texts.filter(pc.match_substring_regex(texts, pattern))
         blank = pc.equal(pc.utf8_trim(vague, characters=ASCII_SPACE), "")
         problem = "" if pc.all(blank, min_count=0).as_py() else (
             "texts with white space at an end, characters that could not be decoded (U+FFFD), or "
@@ -273,9 +300,8 @@ class MixedCells:
     """Cells of several types.
 
     Attributes:
-        parts: arrays of one type each; together they hold the distinct cells, in no order that
-            means anything.
-        indices: shape (rows,), which cell of the joined parts each row has; -1 for none.
+        parts: Arrays of one type each; together they hold the distinct cells, in any order.
+        indices: Which cell of the joined parts each row has, -1 for none, shape (rows,).
     """
 
     parts: tuple[pa.Array, ...]
@@ -291,8 +317,20 @@ class MixedCells:
             return values
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
-        indices = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        indices, _ = _filled(values.indices.cast(pa.int64()), np.int64(-1))
         return cls((values.dictionary,), indices)
+
+    @classmethod
+    def join(cls, columns: Iterable[pa.Array | pa.ChunkedArray | MixedCells]) -> MixedCells:
+        """Return the cells of some columns, one after the other."""
+        parts: list[pa.Array] = []
+        indices, before = [np.zeros(0, np.int64)], 0
+        for part in (part for column in columns for part in split_chunks(column)):
+            cells = cls.of(part)
+            indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
+            parts += cells.parts
+            before += sum(map(len, cells.parts))
+        return cls(tuple(parts), np.concatenate(indices))
 
     def with_exact_decimals(self) -> MixedCells:
         """Return the same, decimals as cells of several types; see :func:`object_cells`."""
@@ -309,10 +347,9 @@ class MixedCells:
 def object_cells(objects: Objects) -> pa.StringArray | MixedCells:
     """Return Python objects as typed values, each by its own type.
 
-    Text is text; booleans, integers, numbers, dates and times keep their kind, whether of Python,
-    numpy or pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large
-    for one. None, NaN, NaT and NA are missing. Anything else becomes an array of type binary, which
-    no column takes.
+    Text, booleans, integers, numbers, dates and times keep their kind, whether of Python, numpy or
+    pandas. A `Decimal` is the nearest double, or its digits if it is whole and too large for one.
+    None, NaN, NaT and NA are missing. Anything else becomes binary, which no column takes.
     """
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
 
@@ -362,15 +399,14 @@ def _integers(cells: Objects) -> Parted:
     yield ~fits, pa.array([str(int(cell)) for cell in cells[~fits]], pa.string())
 
 
-_MOST_DIGITS = 10**40
-"""Limit of whole numbers that can be identifiers; above, a double is exact enough."""
-
-
 def _decimals(cells: Objects) -> Parted:
-    """Yield decimals as doubles, and whole numbers that a double may not hold as digits."""
+    """Yield decimals as doubles, and whole numbers that a double may not hold as digits.
+
+    From 10^40 on, no whole number is an identifier, and a double is exact enough.
+    """
     large = np.array([
         cell.is_finite()
-        and 10 ** _DIGITS[pa.float64()] <= abs(cell) < _MOST_DIGITS
+        and 10 ** _DIGITS[pa.float64()] <= abs(cell) < 10**40
         and cell == cell.to_integral_value()
         for cell in cells
     ])  # fmt: skip
@@ -395,14 +431,14 @@ def _moments(cells: Objects) -> Parted:
     zones = np.array([_zone(cell) for cell in plain], dtype=object)
     for zone in dict.fromkeys(zones.tolist()):
         taken = zones == zone
-        if zone == _NO_NAME:
+        if zone == "?":
             yield taken, pa.array([b""] * int(taken.sum()), pa.binary())
         else:
             yield taken, pa.array(plain[taken].tolist(), pa.timestamp("us", zone or None))
 
 
 def _zone(moment: dt.datetime) -> str:
-    """Return the time zone of a moment as Arrow names it; "" without one."""
+    """Return the time zone of a moment as Arrow names it; "" without one, "?" without a name."""
     offset = moment.utcoffset()
     if offset is None:
         return ""
@@ -411,11 +447,7 @@ def _zone(moment: dt.datetime) -> str:
         return str(name)
     minutes, rest = divmod(offset, dt.timedelta(minutes=1))
     sign = "-" if minutes < 0 else "+"
-    return _NO_NAME if rest else f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
-
-
-_NO_NAME = "?"
-"""Name of a time zone that has none and is no whole number of minutes away from UTC."""
+    return "?" if rest else f"{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
 _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
@@ -456,7 +488,7 @@ def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
             rows[codes >= 0] = places
             values = object_cells(column.cat.categories.to_numpy()[used])
             return MixedCells.of(values).take(rows)
-    elif series.implementation.is_polars() and series.dtype == nw.Object:
+    elif series.implementation.is_polars() and str(series.dtype) == "Object":
         return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
     return series.to_arrow()
 

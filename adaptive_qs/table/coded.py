@@ -90,13 +90,10 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of ``num_rows`` rows that come in parts.
-
-        Each part has shape (some, attributes).
+        """Return the table of ``num_rows`` rows that come in parts of shape (some, attributes).
 
         Raises:
-            DataError: If there are more or fewer, of another width, or a code lies outside its
-                attribute.
+            DataError: If the parts are not ``num_rows`` rows of codes of the domain.
         """
         columns = [np.zeros(num_rows, dtype=code_dtype(n)) for n in domain.sizes]
         refusal = DataError(f"the parts of a table are not {num_rows:,} rows of its codes")
@@ -127,11 +124,6 @@ class CodedTable:
 
 BLOCK_ROWS = 2**16
 """Rows of a block, which stays in the processor's cache while all cliques are counted."""
-SHARED_CELLS = 2**21
-"""Cells of a pass up to which every thread counts some of the blocks into cells of its own."""
-
-SPARSE = 1
-"""Cells per row from which on occupied cells are listed while rows are counted."""
 LISTED_CELLS = 2**26
 """Cells of a marginal up to which each has a place while rows are counted; larger ones are sorted.
 """
@@ -186,7 +178,7 @@ class BlockEngine:
             return self._count(cliques, every)
         cells = sum(map(self.domain.size, cliques))
         with ThreadPool(workers) as pool:
-            if workers * cells <= SHARED_CELLS:
+            if workers * cells <= 2**21:  # each thread counts some of the blocks into own cells
                 shares = [every[k::workers] for k in range(workers)]
                 counted = pool.map(lambda share: self._count(cliques, share), shares)
                 return [sum(parts[1:], parts[0]) for parts in zip(*counted)]
@@ -211,7 +203,7 @@ class BlockEngine:
         """Return those of one clique; ``places`` are zero before and after."""
         size, rows = self.domain.size(clique), self._blocks.num_rows
         every = range(self._blocks.num_blocks)
-        if size <= SPARSE * rows:
+        if size <= rows:
             counts = self._count([clique], every)[0].reshape(-1)
             cells = np.flatnonzero(counts)
             return Occupied(cells, counts[cells])
@@ -335,10 +327,8 @@ KEPT_CELLS = 2**22
 class MarginalCounter:
     """Exact marginals of one private table, kept if they fit; never released without noise.
 
-    ``most_cells`` of all marginals are kept. An engine has its own ``workers``.
-
-    Raises:
-        DataError: If there are more than ``MAX_ROWS`` rows; the message does not say how many.
+    ``most_cells`` of all marginals are kept. An engine has its own ``workers``. Raises DataError if
+    there are more than ``MAX_ROWS`` rows.
     """
 
     def __init__(

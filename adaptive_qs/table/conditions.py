@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -203,14 +204,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Operand:
-    """A column, a constant, or an operation, with a value in every row.
+    """A column, a constant, or an operation ("+", "-", "*", "/"), with a value in every row.
 
-    Attributes:
-        column_name: Name of the column, if it is one.
-        constant: A number, a moment or the position of a label, if it is one.
-        sign: Sign of an operation: "+", "-", "*" or "/".
-        operands: Both sides of an operation.
-        unit: Seconds in which moments of a column are counted.
+    A constant is a number, a moment or the position of a label. Moments of a column are counted in
+    ``unit`` seconds.
     """
 
     column_name: str | None = None
@@ -241,31 +238,21 @@ class Operand:
         if self.sign == "/":
             known = known & ~((b.low == 0) & (b.high == 0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends = _ENDS[self.sign](a, b)
+            ends = _compute_ends(self.sign, a, b)
         low, high = (np.where(known, end, 0.0) for end in ends)
         return Values(low, high, known, known, a.missing | b.missing)
 
 
-def _all_ends(act: Callable[..., Any], a: Values, b: Values) -> tuple[Any, Any]:
+def _compute_ends(sign: str, a: Values, b: Values) -> tuple[Any, Any]:
+    if sign == "+":
+        return a.low + b.low, a.high + b.high
+    if sign == "-":
+        return a.low - b.high, a.high - b.low
+    act = np.multiply if sign == "*" else np.true_divide
     corners = [act(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    lowest, highest = corners[0], corners[0]
-    for corner in corners[1:]:
-        lowest, highest = np.fmin(lowest, corner), np.fmax(highest, corner)
-    return lowest, highest
-
-
-def _quotients(a: Values, b: Values) -> tuple[Any, Any]:
-    around = (b.low <= 0) & (b.high >= 0)
-    low, high = _all_ends(np.true_divide, a, b)
+    low, high = reduce(np.fmin, corners), reduce(np.fmax, corners)
+    around = (b.low <= 0) & (b.high >= 0) & (sign == "/")
     return np.where(around, -np.inf, low), np.where(around, np.inf, high)
-
-
-_ENDS: dict[str, Callable[[Values, Values], tuple[Any, Any]]] = {
-    "+": lambda a, b: (a.low + b.low, a.high + b.high),
-    "-": lambda a, b: (a.low - b.high, a.high - b.low),
-    "*": lambda a, b: _all_ends(np.multiply, a, b),
-    "/": _quotients,
-}
 
 
 # Conditions.
@@ -307,13 +294,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Comparison(Condition):
-    """Two operands compared.
+    """Two operands compared by "<", "<=", "=" or "!=".
 
-    Attributes:
-        sign: One of "<", "<=", "=", "!=".
-        left, right: The operands.
-        slack: Greatest difference of two sides that count as equal.
-        labels: Whether the catch-all counts as a value like others.
+    Sides that differ by at most ``slack`` count as equal. With ``labels``, the catch-all counts as
+    a value like others.
     """
 
     sign: str

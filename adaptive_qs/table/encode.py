@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -36,22 +36,20 @@ from adaptive_qs.table.read import (
     unreadable,
 )
 from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.text import escapes
 
 if TYPE_CHECKING:
     from adaptive_qs.table.columns.base import Drawer
 
 # The private table as evidence: a ledger finds by a keyed hash whether it has changed.
 
-SLICE_ROWS = 2**18
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+HASH_STEP = np.uint64(0x9E3779B97F4A7C15)
+"""Odd multiplier 2^64 / golden ratio, which combines hashes (Steele, Lea, Flood 2014)."""
 
 
 def mix_bits(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Apply the SplitMix64 finaliser, a pseudo-random bijection (Steele, Lea, Flood 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
@@ -64,7 +62,7 @@ def sum_rows(names: Sequence[str], columns: Sequence[Cells], label: str) -> int:
     marks = np.full(len(columns[0]), crc32(repr(sorted(names)).encode()), dtype=np.uint64)
     for name, values in sorted(zip(names, columns), key=lambda each: each[0]):
         hashes = [_hash_cells(name, part, label) for part in split_chunks(values)]
-        marks = mix_bits(marks * _ODD + np.concatenate([np.zeros(0, np.uint64), *hashes]))
+        marks = mix_bits(marks * HASH_STEP + np.concatenate([np.zeros(0, np.uint64), *hashes]))
     return int(marks.sum(dtype=np.uint64))
 
 
@@ -111,31 +109,17 @@ def unchanged(source: Any) -> Iterator[None]:
         raise DataError(f"{source}: changed while it was read: repeat the command")
 
 
-class FileState(NamedTuple):
-    """The state of a file."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-def _stamps(source: Any) -> dict[Path, FileState]:
-    if not isinstance(source, str | Path):
-        return {}
-    return {file: _stamp(file) for file in table_files(source)}
-
-
-def _stamp(file: Path) -> FileState:
-    check_name(file)
-    try:
-        found = os.stat(inside(file)[0])
-    except OSError as error:
-        raise unreadable(file, error) from None
-    return FileState(
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    )
+def _stamps(source: Any) -> dict[Path, tuple[int, ...]]:
+    """Return the state of each file of a table."""
+    stamps: dict[Path, tuple[int, ...]] = {}
+    for file in table_files(source) if isinstance(source, str | Path) else ():
+        check_name(file)
+        try:
+            s = os.stat(inside(file)[0])
+        except OSError as error:
+            raise unreadable(file, error) from None
+        stamps[file] = (s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+    return stamps
 
 
 # Private rows to codes: a stream of chunks in, compact arrays out.
@@ -147,35 +131,21 @@ def read_table(
     progress: StepProgress | None = None,
     check_rows: CheckRows | None = None,
 ) -> CodedTable:
-    """Return the codes of a table: a file, several files, a data frame or a coded table.
+    """Return the codes of a table: a path, a pattern, a data frame, or codes under the same domain.
 
-    A table is read in chunks; memory holds the codes and one chunk. CSV cells are text, stripped of
-    ASCII white space at both ends, and nothing about them is guessed. Columns can come in any
-    order; columns under `ignore` in the schema are skipped.
+    A table is read in chunks; memory holds the codes and one chunk. Cells of CSV are text, stripped
+    of ASCII white space, and nothing about them is guessed. Columns can come in any order.
 
     Args:
-        source: A path, a folder, a pattern such as data/*.csv, a pandas, polars or pyarrow table,
-            or codes under the schema's domain.
+        source: The table.
         schema: A schema without open bins or values.
         progress: Counts the bytes of a CSV file and the rows of anything else.
         check_rows: Called with the number of rows so far; can end the reading by an exception.
 
     Raises:
-        DataError: If the file is missing or damaged, has no rows, or does not fit the schema. The
-            message names the file, the column and the remedy, and no cell.
+        DataError: If the table is missing, damaged or empty, or does not fit the schema.
     """
-    coded = _check_coded(source, schema, check_rows)
-    if coded is not None:
-        return coded
-    parts: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
-    for chunk in coded_chunks(source, schema, progress, check_rows):
-        for part, codes in zip(parts, chunk):
-            part.append(codes)
-    columns = []
-    for part in parts:
-        columns.append(np.concatenate(part))
-        part.clear()  # which frees the chunks
-    return CodedTable(schema.domain(), tuple(columns))
+    return read_with_amounts(source, schema, (), progress, check_rows=check_rows)[0]
 
 
 def _check_coded(
@@ -193,11 +163,6 @@ def _check_coded(
     return source
 
 
-MOST_ENCODERS = 4
-"""Most threads that encode. More would wait for the reading one, each with the memory of a chunk.
-"""
-
-
 def coded_chunks(
     source: Any,
     schema: Schema,
@@ -212,8 +177,8 @@ def coded_chunks(
     """
     coded = _check_coded(source, schema, check_rows)
     if coded is not None:
-        for first in range(0, coded.num_rows, SLICE_ROWS):
-            yield tuple(column[first : first + SLICE_ROWS] for column in coded.columns)
+        for first in range(0, coded.num_rows, 2**18):
+            yield tuple(column[first : first + 2**18] for column in coded.columns)
         return
 
     def encoded(chunk: Chunk, label: str) -> tuple[Codes, ...]:
@@ -222,7 +187,7 @@ def coded_chunks(
             for column, values in zip(schema.columns, chunk.columns)
         )
 
-    workers = min(workers, MOST_ENCODERS)
+    workers = min(workers, 4)  # more would wait for the reader, each with a chunk in memory
     with open_source(source, schema.delimiter) as opened, ThreadPool(workers) as pool:
         coming: deque[Future[tuple[Codes, ...]]] = deque()
         try:
@@ -247,28 +212,34 @@ def read_with_amounts(
     requested: Collection[str],
     progress: StepProgress | None = None,
     most_rows: float = math.inf,
+    check_rows: CheckRows | None = None,
 ) -> tuple[CodedTable, Amounts]:
     """Return the codes of a table, and the amounts of the cells of some measured columns.
 
     Both come from one pass, so their rows are the same; a coded table has no amounts. Reading ends
     after ``most_rows``.
     """
-    coded = _check_coded(source, schema)
+    coded = _check_coded(source, schema, check_rows)
     if coded is not None:
         return coded, {}
     codes: list[list[NDArray[Any]]] = [[] for _ in schema.columns]
     amounts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in requested}
     with open_source(source, schema.delimiter) as opened:
-        for chunk in read_rows(opened, schema, progress, None):
+        for chunk in read_rows(opened, schema, progress, check_rows):
             label = chunk.file or opened.label
             for part, column, values in zip(codes, schema.columns, chunk.columns):
                 part.append(found := _joined(encode_chunk(column, values, label), column.size))
                 if column.name in amounts:
                     amounts[column.name].append(_amounts(column, values, found, label))
-            if sum(map(len, codes[0])) >= most_rows:
+            if most_rows <= sum(map(len, codes[0])):
                 break
-    columns = tuple(np.concatenate(part) for part in codes)
-    return CodedTable(schema.domain(), columns), {n: np.concatenate(p) for n, p in amounts.items()}
+    columns = []
+    for part in codes:
+        columns.append(np.concatenate(part))
+        part.clear()  # which frees the chunks
+    return CodedTable(schema.domain(), tuple(columns)), {
+        n: np.concatenate(p) for n, p in amounts.items()
+    }
 
 
 def _amounts(column: ColumnBase, values: Cells, codes: Codes, label: str) -> NDArray[np.float64]:
@@ -292,7 +263,6 @@ def read_rows(
     Raises:
         DataError: If the table has other columns, or no rows.
     """
-    source = with_plain_names(source, schema)
     check_names(source, schema.names, schema.set_aside)
     rows = 0
     for chunk in source.read(schema.names):
@@ -306,38 +276,8 @@ def read_rows(
         raise DataError(f"{source.label}: no rows: give a table with at least one")
 
 
-def with_plain_names(source: Source, schema: Schema, keys: Sequence[str] = ()) -> Source:
-    """Return a table in which names that CSV has in their escaped form are those of the schema.
-
-    Args:
-        source: a table.
-        schema: of its columns.
-        keys: more columns that it can have.
-    """
-    names = (*schema.names, *schema.set_aside, *keys)
-    written = escapes(tuple(dict.fromkeys(names)))
-    found = set(source.names)
-    there = {n: safe for n, safe in written.items() if n not in found and safe in found}
-    if not there:
-        return source
-    back = {safe: name for name, safe in there.items()}
-
-    def read(requested: Sequence[str]) -> Iterator[Chunk]:
-        return source.read([there.get(name, name) for name in requested])
-
-    files = {f: tuple(back.get(n, n) for n in names) for f, names in source.files.items()}
-    return replace(
-        source, names=tuple(back.get(n, n) for n in source.names), read=read, files=files
-    )
-
-
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:
-    """Return the codes of some cells, an array for each of their chunks.
-
-    Raises:
-        DataError: If the column refuses a cell; the message names `label`, the column and the
-            remedy.
-    """
+    """Return the codes of some cells, one array per chunk; raise DataError for a refused cell."""
     found, explain = [], partial(unreadable_column, label, column.name)
     for part in split_chunks(values):
         codes = redacted(partial(_codes, column, part, label), explain)
@@ -360,10 +300,8 @@ def distinct_cells(
 ) -> tuple[list[pa.Array], NDArray[np.int64]]:
     """Return the distinct cells of a column, normalised, and for each row the index of its cell.
 
-    There is an array for each type of cells. The very last cell is null.
-
-    Raises:
-        DataError: If cells of this type are not supported.
+    There is an array for each type of cells; the very last cell is null. Raises DataError if cells
+    of this type are not supported.
     """
     mixed = MixedCells.of(values).with_exact_decimals()
     normalised = [cells.normalise(part) for part in mixed.parts or (pa.array([], pa.string()),)]
@@ -389,10 +327,9 @@ def decode(
 ) -> pa.Table:
     """Return the table with values for its codes, which meet the rules of the schema.
 
-    Categorical values have their declared type. Integers, numbers, dates and times are drawn from
-    their bin or period, uniformly or by the ``drawers`` of their columns. Missing values are null,
-    unknown values are the catch-all label. Encoding the result under the same schema gives the same
-    codes. ``rng`` draws column by column.
+    Numbers and moments are drawn from their bin or period, uniformly or by the ``drawers`` of their
+    columns, column by column. Missing values are null, unknown values are the catch-all label.
+    Encoding the result under the same schema gives the same codes.
 
     Raises:
         SchemaError: If the table has another domain than the schema, or no row meets the rules.
@@ -419,7 +356,7 @@ def resolve_schema(schema: Any, table: Any = None, max_memory: int | str | None 
 
     Raises:
         SchemaError: If there is none, or it is not valid.
-        ResourceExceeded: If reading it out of a release bundle needs more than ``max_memory``.
+        ResourceExceeded: If reading it needs more than ``max_memory``.
     """
     match schema:
         case Schema():

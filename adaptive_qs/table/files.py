@@ -38,11 +38,6 @@ except ImportError:
 SUFFIX = ".part"
 
 
-_LOCKED_BYTE = 2**30
-"""Place of the locked byte on Windows, in bytes: behind all content, since nobody else can read it.
-"""
-
-
 def lock(handle: int, wait: bool = False) -> None:
     """Lock an open file until it is closed.
 
@@ -56,7 +51,7 @@ def lock(handle: int, wait: bool = False) -> None:
     if windows is None:
         raise OSError(errno.ENOLCK, "this system cannot lock files")
     before = os.lseek(handle, 0, os.SEEK_CUR)
-    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+    os.lseek(handle, 2**30, os.SEEK_SET)  # behind all content: nobody else can read this byte
     try:
         windows.locking(handle, windows.LK_LOCK if wait else windows.LK_NBLCK, 1)
     finally:
@@ -91,7 +86,7 @@ def remove_unlocked(folder: Path, prefix: str, suffix: str) -> None:
             if name.startswith(prefix) and name.endswith(suffix):
                 with (
                     contextlib.suppress(OSError),
-                    _opened(folder / name, os.O_RDWR | NO_LINKS) as handle,
+                    _opened(folder / name, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)) as handle,
                 ):
                     lock(handle)
                     (folder / name).unlink()
@@ -114,7 +109,6 @@ def take_lock(path: Path) -> int | None:
         os.close(handle)  # the file of a lock that was released just now
 
 
-NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 OPEN_FILES_MOVE = os.name != "nt"
 """Whether a file can be renamed or removed while it is open."""
 
@@ -152,17 +146,13 @@ def _prefix(target: Path) -> str:
 
 # Output files that appear whole or not at all.
 
-_PIECE = 2**20
-
 
 @contextmanager
 def atomic_writer(path: str | Path, replace: bool = True) -> Iterator[BinaryIO]:
     """Yield a binary file that gets its name when the block ends, or leaves no trace.
 
-    Without ``replace`` it replaces no other file, which can have appeared during the block.
-
-    Raises:
-        InputError: If the file cannot be written, or would replace another one.
+    Without ``replace`` it replaces no other file, which can have appeared during the block. Raises
+    InputError if the file cannot be written, or would replace another one.
     """
     target = Path(path)
     handle, temporary = _temporary(target)
@@ -190,12 +180,7 @@ class NameTaken(InputError):
 
 
 def give_name(temporary: Path, target: Path, replace: bool) -> None:
-    """Give a whole file its name; without ``replace`` only if nothing has this name.
-
-    Raises:
-        NameTaken: If something has the name.
-        OSError: If the file cannot be named.
-    """
+    """Give a whole file its name; without ``replace`` raise NameTaken if it is in use."""
     try:
         if replace:
             temporary.replace(target)
@@ -232,7 +217,7 @@ def sealed_digest(file: BinaryIO) -> str:
     """Return the SHA-256 of an open file, which is left at its end."""
     file.flush()
     file.seek(0)
-    return compute_sha256(iter(partial(file.read, _PIECE), b""))
+    return compute_sha256(iter(partial(file.read, 2**20), b""))
 
 
 def check_writable(path: str | Path) -> None:
@@ -322,8 +307,6 @@ def _unwritable(target: Path, error: OSError) -> InputError:
 # Folders for what does not stay in memory: removed at the end, or by the next run if the process
 # was killed.
 
-_PREFIX, _LOCK = "adaptive-qs-", "codes"
-
 
 def temporary_folder(folder: str | Path | None) -> Path:
     """Return the folder for temporary files; raise InputError if there is none."""
@@ -344,9 +327,9 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
     try:
         _remove_dead(parent)
         while True:
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+            folder = Path(tempfile.mkdtemp(prefix="adaptive-qs-", dir=parent))
             with contextlib.suppress(FileNotFoundError):  # not locked yet, so taken for a dead one
-                handle, _ = create_partial(folder / _LOCK)
+                handle, _ = create_partial(folder / "codes")
                 break
     except OSError as error:
         raise InputError(
@@ -361,11 +344,11 @@ def private_folder(inside: str | Path | None) -> Iterator[Path]:
 
 def _remove_dead(parent: Path) -> None:
     """Remove folders of :func:`private_folder` whose lock nobody holds; nothing else."""
-    for folder in parent.glob(f"{_PREFIX}*"):
+    for folder in parent.glob("adaptive-qs-*"):
         with contextlib.suppress(OSError):
-            locks = f"{_prefix(folder / _LOCK)}*{SUFFIX}"
+            locks = f"{_prefix(folder / 'codes')}*{SUFFIX}"
             if is_private(folder) and any(folder.glob(locks)):
-                remove_stale(folder / _LOCK)
+                remove_stale(folder / "codes")
                 if not any(folder.glob(locks)):
                     shutil.rmtree(folder, ignore_errors=True)
 
@@ -449,9 +432,6 @@ def stamped(table: str | Path, stamp: Stamp) -> Iterator[Callable[[], None]]:
 
     It yields a function that writes the stamp. Call it once the table is whole, before it has its
     name: a table that is not private never stands without its stamp, and a refused run leaves none.
-
-    Raises:
-        InputError: If the stamp cannot be written or removed.
     """
     stamp_file = stamp_path(table)
 

@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from adaptive_qs.errors import DataError
+from adaptive_qs.errors import DataError, ResourceExceeded
 from adaptive_qs.machine import PROCESS_BYTES, ThreadPool, memory_bytes, njit
-from adaptive_qs.table.archive import rows_at_once
 from adaptive_qs.table.files import TAB_SEPARATED
-from adaptive_qs.table.read import SEPARATORS, Chunk, Piece, Reader, Source, unreadable
+from adaptive_qs.table.read import SEPARATORS, Chunk, Reader, RowGroups, Source, unreadable
 from adaptive_qs.table.text import ASCII_SPACE, COMMA
 
 BLOCK_BYTES = 1 << 22
@@ -35,9 +34,6 @@ BATCH_ROWS = 1 << 16
 
 T = TypeVar("T")
 
-_QUOTE, _LF, _CR = b'"\n\r'
-_AT_START, _UNQUOTED, _QUOTED, _AFTER_QUOTE = range(4)
-
 
 class RowTooLong(ValueError):
     """The error that a row does not fit a block."""
@@ -46,10 +42,8 @@ class RowTooLong(ValueError):
 def row_blocks(read: Callable[[int], bytes], size: int, delimiter: str = COMMA) -> Iterator[bytes]:
     """Yield the text as blocks of whole rows, of at most twice the `size` that is read in one step.
 
-    The text ends with an end of line. `read` returns at most the requested bytes, none at the end.
-
-    Raises:
-        RowTooLong: If a row is longer than `size`, and does not end among the bytes read next.
+    The text ends with an end of line. Raises RowTooLong if a row is longer than `size`, and does
+    not end among the bytes read next.
     """
     rest = b""
     while text := read(size):
@@ -90,28 +84,27 @@ def end_of_rows(text: bytes, delimiter: str = COMMA) -> int:
 @njit(cache=True, nogil=True)
 def _end_of_rows(text, delimiter):  # type: ignore[no-untyped-def]
     """Return the same for text with quotation marks, which open a cell only at its beginning."""
-    end = 0
-    state = _AT_START
+    quote, line_feed, carriage_return = 34, 10, 13
+    at_start, unquoted, quoted, after_quote = 0, 1, 2, 3
+    end, state = 0, at_start
     for i in range(text.size):
         byte = text[i]
-        if state == _QUOTED:
-            if byte == _QUOTE:
-                state = _AFTER_QUOTE
-        elif byte == _QUOTE and state != _UNQUOTED:
-            state = _QUOTED
-        elif byte == _LF or (byte == _CR and i < text.size - 1):
-            state = _AT_START
+        if state == quoted:
+            if byte == quote:
+                state = after_quote
+        elif byte == quote and state != unquoted:
+            state = quoted
+        elif byte == line_feed or (byte == carriage_return and i < text.size - 1):
+            state = at_start
             end = i + 1
         elif byte == delimiter:
-            state = _AT_START
+            state = at_start
         else:
-            state = _UNQUOTED
+            state = unquoted
     return end
 
 
 # The bytes of a CSV file, decompressed and checked on their way to the parser.
-
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 class CheckedText:
@@ -125,9 +118,8 @@ class CheckedText:
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
         self._file = file
-        zipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
-        self.zipped = zipped
         self._source = gzip.GzipFile(fileobj=file) if zipped else file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quotes = 0
@@ -154,13 +146,6 @@ class CheckedText:
             return b""
         return block
 
-    def blocks(self, start: int, sizes: Sequence[int]) -> Iterator[bytes]:
-        """Yield blocks of whole rows that were found and checked before."""
-        self._file.seek(start)
-        for size in sizes:
-            block = self._file.read(size)
-            yield block if len(block) == size else block + b"\n"
-
     def _checked(self, size: int) -> tuple[bytes, str]:
         """Return `size` bytes of the source, fewer only at its end, and what is wrong with them."""
         block = self._source.read(size)
@@ -184,21 +169,12 @@ class CheckedText:
 
 # CSV files.
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_HEADER_BYTES = 1 << 13
-"""Bytes that are read in one step while the end of the line with the column names is looked for."""
-
 
 @contextmanager
-def open_csv(
-    path: Path, piece: Piece | None = None, delimiter: str | None = None
-) -> Iterator[Source]:
-    """Yield a CSV file, compressed by gzip or not, or a piece of it, as a source.
+def open_csv(path: Path, delimiter: str | None = None) -> Iterator[Source]:
+    """Yield a CSV file, compressed by gzip or not, as a source.
 
     Cells are separated by tabs in .tsv files, otherwise by ``delimiter``, or by commas without it.
-
-    Raises:
-        DataError: If the file is damaged, empty, or has no header line.
     """
     sign = "\t" if str(path).lower().endswith(TAB_SEPARATED) else delimiter or COMMA
     with path.open("rb") as file:
@@ -213,21 +189,14 @@ def open_csv(
         total = path.stat().st_size
         with path.open("rb") as file:
             text = CheckedText(path, file)
-            blocks = (
-                row_blocks(text.read, BLOCK_BYTES, sign)
-                if piece is None
-                else text.blocks(piece.start, piece.blocks)
-            )
-            has_header = piece is None or piece.start == 0
-            parsed = _parse_blocks(text, blocks, has_header, names, requested, sign)
+            parsed = _parse_blocks(text, names, requested, sign)
             with closing(one_ahead(parsed)) as batches:
                 for batch in batches:
                     yield Chunk(tuple(batch.columns), min(text.position, total), total)
             if text.fault is not None:
                 raise text.fault
 
-    cut = partial(_cut_csv, path, sign)
-    yield Source(str(path), names, read, cut=cut, other_delimiter=other, explain=explain)
+    yield Source(str(path), names, read, other_delimiter=other, explain=explain)
 
 
 def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], str | None]:
@@ -235,7 +204,7 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
 
     That delimiter occurs more often than the given one outside quotation marks.
     """
-    start = text.read(_HEADER_BYTES)
+    start = text.read(1 << 13)
     while not (whole := end_of_rows(start, delimiter)) and len(start) < BLOCK_BYTES:
         if not (more := text.read(len(start))):
             break
@@ -266,40 +235,11 @@ def explain_csv_opening(path: Path, error: Exception) -> DataError:
 
 
 def _parse_blocks(
-    text: CheckedText,
-    blocks: Iterator[bytes],
-    has_header: bool,
-    names: tuple[str, ...],
-    requested: Sequence[str],
-    delimiter: str,
+    text: CheckedText, names: tuple[str, ...], requested: Sequence[str], delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(row_blocks(text.read, BLOCK_BYTES, delimiter)):
         if text.fault is None:
-            is_first = has_header and number == 0
-            yield from _parse(block, is_first, names, requested, delimiter).to_batches()
-
-
-def _cut_csv(path: Path, delimiter: str, most_bytes: int) -> Iterator[Piece | None]:
-    """Yield pieces of the blocks in which the whole file is read, so cells are parsed as there.
-
-    Where a row ends depends on all quotation marks before it. So the file is read, and checked as
-    text, from its beginning.
-    """
-    with path.open("rb") as file:
-        text = CheckedText(path, file)
-        if text.zipped:
-            yield None
-            return
-        start = 0
-        sizes: list[int] = []
-        for block in row_blocks(text.read, BLOCK_BYTES, delimiter):
-            if sizes and sum(sizes) + len(block) > most_bytes:
-                yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
-                start, sizes = start + sum(sizes), []
-            sizes.append(len(block))
-        if text.fault is not None:
-            raise text.fault
-        yield Piece(sum(sizes), start=start, blocks=tuple(sizes))
+            yield from _parse(block, number == 0, names, requested, delimiter).to_batches()
 
 
 def _parse(
@@ -312,7 +252,7 @@ def _parse(
     process.
     """
     copy = pa.BufferOutputStream()
-    if not header and block.startswith(_BYTE_ORDER_MARK):  # which here is part of a cell
+    if not header and block.startswith(codecs.BOM_UTF8):  # which here is part of a cell
         copy.write(b"\n")
     copy.write(block)
     text_type = pa.dictionary(pa.int32(), pa.string())
@@ -347,14 +287,9 @@ def _explain_csv(path: Path, error: Exception, width: int) -> DataError:
 
 # Parquet files.
 
-_TEXTS = (
-    pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
-    pa.binary_view(),
-)  # fmt: skip
-
 
 @contextmanager
-def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
+def open_parquet(path: Path, groups: RowGroups = None) -> Iterator[Source]:
     """Yield a Parquet file, or some of its row groups, as a source."""
     file = _open_parquet(path)
     names = tuple(file.schema_arrow.names)
@@ -365,9 +300,9 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
         nested = {name: kind for name, kind in types.items() if pa.types.is_nested(kind)}
         flat = [name for name in requested if name not in nested]  # no column takes a nested cell
         most_bytes = memory_bytes(None) - PROCESS_BYTES
-        rows = rows_at_once(path, file, flat, BATCH_ROWS, most_bytes)
-        groups = None if piece is None else list(piece.groups)
-        for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=groups):
+        rows = _rows_at_once(path, file, flat, most_bytes)
+        chosen = None if groups is None else [*groups]
+        for batch in file.iter_batches(batch_size=rows, columns=flat, row_groups=chosen):
             done += batch.num_rows
             cells = (
                 pa.nulls(batch.num_rows, nested[name]) if name in nested else batch.column(name)
@@ -381,8 +316,10 @@ def open_parquet(path: Path, piece: Piece | None = None) -> Iterator[Source]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     """Open a Parquet file; equal texts of a column are held once."""
+    texts = [pa.string(), pa.large_string(), pa.string_view()]
+    texts += [pa.binary(), pa.large_binary(), pa.binary_view()]
     with pq.ParquetFile(path) as plain:
-        listed = [each.name for each in plain.schema_arrow if each.type in _TEXTS]
+        listed = [each.name for each in plain.schema_arrow if each.type in texts]
     return pq.ParquetFile(path, read_dictionary=listed, page_checksum_verification=True)
 
 
@@ -394,20 +331,44 @@ def explain_parquet(path: Path, _: Exception) -> DataError:
 def check_parquet(path: Path, names: Collection[str], most_bytes: int) -> None:
     """Raise ResourceExceeded if these columns need more memory than this while they are read."""
     with _open_parquet(path) as file:
-        rows_at_once(path, file, names, BATCH_ROWS, most_bytes)
+        _rows_at_once(path, file, names, most_bytes)
 
 
-def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[Piece | None]:
-    groups: list[int] = []
+def _rows_at_once(path: Path, file: pq.ParquetFile, names: Collection[str], most_bytes: int) -> int:
+    """Return how many rows of some columns to read in one step, at most ``BATCH_ROWS``.
+
+    Raises:
+        ResourceExceeded: If a row group of these columns needs more memory than this.
+    """
+    groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    cell, sizes = 0, [np.zeros(len(groups), np.int64)]
+    for place in range(file.metadata.num_columns):
+        column = file.schema.column(place)
+        if column.path in names:
+            chunks = [group.column(place) for group in groups]
+            sizes.append(np.array([c.total_uncompressed_size for c in chunks], np.int64))
+            prefixed = any("DELTA_BYTE_ARRAY" in c.encodings for c in chunks)  # each can be as long
+            cell += 16 + column.length + prefixed * int(sizes[-1].max(initial=0))
+    rows = max(1, min(BATCH_ROWS, 2**26 // max(cell, 1)))
+    held = int((np.sum(sizes, axis=0) + 2 * np.max(sizes, axis=0)).max(initial=0))
+    if held + rows * cell > most_bytes:
+        raise ResourceExceeded(
+            f"{path}: its row groups need more memory than the {max(most_bytes, 0) >> 20:,} MB "
+            "there are for them: raise --max-memory, or write it again with smaller row groups"
+        )
+    return rows
+
+
+def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[RowGroups]:
+    groups: tuple[int, ...] = ()
     size = 0
     for number in range(file.metadata.num_row_groups):
         more = file.metadata.row_group(number).total_byte_size
         if groups and size + more > most_bytes:
-            yield Piece(size, groups=tuple(groups))
-            groups, size = [], 0
-        groups.append(number)
-        size += more
-    yield Piece(size, groups=tuple(groups))
+            yield groups
+            groups, size = (), 0
+        groups, size = (*groups, number), size + more
+    yield groups
 
 
 CSV_READER = Reader(open_csv, explain_csv_opening)

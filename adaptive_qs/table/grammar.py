@@ -73,10 +73,6 @@ FORMS = {
     "rule": 'such as "start <= end", "age < 15 -> marital = never" or "city determines county"',
     "condition": 'such as "age >= 65 and city = Bonn"',
 }
-LONGEST = 2_000
-"""Most characters of a rule or a condition."""
-MOST_QUOTED = 200
-"""Most characters of a condition or a rule that a message quotes."""
 NAMED_VALUE = "Quote values with ' and columns with `."
 
 # From text, for the columns of a schema.
@@ -89,14 +85,12 @@ def written(name: str) -> str:
 
 Columns = Mapping[str, ColumnBase]
 """The columns of a schema, by name."""
-KEYWORDS = frozenset(
-    {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
-)
 
 
 def written_value(label: str, columns: Columns) -> str:
     """Return a label as a rule has it, in quotes if it could be mistaken for something else."""
-    if re.fullmatch(WORD, label) and label.lower() not in KEYWORDS and label not in columns:
+    keywords = {"and", "or", "not", "in", "is", "missing", "never", "determine", "determines"}
+    if re.fullmatch(WORD, label) and label.lower() not in keywords and label not in columns:
         return label
     return f'"{label}"' if "'" in label else f"'{label}'"
 
@@ -124,18 +118,18 @@ def parse_condition(text: str, columns: Columns) -> Condition:
 def _parsed(kind: str, text: str, columns: Columns) -> Any:
     if not isinstance(text, str):
         raise InputError(f"the {kind} is {shown(text)}: give a text, write {FORMS[kind]}")
-    if len(text) > LONGEST:
-        raise InputError(f"the {kind} has more than {LONGEST:,} characters: shorten it")
+    if len(text) > 2_000:
+        raise InputError(f"the {kind} has more than 2,000 characters: shorten it")
     try:
         return _Bound(columns).transform(_parser(kind).parse(text))
     except UnexpectedInput as error:
         ended = getattr(getattr(error, "token", None), "type", None) == "$END"
         rest = [] if ended else text[error.pos_in_stream or 0 :].split()
         place = f" at {shown(rest[0])}" if rest else ""
-        said, form = shown(text, MOST_QUOTED), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
+        said, form = shown(text, 200), f"Write it {FORMS[kind]}. {NAMED_VALUE}"
         raise InputError(f"Cannot parse the {kind} {said}{place}. {form}") from None
     except VisitError as error:
-        raise InputError(f"{kind} {shown(text, MOST_QUOTED)}: {error.orig_exc}") from None
+        raise InputError(f"{kind} {shown(text, 200)}: {error.orig_exc}") from None
     except RecursionError:
         raise InputError(f"the {kind} has too many parts in each other: make it flat") from None
 
@@ -145,21 +139,15 @@ class _Refused(Exception):
 
 
 @dataclass(frozen=True)
-class _Name:
+class _Leaf:
+    """The name of a column, in backticks or not, or a literal."""
+
     text: str
-    ticked: bool
-    is_name: ClassVar[bool] = True
+    is_name: bool = False
+    is_ticked: bool = False
     operands: ClassVar[tuple[Operand, ...]] = ()
 
 
-@dataclass(frozen=True)
-class _Literal:
-    text: str
-    is_name: ClassVar[bool] = False
-    operands: ClassVar[tuple[Operand, ...]] = ()
-
-
-_SWAPPED = {">": "<", ">=": "<="}
 Term = Any
 """A name, a literal, or an operation of them that has no unit yet."""
 
@@ -173,17 +161,16 @@ class _Bound(Transformer[Token, Any]):
 
     # Leaves.
 
-    def name(self, parts: list[Token]) -> _Name:
-        ticked = parts[0].type == "TICKED"
-        return _Name(str(parts[0]).strip("`"), ticked)
+    def name(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0]).strip("`"), True, parts[0].type == "TICKED")
 
-    def word(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0]))
+    def word(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0]))
 
     literal = word
 
-    def text(self, parts: list[Token]) -> _Literal:
-        return _Literal(str(parts[0])[1:-1])
+    def text(self, parts: list[Token]) -> _Leaf:
+        return _Leaf(str(parts[0])[1:-1])
 
     # Conditions.
 
@@ -204,18 +191,18 @@ class _Bound(Transformer[Token, Any]):
         return Either((first.negated(), then))
 
     @v_args(inline=True)
-    def missing(self, name: _Name) -> Condition:
+    def missing(self, name: _Leaf) -> Condition:
         return self._missing(name)
 
     @v_args(inline=True)
-    def present(self, name: _Name) -> Condition:
+    def present(self, name: _Leaf) -> Condition:
         return Not(self._missing(name))
 
-    def at_least_one(self, names: list[_Name]) -> Condition:
+    def at_least_one(self, names: list[_Leaf]) -> Condition:
         self._apart(names)
         return Either(tuple(Not(self._missing(name)) for name in names))
 
-    def determination(self, names: list[_Name]) -> Determination:
+    def determination(self, names: list[_Leaf]) -> Determination:
         self._apart(names)
         *lefts, right = (self._column(name).name for name in names)
         return Determination(tuple(lefts), right)
@@ -234,13 +221,13 @@ class _Bound(Transformer[Token, Any]):
     @v_args(inline=True)
     def comparison(self, left: Term, sign: Token, right: Term) -> Condition:
         written = str(sign).replace("==", "=")
-        if written in _SWAPPED:
-            return self._compared(right, _SWAPPED[written], left)
+        if written in (">", ">="):
+            return self._compared(right, written.replace(">", "<"), left)
         return self._compared(left, written, right)
 
     # What they mean.
 
-    def _missing(self, name: _Name) -> Missing:
+    def _missing(self, name: _Leaf) -> Missing:
         column = self._learnt(name)
         if column.missing_code is None:
             raise _Refused(f"{column.name!r} is never missing: declare its missing markers")
@@ -286,10 +273,8 @@ class _Bound(Transformer[Token, Any]):
     def _operand(self, part: Term, other: ColumnBase | None, unit: int) -> Operand:
         """Return the operand with the columns and constants for which a part stands.
 
-        Args:
-            part: A part of a comparison.
-            other: The column with which a constant is compared; None in a computation.
-            unit: Seconds in which moments are counted; days in a computation.
+        Constants are compared with the column ``other``, None in a computation. Moments are counted
+        in ``unit`` seconds, in a computation in days.
         """
         if part.operands:
             sides = tuple(self._operand(side, other, unit) for side in part.operands)
@@ -305,7 +290,7 @@ class _Bound(Transformer[Token, Any]):
         value, seconds = read_number(part.text), read_moment(part.text, None, True)
         if value is None or not math.isfinite(value):
             if seconds is None:
-                self._column(_Name(part.text, False))
+                self._column(_Leaf(part.text, True))
             value = (seconds or 0) // DAY
         return Operand(constant=value)
 
@@ -318,22 +303,22 @@ class _Bound(Transformer[Token, Any]):
         said = shown(part.text)
         raise _Refused(f"{said} is neither a column nor a value of {column.name!r}{remedy}")
 
-    def _is_column(self, name: _Name) -> bool:
-        return name.ticked or name.text in self._columns
+    def _is_column(self, name: _Leaf) -> bool:
+        return name.is_ticked or name.text in self._columns
 
-    def _column(self, name: _Name) -> ColumnBase:
+    def _column(self, name: _Leaf) -> ColumnBase:
         if name.text not in self._columns:
             remedy = _suggest(name.text, self._columns) or ": check the spelling"
             raise _Refused(f"column {shown(name.text)} is not in the schema{remedy}")
         return self._columns[name.text]
 
-    def _learnt(self, name: _Name) -> ColumnBase:
+    def _learnt(self, name: _Leaf) -> ColumnBase:
         column = self._column(name)
         if column.is_unlearnt:
             raise _Refused(f"{column.name!r} is still to be learnt: declare its bins or values")
         return column
 
-    def _apart(self, names: list[_Name]) -> None:
+    def _apart(self, names: list[_Leaf]) -> None:
         texts = [name.text for name in names]
         if len(set(texts)) < len(texts):
             raise _Refused("names one column twice: give each once")
@@ -349,7 +334,7 @@ def _suggest(text: str, known: Iterable[str]) -> str:
     return "" if near is None else f": did you mean {near!r}?"
 
 
-def _names(part: Term) -> Iterator[_Name]:
+def _names(part: Term) -> Iterator[_Leaf]:
     for operand in part.operands:
         yield from _names(operand)
     if not part.operands and part.is_name:

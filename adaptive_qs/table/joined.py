@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_path, shown
 from adaptive_qs.errors import DataError, ResourceExceeded
-from adaptive_qs.table.cells import MixedCells, split_chunks
+from adaptive_qs.table.cells import MixedCells, take_cells
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.category import identifier_column
-from adaptive_qs.table.encode import with_plain_names
-from adaptive_qs.table.files import TAB_SEPARATED, inside
+from adaptive_qs.table.encode import encode_chunk
+from adaptive_qs.table.files import inside
 from adaptive_qs.table.formats import BATCH_ROWS
 from adaptive_qs.table.persons import PERSON_BYTES, ContributionBound, PersonIndex
 from adaptive_qs.table.read import (
     FRAME,
+    ONE_TABLE,
     Cells,
     Chunk,
     Rows,
@@ -49,9 +50,6 @@ from adaptive_qs.table.tables import TableSet
 # Proof: docs/proofs.md, section 11.
 
 Places = NDArray[np.int64]
-_LONE_TABLES = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
-"""Endings of files that hold one table."""
-_INPUTS = (*_LONE_TABLES, ".xlsx", ".sqlite", ".db", ".duckdb")
 
 
 # Where the tables are.
@@ -60,13 +58,8 @@ _INPUTS = (*_LONE_TABLES, ".xlsx", ".sqlite", ".db", ".duckdb")
 def name_tables(given: Any, schema: TableSet) -> dict[str, Any]:
     """Return the private tables of a set by name.
 
-    Args:
-        given: A mapping of names to tables, a folder of files, or a file that holds all (a database
-            or a workbook).
-        schema: The schema of the tables.
-
-    Raises:
-        InputError: A table is missing, or one is not in the schema.
+    They are given as a mapping, a folder of files, or a file that holds all (a database or
+    workbook). Raises InputError if a table is missing, or one is not in the schema.
     """
     if isinstance(given, str | Path):
         return dict(locate_tables(given, schema))
@@ -89,7 +82,7 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     """
     check_path("the tables", place, DataError)
     place = Path(place)
-    if place.name.lower().endswith(_LONE_TABLES) and os.path.isfile(place):
+    if place.name.lower().endswith(ONE_TABLE) and os.path.isfile(place):
         raise DataError(
             f"{place}: is one table, and the schema describes {len(schema.tables)}: give a folder "
             "with their files, or a database"
@@ -101,7 +94,8 @@ def locate_tables(place: str | Path, schema: TableSet) -> dict[str, Path]:
     found = {}
     for name in schema.names:
         file = schema.tables[name].file
-        names = [file] if file else [name, *(f"{name}{ending}" for ending in _INPUTS)]
+        endings = (*ONE_TABLE, ".xlsx", ".sqlite", ".db", ".duckdb")
+        names = [file] if file else [name, *(f"{name}{ending}" for ending in endings)]
         files = [place / each for each in names if os.path.exists(place / each)]
         if not files:
             raise DataError(
@@ -130,9 +124,9 @@ def join_tables(
         bounded: Whether rows are left out that exceed ``most`` or whose parent is left out.
 
     Raises:
-        DataError: A table is coded or does not fit the schema, a row has no key, two rows of a
-            parent have the same key, or no row of a parent has the key of a child.
-        ResourceExceeded: There are more rows of a parent than fit the memory.
+        DataError: If a table does not fit the schema, a key is missing or occurs twice, or a row
+            has no parent.
+        ResourceExceeded: If the keys do not fit the memory.
     """
     whole: dict[str, HeldRows] = {}
     for name in schema.names:
@@ -207,7 +201,7 @@ class HeldRows(Rows):
 
     def select(self, rows: Places) -> HeldRows:
         """Return some of the rows."""
-        cells = {name: _take_rows(column, rows) for name, column in self.cells.items()}
+        cells = {name: take_cells(column, rows) for name, column in self.cells.items()}
         keys = self.keys.take(pa.array(rows))
         return replace(self, keys=keys, cells=cells, places=self.places[rows])
 
@@ -221,7 +215,7 @@ class HeldRows(Rows):
 
     def take(self, names: Sequence[str], rows: Places) -> dict[str, Cells]:
         """Return cells of the named columns, also of ancestors, in some rows."""
-        found = {n: _take_rows(self.cells[n], rows) for n in names if n in self.cells}
+        found = {n: take_cells(self.cells[n], rows) for n in names if n in self.cells}
         if self.above is not None:
             found |= self.above.take(names, self.places[rows])
         return found
@@ -247,11 +241,7 @@ class HeldRows(Rows):
 class JoinedRows(Rows):
     """Rows of a table without children, behind the columns of their ancestors; private.
 
-    Attributes:
-        table: The private table.
-        schema: The schema of the set.
-        name: The table's name in it.
-        above: The rows of the parent that count; rows of other parents are left out.
+    ``above`` has the rows of the parent that count; rows of other parents are left out.
     """
 
     table: Any
@@ -275,11 +265,13 @@ class JoinedRows(Rows):
         read = [name for name in requested if name in own]
         for chunk in source.read((*read, key.column)):
             *columns, cells = chunk.columns
-            parents = _index_rows(key.column, cells, key.parent, chunk.file or source.label)
+            parents = PersonIndex.from_cells(
+                key.column, cells, chunk.file or source.label, key.parent
+            )
             places = parents.among(self.above.keys)
             rows = np.flatnonzero(places >= 0)
             found = self.above.take(requested, places[rows])
-            found |= {name: _take_rows(each, rows) for name, each in zip(read, columns)}
+            found |= {name: take_cells(each, rows) for name, each in zip(read, columns)}
             found[key.column] = parents.persons.take(pa.array(parents.rows[rows]))
             yield replace(chunk, columns=tuple(found[name] for name in requested))
 
@@ -308,12 +300,14 @@ def _hold(
         for chunk in source.read((*own.names, *schema.key_columns(name))):
             label = chunk.file or source.label
             width = len(own.names)
-            found = _index_rows(key, chunk.columns[width], name, label)
+            found = PersonIndex.from_cells(key, chunk.columns[width], label, name)
             keys.append(found.persons.take(pa.array(found.rows)))
             for column, cells in zip(own.names, chunk.columns):
                 columns[column].append(cells)
             if parent is not None and above is not None:
-                parents = _index_rows(parent.column, chunk.columns[-1], parent.parent, label)
+                parents = PersonIndex.from_cells(
+                    parent.column, chunk.columns[-1], label, parent.parent
+                )
                 places.append(_find_parents(parents, above, parent.column, label))
             if PERSON_BYTES * sum(map(len, keys)) > most_bytes:
                 raise ResourceExceeded(
@@ -333,7 +327,9 @@ def _hold(
             f"{label}: column {key!r} has a value in several rows, and each row of {name} has its "
             f"own key: keep one row of each{composite}"
         )
-    whole = {column: _join_cells(parts) for column, parts in columns.items()}
+    whole = {column: MixedCells.join(parts) for column, parts in columns.items()}
+    for each in own.columns:  # the cells are read again with its children, under their name
+        encode_chunk(each, whole[each.name], label)
     person = None if parent is None else parent.column
     return HeldRows(label, key, person, known, whole, above, np.concatenate(places))
 
@@ -344,7 +340,7 @@ def _count_rows(table: Any, schema: TableSet, name: str, above: HeldRows) -> Pla
     with _open_table(table, schema, name) as source:
         for chunk in source.read((key.column,)):
             label = chunk.file or source.label
-            parents = _index_rows(key.column, chunk.columns[0], key.parent, label)
+            parents = PersonIndex.from_cells(key.column, chunk.columns[0], label, key.parent)
             places = _find_parents(parents, above, key.column, label)
             counts += np.bincount(places, minlength=len(above))
     return counts
@@ -368,31 +364,9 @@ def _open_table(table: Any, schema: TableSet, name: str) -> Iterator[Source]:
     if isinstance(table, CodedTable):
         raise DataError(f"a coded table has no key {keys[0]!r}: give the raw table of {name}")
     with open_source(table, own.delimiter) as source:
-        source = with_plain_names(source, own, keys)
         if source.label == FRAME:
             source = replace(source, label=name)
         elif inside(name_source(table))[1] is not None:  # one of several tables in a file
             source = replace(source, label=f"{source.label}: {name}")
         check_names(source, (*own.names, *keys), own.ignore)
         yield source
-
-
-def _index_rows(column: str, cells: Cells, table: str, label: str) -> PersonIndex:
-    return PersonIndex.from_cells(column, cells, label, table)
-
-
-def _take_rows(cells: Cells, rows: Places) -> Cells:
-    return cells.take(rows if isinstance(cells, MixedCells) else pa.array(rows))
-
-
-def _join_cells(parts: Sequence[Cells]) -> MixedCells:
-    """Return cells of one column, one chunk after the other, each by its own type."""
-    distinct: list[pa.Array] = []
-    indices, before = [np.zeros(0, np.int64)], 0
-    for part in parts:
-        for each in split_chunks(part):
-            cells = MixedCells.of(each)
-            indices.append(np.where(cells.indices < 0, -1, cells.indices + before))
-            distinct += cells.parts
-            before += sum(map(len, cells.parts))
-    return MixedCells(tuple(distinct), np.concatenate(indices))

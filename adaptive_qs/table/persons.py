@@ -23,11 +23,17 @@ from adaptive_qs.table.cells import (
     as_text,
     redacted,
     split_chunks,
+    take_cells,
     unreadable_column,
 )
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.encode import distinct_cells, encode_chunk, mix_bits, with_plain_names
+from adaptive_qs.table.encode import (
+    HASH_STEP,
+    distinct_cells,
+    encode_chunk,
+    mix_bits,
+)
 from adaptive_qs.table.read import Cells, Chunk, Rows, Source, check_names, name_source, open_source
 from adaptive_qs.table.schema import Schema
 
@@ -58,24 +64,15 @@ if TYPE_CHECKING:
 Places = NDArray[np.int64]
 Marks = NDArray[np.uint64]
 
-ROW_BYTES = 120
-"""Of each row of persons with too many, while it is decided which are kept."""
 PERSON_BYTES = 200
-"""Of each person, while rows are counted."""
-_WAITING = 1 << 17
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+"""Peak memory, in bytes per distinct person, while rows per person are counted."""
 
 
 @dataclass(frozen=True, repr=False)
 class ContributionBound(Rows):
     """A source with at most, or exactly, K rows per person and without the person column.
 
-    See :class:`~adaptive_qs.table.read.Rows`.
-
-    Attributes:
-        source: the private table.
-        schema: names the person column; its bins and values may still have to be learnt.
-        kept: which rows are kept, and how often.
+    The schema names the person column; its bins and values can be open.
     """
 
     source: Any
@@ -93,24 +90,22 @@ class ContributionBound(Rows):
         exactly: bool = False,
         counted: pa.Table | None = None,
     ) -> Self:
-        """Decide which rows are kept.
+        """Count the rows of each person and select the rows to keep.
 
-        The table is read once for the number of rows of each person. It is read again if some rows
-        of a person are kept more often than others.
+        The table is read again if some rows of a person are kept more often than others.
 
         Args:
-            source: the table.
-            schema: of it, with a person column.
-            most: rows of each person that are kept.
-            most_bytes: memory for it.
-            progress: reports the reading.
-            exactly: whether persons with fewer rows have their rows repeated, up to this number.
-            counted: what :func:`count_persons` returned, where the rows were counted before.
+            source: The private table.
+            schema: Its schema, with a person column.
+            most: K, the number of rows of each person that are kept.
+            most_bytes: Memory for the counts and the selection.
+            progress: Reports the reading.
+            exactly: Whether the rows of persons with fewer than K are repeated.
+            counted: The result of :func:`count_persons`, if the rows were counted before.
 
         Raises:
-            DataError: the table is coded, does not fit the schema, or has a row of nobody.
-            ResourceExceeded: there are more persons, or more rows of those with too many, than fit
-                the memory.
+            DataError: If the table is coded, does not fit the schema, or a row has no person.
+            ResourceExceeded: If the memory does not suffice.
         """
         if counted is None:
             counted = count_persons(source, schema, most_bytes, progress)
@@ -123,7 +118,7 @@ class ContributionBound(Rows):
         names = pa.concat_arrays([*changed["person"].chunks, pa.array([], pa.string())])
         names = names.take(pa.array(order))
         extra = most % rows[: int(uneven.sum())]
-        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * ROW_BYTES)
+        _check_bytes(most_bytes, int(rows[: extra.size].sum()) * 120)  # bytes for each row
         if extra.size:
             few = names[: extra.size]
             hashes = _hashed(few)
@@ -161,7 +156,7 @@ class ContributionBound(Rows):
             rows = np.repeat(np.arange(of.size), times)
             for first in range(0, max(rows.size, 1), max(of.size, 1)):  # none is larger than before
                 some = rows[first : first + of.size]
-                yield replace(chunk, columns=tuple(_taken(cells, some) for cells in columns))
+                yield replace(chunk, columns=tuple(take_cells(cells, some) for cells in columns))
 
 
 def count_persons(
@@ -170,24 +165,13 @@ def count_persons(
     most_bytes: int,
     progress: StepProgress | None = None,
 ) -> pa.Table:
-    """Return the rows of each person, in columns ``person`` and ``rows``; private.
+    """Return the rows of each person (private), in columns ``person`` and ``rows``.
 
-    Args:
-        source: as for :meth:`ContributionBound.from_source`, like the others.
-        schema: of it.
-        most_bytes: memory for it.
-        progress: reports the reading.
-
-    Raises:
-        DataError, ResourceExceeded: as :meth:`ContributionBound.from_source` does.
+    Arguments and errors are as for :meth:`ContributionBound.from_source`.
     """
-
-    def persons(whole: Source) -> Iterator[PersonIndex]:
-        for _, whose in _chunks(whole, schema, (), progress):
-            yield whose
-
     with _opened(source, schema) as whole:
-        return _counted(persons(whole), partial(_check_bytes, most_bytes))
+        persons = (whose for _, whose in _chunks(whole, schema, (), progress))
+        return _counted(persons, partial(_check_bytes, most_bytes))
 
 
 def _check_bytes(most_bytes: int, needed: int) -> None:
@@ -200,12 +184,11 @@ def _check_bytes(most_bytes: int, needed: int) -> None:
 
 @contextmanager
 def _opened(source: Any, schema: Schema) -> Iterator[Source]:
-    """All rows, with the person column; raises DataError where there is none."""
+    """Open the whole source and check that it has the person column."""
     person = str(schema.person)
     if isinstance(source, CodedTable):
         raise DataError(f"a coded table has no person column {person!r}: give the raw table")
     with open_source(source, schema.delimiter) as whole:
-        whole = with_plain_names(whole, schema)
         check_names(whole, (*schema.names, person), schema.ignore)
         yield whole
 
@@ -213,7 +196,7 @@ def _opened(source: Any, schema: Schema) -> Iterator[Source]:
 def _chunks(
     whole: Source, schema: Schema, requested: Sequence[str], progress: StepProgress | None = None
 ) -> Iterator[tuple[Chunk, PersonIndex]]:
-    """Chunks of these columns, and whose the rows are."""
+    """Yield each chunk of the given columns with the persons of its rows."""
     person = str(schema.person)
     for chunk in whole.read((*requested, person)):
         *columns, persons = chunk.columns
@@ -226,11 +209,9 @@ def _chunks(
 
 @dataclass(frozen=True)
 class PersonIndex:
-    """The persons of the rows of a chunk; private.
+    """The persons of a chunk and, for each row, the index of its person (private).
 
-    Attributes:
-        persons: as text; some may be there twice.
-        rows: shape (rows,), the person of each.
+    Persons are identifiers as text; one can occur twice.
     """
 
     persons: pa.StringArray
@@ -238,27 +219,24 @@ class PersonIndex:
 
     @classmethod
     def from_cells(cls, name: str, cells: Cells, label: str, table: str | None = None) -> Self:
-        """Build the index from the cells of a column that identifies persons, or rows of a table.
+        """Build the index from cells that identify persons, or the rows of a table.
 
         Raises:
-            DataError: A cell is missing or blank, or not exactly one identifier.
+            DataError: If a cell is empty, or not exactly one identifier.
         """
         kind, several = ("person", "persons") if table is None else ("key", f"rows of {table}")
         explain = partial(unreadable_column, label, name)
-        texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
-        for part in split_chunks(cells):
-            mixed = redacted(partial(MixedCells.of, part), explain)
-            before = sum(map(len, texts))
-            rows.append(np.where(mixed.indices < 0, -1, mixed.indices + before))
-            for each in mixed.parts:
-                found, problem = redacted(partial(as_identifiers, each), explain)
-                if problem:
-                    raise DataError(
-                        f"{label}: column {name!r} has {problem}, which can confuse {several}. "
-                        "Store it as text or integers."
-                    )
-                texts.append(found)
-        persons, whose = pa.concat_arrays(texts), np.concatenate(rows)
+        mixed = redacted(partial(MixedCells.join, [cells]), explain)
+        texts = [pa.array([], pa.string())]
+        for each in mixed.parts:
+            found, problem = redacted(partial(as_identifiers, each), explain)
+            if problem:
+                raise DataError(
+                    f"{label}: column {name!r} has {problem}, which can confuse {several}. "
+                    "Store it as text or integers."
+                )
+            texts.append(found)
+        persons, whose = pa.concat_arrays(texts), mixed.indices
         blank = pc.equal(persons, "").fill_null(True).to_numpy(zero_copy_only=False)
         if (whose < 0).any() or blank[whose].any():
             raise DataError(
@@ -273,7 +251,7 @@ class PersonIndex:
         return pa.table({"person": self.persons, "rows": counts}).filter(pa.array(counts > 0))
 
     def among(self, names: pa.StringArray) -> Places:
-        """For each row where its person is among these; -1 for nowhere."""
+        """Return the position of each row's person in ``names``, or -1."""
         found = pc.index_in(self.persons, value_set=names).fill_null(-1)
         return found.to_numpy(zero_copy_only=False).astype(np.int64)[self.rows]
 
@@ -284,7 +262,7 @@ def _counted(chunks: Iterable[PersonIndex], check: Callable[[int], None]) -> pa.
     waiting: list[pa.Table] = []
     for whose in chunks:
         waiting.append(whose.table())
-        if sum(part.num_rows for part in waiting) > max(_WAITING, merged.num_rows):
+        if sum(part.num_rows for part in waiting) > max(1 << 17, merged.num_rows):
             merged = _summed([merged, *waiting])
             waiting.clear()
         check(sum(PERSON_BYTES * part.num_rows + part.nbytes for part in (merged, *waiting)))
@@ -299,15 +277,15 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowSelection:
-    """How often the rows of persons with too many or too few are kept; private.
+    """How often each row of a person with more or fewer than K rows is kept (private).
 
     Attributes:
-        most: rows of each person.
-        names: these persons, first the persons with rows that are kept more often than others.
-        times: shape (persons,), how often each of their rows is kept at least.
-        hashes: shape (uneven persons,), of the names of those who come first.
-        equal: such a person's place and the mark of the cells, for all rows that are equal.
-        quotas: shape (equal,), how many of these rows are kept once more.
+        most: K.
+        names: These persons, first the uneven ones, of whom some rows get an additional copy.
+        times: How often each of their rows is kept at least, shape (persons,).
+        hashes: Hashes of the names of the uneven persons.
+        equal: Place of an uneven person and mark of the cells, for each group of equal rows.
+        quotas: Number of additional copies in each group.
     """
 
     most: int
@@ -327,15 +305,15 @@ class RowSelection:
         marks: Marks,
         most: int,
     ) -> Self:
-        """Keep the rows with the smallest marks once more.
+        """Choose the rows with the smallest hashes for one additional copy.
 
         Args:
-            names: as above.
-            times: as above.
-            most: as above.
-            extra: shape (uneven persons,), how many these are.
-            places: whose each row is of those.
-            marks: of the cells of each.
+            names: These persons.
+            times: How often each of their rows is kept at least.
+            extra: Number of additional copies of each uneven person.
+            places: The uneven person of each of their rows.
+            marks: Marks of the cells of these rows.
+            most: K.
         """
         import pandas as pd  # slow to import
 
@@ -343,7 +321,7 @@ class RowSelection:
         places, marks = places[order], marks[order]
         starts = np.flatnonzero(_is_new(places, marks))
         equal = pd.MultiIndex.from_arrays([places[starts], marks[starts]])
-        own = mix_bits(marks + _ODD * _rank(_is_new(places, marks)).astype(np.uint64))
+        own = mix_bits(marks + HASH_STEP * _rank(_is_new(places, marks)).astype(np.uint64))
         order = np.lexsort((own, places))
         chosen = np.empty(places.size, dtype=np.int64)
         chosen[order] = _rank(_is_new(places[order])) < extra[places[order]]
@@ -355,7 +333,7 @@ class RowSelection:
         """Mark the rows that get one additional copy, and decrement ``left`` in place.
 
         Raises:
-            DataError: there was no such row before.
+            DataError: If there was no such row before.
         """
         import pandas as pd
 
@@ -369,7 +347,7 @@ class RowSelection:
 
 
 def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a run of equal keys begins."""
+    """Return a mask that is true where a run of equal keys starts."""
     new = np.zeros(sorted_keys[0].size, dtype=np.bool_)
     new[:1] = True
     for keys in sorted_keys:
@@ -378,7 +356,7 @@ def _is_new(*sorted_keys: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _rank(new: NDArray[np.bool_]) -> Places:
-    """How many of its run stand before each."""
+    """Return the position of each element within its run, from 0."""
     places = np.arange(new.size)
     return places - np.maximum.accumulate(np.where(new, places, 0))
 
@@ -391,8 +369,8 @@ def _marked(
     rows = np.flatnonzero((places >= 0) & (places < hashes.size))
     marks = hashes[places[rows]]
     for column, cells in zip(schema.columns, chunk.columns):
-        codes = _codes(column, _taken(cells, rows), chunk.file)
-        marks = mix_bits(marks * _ODD + codes)
+        codes = _codes(column, take_cells(cells, rows), chunk.file)
+        marks = mix_bits(marks * HASH_STEP + codes)
     return places, marks
 
 
@@ -413,13 +391,13 @@ def _codes(column: ColumnBase, cells: Cells, label: str) -> Marks:
             distinct, rows = distinct_cells(column.name, part, label)
             values = np.concatenate([column.numbers(each) for each in distinct])
             bits.append(values[rows].view(np.uint64))
-        values_of = mix_bits(marks * _ODD + np.concatenate(bits))
+        values_of = mix_bits(marks * HASH_STEP + np.concatenate(bits))
         marks = np.where(codes < column.num_values, values_of, marks)
     return marks
 
 
 def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]:
-    """Distinct cells as text, and which of them each row has."""
+    """Return the distinct cells as text, and for each row the index of its cell."""
     texts, rows = [pa.array([], pa.string())], [np.zeros(0, np.int64)]
     explain = partial(unreadable_column, label, name)
     for part in split_chunks(cells):
@@ -427,10 +405,6 @@ def _texts(name: str, cells: Cells, label: str) -> tuple[pa.StringArray, Places]
         rows.append(indices + sum(map(len, texts)))
         texts += map(as_text, found)
     return pa.concat_arrays(texts), np.concatenate(rows)
-
-
-def _taken(cells: Cells, rows: Places) -> Cells:
-    return cells.take(rows if isinstance(cells, MixedCells) else pa.array(rows))
 
 
 def _hashed(texts: pa.StringArray) -> Marks:

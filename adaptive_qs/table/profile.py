@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,12 +15,17 @@ from numpy.typing import NDArray
 from adaptive_qs.table import bins, cells
 from adaptive_qs.table.cells import MixedCells
 from adaptive_qs.table.read import Cells
-from adaptive_qs.table.spellings import NO_DURATIONS, formats_like, number_spellings
-from adaptive_qs.table.text import (
-    Spelling,
-    read_moment,
-    to_seconds,
+from adaptive_qs.table.spellings import (
+    Span,
+    count_coincidences,
+    explain_unsupported,
+    formats_like,
+    is_uniform,
+    number_spellings,
+    read_moments,
+    split_name,
 )
+from adaptive_qs.table.text import Spelling
 
 # What the cells of one column look like, gathered chunk by chunk.
 
@@ -36,47 +39,10 @@ INFINITE = tuple(
 )
 NUMERIC_MARKERS = (*MARKERS, "N", *INFINITE)
 """Cells that look like missing markers. "N" and infinities are some only among numbers."""
-MOST_DECIMALS, MOST_STEPS = 9, 10**15
-"""Most decimals of a proposed column, and most numbers with them that a double tells apart."""
 MAX_WORDS = 3
 """The largest number of words among numbers or moments that can be missing markers."""
 
-_WORD = r"^(#.*|[^0-9]*)$"
-"""Cells that are no number, date or time, or the errors of a spreadsheet, such as "#DIV/0!"."""
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_FIRST, _LAST = to_seconds(dt.datetime.min), to_seconds(dt.datetime.max)
-"""First and last moment that a schema can name, in seconds since 1970."""
-_FIRST_FORMATTED = to_seconds(dt.datetime(1000, 1, 1))
-"""The first moment whose year is written with the four digits that are read."""
 _MAX_DISTINCT = 100_000
-_DECIMALS = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
-"""The digits after the point of a number, and its exponent, which moves the point."""
-
-
-@dataclass
-class Span:
-    """The range of moments, read in one format."""
-
-    days: bool = True
-    """Whether none has a time of day by its own clock."""
-    ends: NDArray[np.int64] = field(default_factory=lambda: np.array([[2**62, -(2**62)]] * 2))
-    """First and last, in seconds since 1970: by their own clock, and in UTC."""
-
-    def take(self, seconds: NDArray[np.int64]) -> None:
-        """Widen the range to these moments, at least one, shape (2, moments)."""
-        self.days &= not bool((seconds[0] % 86_400).any())
-        self.ends[:, 0] = np.minimum(self.ends[:, 0], seconds.min(axis=1))
-        self.ends[:, 1] = np.maximum(self.ends[:, 1], seconds.max(axis=1))
-
-    @property
-    def first(self) -> int:
-        """The first moment as a column reads it: days by their own clock, others in UTC."""
-        return int(self.ends[0 if self.days else 1, 0])
-
-    @property
-    def last(self) -> int:
-        """The last moment as a column reads it."""
-        return int(self.ends[0 if self.days else 1, 1])
 
 
 @dataclass
@@ -119,7 +85,7 @@ class Profile:
     def _update_chunk(self, values: pa.Array | MixedCells) -> None:
         self.rows += len(values)
         if (kind := getattr(values, "type", None)) is not None:
-            self.unsupported = self.unsupported or _unsupported(kind)
+            self.unsupported = self.unsupported or explain_unsupported(kind)
         if self.unsupported:
             return
         mixed = MixedCells.of(values)
@@ -132,7 +98,7 @@ class Profile:
     def _update_distinct(self, values: pa.Array, weights: NDArray[np.int64]) -> None:
         distinct = cells.normalise(values)
         if distinct is None:
-            self.unsupported = self.unsupported or _unsupported(values.type)
+            self.unsupported = self.unsupported or explain_unsupported(values.type)
             return
         self.nulls |= distinct.null_count > 0
         texts = cells.as_text(distinct)
@@ -143,7 +109,8 @@ class Profile:
         self.marked.update(texts.filter(pa.array(marker)).to_pylist())
         filled = ~marker & distinct.is_valid().to_numpy(zero_copy_only=False)
         self.filled += int(weights[filled].sum())
-        word = pc.match_substring_regex(texts, _WORD).fill_null(False)
+        # No number, date or time, or the error of a spreadsheet, such as "#DIV/0!".
+        word = pc.match_substring_regex(texts, r"^(#.*|[^0-9]*)$").fill_null(False)
         words = texts.filter(pc.and_(word, pa.array(filled)))
         self.words.update(words[: MAX_WORDS + 1 - len(self.words)].to_pylist())
         kept = filled & ~word.to_numpy(zero_copy_only=False)
@@ -165,7 +132,8 @@ class Profile:
         self.low = min(self.low, float(numbers.min()))
         self.high = max(self.high, float(numbers.max()))
         self._merge(numbers, weights)
-        parts = pc.extract_regex(cells.as_text(distinct), _DECIMALS)
+        digits = r"^[^.eE]*\.?(?P<digits>[0-9]*)(?:[eE](?P<exponent>[+-]?[0-9]{1,9}))?$"
+        parts = pc.extract_regex(cells.as_text(distinct), digits)
         lengths = pc.utf8_length(pc.struct_field(parts, "digits"))
         exponents = pc.struct_field(parts, "exponent")
         shifts = pc.if_else(pc.equal(exponents, ""), "0", pc.utf8_ltrim(exponents, "+"))
@@ -189,7 +157,7 @@ class Profile:
             first = cells.as_text(distinct)[0].as_py()
             self.spans = {way: Span() for way in (None, *formats_like(first))}
         for way, span in list(self.spans.items()):
-            seconds = _moments(distinct, way)
+            seconds = read_moments(distinct, way)
             if seconds is None:
                 del self.spans[way]
             else:
@@ -285,7 +253,7 @@ class Profile:
         """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
-        exact = places <= MOST_DECIMALS and largest * 10**places < MOST_STEPS
+        exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
         grid = bins.Grid(places if exact else None)
         if exact and not self.too_many:  # else some of the numbers are merged with others
             grid = bins.find_grid(points, places)
@@ -309,7 +277,7 @@ class Profile:
         if len(sizes) < 2:
             return ""
         first, last = np.log10(np.quantile(sizes, (0.05, 0.95)))
-        if last - first < bins.WIDE_SPAN:
+        if last - first < 6:
             return ""
         return "the values span many orders of magnitude. Is this a mistake or a mix of units?"
 
@@ -325,15 +293,18 @@ class Profile:
         equal = rows - len(points)
         if self.too_many and self.weights.max() > 1:  # merged: how many coincide is not known
             equal = rows
-        expected = _coincidences(points)
-        if equal <= 0.01 * rows and expected >= UNLIKELY + 3 * equal:
+        # With 7 expected, none at all has a chance below 1 in 1,000.
+        if equal <= 0.01 * rows and count_coincidences(points) >= 7 + 3 * equal:
             return f"an identifier: {'every' if not equal else 'nearly every'} integer is different"
         if equal:
             return ""
-        words = (word.lower() for word in _WORDS_OF_NAMES.findall(name))
-        if rows >= ROWS_OF_NAMED_KEYS and any(map(_OF_RECORDS.fullmatch, words)):
+        records = (
+            "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames"
+            "|record|unnamed"
+        )
+        if rows >= 10 and any(re.fullmatch(records, word) for word in split_name(name)):
             return "an identifier by its name, and every integer is different"
-        if rows >= ROWS_OF_KEYS and _is_uniform(points):
+        if rows >= 100 and is_uniform(points):
             return (
                 "an identifier: every integer is different; declare it by hand if it is a measure"
             )
@@ -341,90 +312,11 @@ class Profile:
 
     def identifies_persons(self, name: str) -> bool:
         """Return whether a column can identify persons, by its name and repeated values."""
-        words = [word.lower() for word in _WORDS_OF_NAMES.findall(name)]
-        if not (words and _OF_PERSONS.fullmatch(words[-1])):
+        persons = (
+            "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student"
+            "|pupil|employee|household"
+        )
+        words = split_name(name)
+        if not (words and re.fullmatch(persons, words[-1])):
             return False
         return bins.codes_for(self.filled) < len(self.values) < self.filled
-
-
-# Integers that identify records.
-
-_OF_RECORDS = re.compile(
-    "id|ids|uid|uuid|guid|key|pk|idx|index|nr|no|number|serial|seqn|ssn|row|rownames|record|unnamed"
-)
-"""Words in the names of columns that identify records."""
-_OF_PERSONS = re.compile(
-    "id|uid|uuid|guid|ssn|person|patient|customer|client|member|user|subject|student|pupil|employee"
-    "|household"
-)
-"""Last words in the names of columns that identify persons."""
-_WORDS_OF_NAMES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-UNLIKELY = 7
-"""Expected coincidences from which none at all has a chance below 1 in 1,000."""
-UNIFORM = 1.36
-"""The Kolmogorov-Smirnov distance times the root of the rows that 5 % of uniform samples exceed."""
-ROWS_OF_KEYS, ROWS_OF_NAMED_KEYS = 100, 10
-"""The fewest rows in which integers that are all different, and could be measurements as well, are
-taken for identifiers: where they are evenly spread over their range, and by their name."""
-
-
-def _coincidences(points: NDArray[np.float64]) -> float:
-    """Return the expected number of pairs of rows with one value, for independent values.
-
-    The values are drawn about as densely as these different integers lie.
-    """
-    length = max(15, math.isqrt(len(points)))
-    pairs = 0.0
-    for block in np.array_split(points, max(1, len(points) // length)):
-        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
-    return pairs
-
-
-def _is_uniform(points: NDArray[np.float64]) -> bool:
-    """Return whether different integers lie evenly between the first and the last."""
-    rows = len(points)
-    shares = (points - points[0]) / (points[-1] - points[0])
-    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
-    return bool(distance * math.sqrt(rows) < UNIFORM)
-
-
-def _moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
-    """Return seconds since 1970 in one format, by their own clock and in UTC, shape (2, cells).
-
-    None if a cell cannot be read.
-    """
-    typed = pa.types.is_timestamp(distinct.type)
-    if typed and way is not None:
-        return None
-    if not typed:
-        texts = cells.as_text(distinct).to_pylist()
-        if way is None and not all(map(_DATE.match, texts)):
-            return None
-        if way is not None and any(read_moment(text, way, True) is None for text in texts[:20]):
-            return None
-    first = _FIRST if way is None else _FIRST_FORMATTED
-    read = []
-    for wall_clock in (True, False):
-        seconds, readable = cells.as_seconds(distinct, way, wall_clock)
-        if not (readable & (seconds >= first) & (seconds <= _LAST)).all():
-            return None
-        read.append(seconds)
-    return np.stack(read)
-
-
-def _unsupported(kind: pa.DataType) -> str:
-    """Return why no column type takes cells of this type, and what to do; empty if one does."""
-    is_a = pa.types
-    if is_a.is_dictionary(kind):
-        return _unsupported(kind.value_type)
-    if is_a.is_duration(kind) or is_a.is_interval(kind):
-        return NO_DURATIONS
-    if is_a.is_time(kind):
-        return "times of day, for which there is no type: give them as a number of hours or minutes"
-    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
-        return "lists, for which there is no type: give their elements columns of their own"
-    if is_a.is_nested(kind):
-        return "nested records, for which there is no type: give their fields columns of their own"
-    if isinstance(kind, pa.BaseExtensionType) or cells.normalise(pa.nulls(0, kind)) is None:
-        return f"of the type {kind}, for which there is no column type: convert them to text"
-    return ""

@@ -1,8 +1,9 @@
-"""A first draft of a schema, read off the data: for review by the owner, not private."""
+"""Drafts of schemas, read off the data for review by the owner, and advice about schemas."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,19 @@ from functools import partial
 from typing import Any
 
 from adaptive_qs.errors import DataError, SchemaError
+from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.cells import redacted
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import Draft
 from adaptive_qs.table.profile import INFINITE, Profile
 from adaptive_qs.table.read import Source, check_alike, open_source
-from adaptive_qs.table.schema import AS_PROPOSED, TAKEN_FROM_DATA, Schema
+from adaptive_qs.table.schema import (
+    AS_PROPOSED,
+    TAKEN_FROM_DATA,
+    Schema,
+    left_as_proposed,
+    rules_as_proposed,
+)
 from adaptive_qs.table.text import NUMBER
 
 
@@ -46,10 +54,6 @@ def draft_column(name: str, profile: Profile) -> Draft:
         notes.append(f"text that is read as numbers with {said}: are they?")
     missing = {"missing": profile.markers} if profile.markers else {}
     return Draft({**draft.content, **form, **missing}, "; ".join(notes))
-
-
-WHOSE = 'it may identify persons. If so, name it as "person" and remove it from columns and ignore'
-"""Note on columns that can identify persons with several rows."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,13 @@ def _grouped(said: Mapping[str, str]) -> tuple[str, ...]:
 def propose(table: Any) -> Proposal:
     """Return a schema that fits a table, for `schema init`.
 
-    It reveals values and ranges of the data, and its description says so. The description of every
-    column says that it is as proposed, until the owner removes the sentence. Columns that look like
-    identifiers or free text are ignored and named in the description.
+    It reveals values and ranges of the data: its description, and that of every column, say so
+    until the owner removes the sentence. Columns that look like identifiers or free text are
+    ignored.
 
     Raises:
-        DataError: If the table cannot be read, has no header line, no rows, or no column that a
-            schema
-            can describe.
+        DataError: If the table cannot be read, or has no header line, no rows, or no column that a
+            schema can describe.
     """
     with open_source(table) as source:
         label, delimiter = source.label, source.other_delimiter
@@ -99,7 +102,11 @@ def propose(table: Any) -> Proposal:
         raise DataError(f"{label}: no rows: give a table with at least one")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     for name in (n for n, profile in profiles.items() if profile.identifies_persons(n)):
-        note = "; ".join(filter(None, (drafts[name].note, WHOSE)))
+        whose = (
+            'it may identify persons. If so, name it as "person" and remove it from columns and '
+            "ignore"
+        )
+        note = "; ".join(filter(None, (drafts[name].note, whose)))
         drafts[name] = Draft(drafts[name].content, note)
     left_out = {name: draft.note for name, draft in drafts.items() if draft.content is None}
     notes = {name: draft.note for name, draft in drafts.items() if draft.content and draft.note}
@@ -176,3 +183,49 @@ def _check_header(label: str, names: Sequence[str]) -> None:
                 f"{label}: columns {first} and {number} have the same name: rename or drop one, "
                 "or add a header line if there is none"
             )
+
+
+# Advice about a schema.
+
+
+def check_schema(schema: Schema) -> tuple[str, ...]:
+    """Return advice about a valid schema, a line for everything that its author can have missed."""
+    advice = []
+    if TAKEN_FROM_DATA in schema.description:
+        advice.append(
+            "the schema was taken from the data: replace what it reveals by public knowledge, then "
+            "take that sentence out of its description"
+        )
+    left = [repr(column.name) for column in left_as_proposed(schema)]
+    if left:
+        verb = "is" if len(left) == 1 else "are"
+        advice.append(
+            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed "
+            f'({join_first(left, 10)}): take "{AS_PROPOSED}" out of the description of each '
+            "that was reviewed"
+        )
+    rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
+    if rules:
+        advice.append(
+            f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
+            f"({join_first(rules, 10)}): "
+            f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
+            "description of those, and the others out of the schema"
+        )
+    if schema.ruleset is not None:
+        for name, labels in schema.ruleset.never().items():
+            said = join_first(list(map(repr, labels)), 10)
+            advice.append(f"the rules leave no row in which column {name!r} is {said}")
+    named: dict[str, list[str]] = {}
+    for column in schema.columns:
+        for line in column.advice():
+            named.setdefault(line, []).append(repr(column.name))
+    for line, names in named.items():
+        kind = "column" if len(names) == 1 else "each of"
+        advice.append(f"{kind} {join_first(names, 10)} {line}")
+    largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
+    cells = math.prod(column.size for column in largest)
+    if len(largest) == 2 and cells > 10**9:
+        both = " and ".join(repr(column.name) for column in largest)
+        advice.append(f"columns {both} have {cells} cells together: use wider bins")
+    return tuple(advice)

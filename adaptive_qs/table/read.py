@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import narwhals as nw
 import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
@@ -62,21 +61,8 @@ class Chunk:
     file: str = ""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some rows of a file.
-
-    Attributes:
-        size: Bytes, of a Parquet file without its compression.
-        groups: Row groups of a Parquet file.
-        start: First byte of a CSV file.
-        blocks: Lengths of the blocks of whole rows of a CSV file, from that byte on.
-    """
-
-    size: int
-    groups: tuple[int, ...] = ()
-    start: int = 0
-    blocks: tuple[int, ...] = ()
+RowGroups: TypeAlias = tuple[int, ...] | None
+"""Positions of row groups of a Parquet file; None for the whole of any file."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +75,8 @@ class Source:
     """Yields chunks of the named columns, in that order."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The column names of each file of a table in several files."""
-    cut: Callable[[int], Iterator[Piece | None]] = lambda _: (piece for piece in [None])
-    """Yields pieces of about this number of bytes that make up the file; None stands for all of
-    it."""
+    cut: Callable[[int], Iterator[RowGroups]] = lambda _: (part for part in [None])
+    """Yields parts of about this number of bytes that make up the file."""
     other_delimiter: str | None = None
     """What seems to separate the cells of CSV, if it is not the delimiter that was used."""
     explain: Callable[[Exception], DataError] | None = None
@@ -101,10 +86,9 @@ class Source:
 class Reader(NamedTuple):
     """How files of one format are read: an entry of ``READERS``.
 
-    Attributes:
-        open: Yields a file as a source.
-        explain: Returns what is wrong with a file, given an exception that is not quoted.
-        check_held: Raises ResourceExceeded if some columns need more memory than given.
+    ``open`` yields a file as a source, ``explain`` returns what is wrong with a file given an
+    exception that is not quoted, and ``check_held`` raises ResourceExceeded if some columns need
+    too much memory.
     """
 
     open: Callable[..., AbstractContextManager[Source]]
@@ -123,10 +107,6 @@ READERS: Registry[Reader] = Registry(
 )
 """The formats that are read, each a :class:`Reader`. Of a file with several
 tables one is named as FILE::NAME."""
-BOOK_ENDINGS = {
-    ".xlsx": "Excel workbook", ".sqlite": "SQLite database", ".duckdb": "DuckDB database",
-}  # fmt: skip
-"""What a file with such an ending has to be."""
 
 
 class Rows:
@@ -180,33 +160,23 @@ _BOOK_MAGIC = {
     "DuckDB": (8, b"DUCK"),
 }
 """Where the first bytes of files with several tables stand, and what they are."""
-_UNREADABLE_MAGIC = {
-    b"\xfd7zXZ": "an archive of xz: save it as CSV or Parquet",
-    b"BZh": "an archive of bzip2: save it as CSV or Parquet",
-    b"\x28\xb5\x2f\xfd": "an archive of zstd: save it as CSV or Parquet",
-    b"ARROW1": "a Feather or Arrow file: save it as CSV or Parquet",
-    b"ORC": "an ORC file: save it as CSV or Parquet",
-    b"\x80\x04": "a pickle of Python: save it as CSV or Parquet",
-    b"\xd0\xcf\x11\xe0": "an Excel file of an old kind: save it as .xlsx, or as CSV",
-}
 
 
 @contextmanager
 def open_file(
-    path: str | Path, piece: Piece | None = None, delimiter: str | None = None
+    path: str | Path, groups: RowGroups = None, delimiter: str | None = None
 ) -> Iterator[Source]:
-    """Yield a CSV or Parquet file, a piece of it, or a table inside a file, as a source.
+    """Yield a CSV or Parquet file, or a table inside a file (FILE::NAME), as a source.
 
-    FILE::NAME names one of several tables in a file. The first bytes tell the format.
+    The first bytes tell the format.
 
     Args:
         path: The file.
-        piece: Rows to read; all without it.
+        groups: What to read of a Parquet file.
         delimiter: What separates the cells of CSV, commas without it; of .tsv files tabs do.
 
     Raises:
-        DataError: If the file is missing, empty or damaged, or has no readable column names. Also
-            raised while reading.
+        DataError: If the file cannot be read. Also raised while reading.
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -230,13 +200,13 @@ def open_file(
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     elif not is_parquet and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
-    elif suffix in BOOK_ENDINGS:
+    elif suffix in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
-            f"{path}: is no readable {BOOK_ENDINGS[suffix]}, as its name says: save it again, or "
-            "export the table as CSV"
+            f"{path}: is no readable file of the kind that its name says: save it again, or export "
+            "the table as CSV"
         )
     else:
-        opened = reader.open(path, piece, *([delimiter] if kind == "CSV" else []))
+        opened = reader.open(path, delimiter if kind == "CSV" else groups)
     with _open_redacted(opened, partial(reader.explain, path)) as source:
         yield source
 
@@ -252,9 +222,18 @@ def _refuse_kind(path: Path, first: bytes) -> None:
         )
     if first.startswith(_ZIP_MAGIC) and path.suffix.lower() == ".zip":
         raise DataError(f"{path}: is a zip archive: unpack it, or compress the CSV file by gzip")
-    for magic, form in _UNREADABLE_MAGIC.items():
+    unreadable_kinds = {
+        b"\xfd7zXZ": "an archive of xz",
+        b"BZh": "an archive of bzip2",
+        b"\x28\xb5\x2f\xfd": "an archive of zstd",
+        b"ARROW1": "a Feather or Arrow file",
+        b"ORC": "an ORC file",
+        b"\x80\x04": "a pickle of Python",
+        b"\xd0\xcf\x11\xe0": "an Excel file of an old kind",
+    }
+    for magic, kind in unreadable_kinds.items():
         if first.startswith(magic):
-            raise DataError(f"{path}: is {form}")
+            raise DataError(f"{path}: is {kind}: save it as CSV or Parquet")
 
 
 def _is_release(path: Path) -> bool:
@@ -291,18 +270,14 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
 
 # Tables in several files: all of a folder, or all that a pattern names.
 
-_GZ = ".gz"
-_ENDINGS = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+ONE_TABLE = (".csv", ".csv.gz", *TAB_SEPARATED, ".parquet", ".pq")
+"""Endings of files that hold one table."""
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """Return the files of a table, sorted: those of a folder or pattern, or the path itself.
+    """Return the CSV and Parquet files of a folder or pattern, sorted, or the path itself.
 
-    All CSV and Parquet files there count, except hidden ones.
-
-    Raises:
-        DataError: If there are none, the folder cannot be listed or has folders in it, or it is no
-            path.
+    Hidden files do not count. Raises DataError if there are none, or the folder has folders in it.
     """
     check_path("the table", path, DataError)
     path = Path(path)
@@ -317,7 +292,7 @@ def table_files(path: str | Path) -> list[Path]:
         raise DataError(
             f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
         )
-    files = [file for file in found if file.name.lower().endswith(_ENDINGS)]
+    files = [file for file in found if file.name.lower().endswith(ONE_TABLE)]
     if not files:
         raise DataError(f"{path}: no CSV or Parquet file there: check the folder or the pattern")
     _check_once(path, sorted(files))
@@ -327,10 +302,10 @@ def table_files(path: str | Path) -> list[Path]:
 def _check_once(path: Path, files: Sequence[Path]) -> None:
     """Refuse a file under two names, or next to its compressed form: its rows would count twice."""
     names: dict[tuple[int, int], Path] = {}
-    plain = {file.with_name(file.name[: -len(_GZ)]) for file in files if file.suffix.lower() == _GZ}
+    plain = {file.with_name(file.name[:-3]) for file in files if file.suffix.lower() == ".gz"}
     for file in files:
         if file in plain:
-            raise DataError(f"{path}: has {file.name} and {file.name}{_GZ}: leave one out")
+            raise DataError(f"{path}: has {file.name} and {file.name}.gz: leave one out")
         with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
@@ -372,6 +347,8 @@ def frame_source(table: Any) -> Source:
     No type is inferred: a column keeps its type, and in a column of Python objects each cell has
     its own.
     """
+    import narwhals as nw  # files need none
+
     frame = redacted(
         lambda: nw.from_native(table, eager_only=True),
         lambda _: DataError(
@@ -424,14 +401,10 @@ def open_source(table: Any, delimiter: str | None = None) -> Iterator[Source]:
 
 
 def check_names(source: Source, requested: Collection[str], ignored: Collection[str]) -> None:
-    """Refuse a table whose columns are not those of the schema.
+    """Raise DataError if the columns of a table, in any of its files, are not those of the schema.
 
     Names of the data are quoted only once all names of the schema have been found among them: the
     first line of a file without a header is a private row.
-
-    Raises:
-        DataError: If a name is in the data or the schema only, or occurs twice, in any of its
-            files.
     """
     for file, names in source.files.items():
         check_names(replace(source, label=file, names=names, files={}), requested, ignored)

@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 # sums wherever any do. Codes that no values meet, which rules can allow each alone and not
 # together, are replaced by codes of another row.
 
-DRAWS = 30
-"""Times that values are drawn anew from their bins."""
-SEARCHED = 32
-"""Number of rows among which one that meets all rules is searched."""
-CORNERS = 200
-"""Times that ends of bins and the like are tried."""
 Indices = NDArray[np.intp]
 
 
@@ -145,10 +139,8 @@ def drawn_under_rules(
     """Draw values of all columns such that every row meets all rules; return values and codes.
 
     ``rng`` draws column by column, with the drawer of the column if there is one, then again for
-    rows that break rules. A row gets other codes if no values for its own meet the rules.
-
-    Raises:
-        SchemaError: If no row was found that meets the rules.
+    rows that break rules. A row gets other codes if no values for its own meet the rules. Raises
+    SchemaError if no row was found that meets the rules.
     """
     drawn = {
         name: _Drawn(column, codes[name], rng, (drawers or {}).get(name))
@@ -167,7 +159,7 @@ def check_values(ruleset: Ruleset) -> None:
 
     Otherwise it would be noticed after a budget is spent, and no table could be drawn.
     """
-    rng = np.random.default_rng(0)
+    rng, rows = np.random.default_rng(0), 32
     linked = [condition.columns() for _, condition in ruleset.conditions]
     for part in components(linked):
         stated = [
@@ -176,11 +168,11 @@ def check_values(ruleset: Ruleset) -> None:
         names = [name for name in ruleset.columns if name in part]
         if not stated:
             continue
-        codes = {name: rng.integers(0, ruleset.columns[name].size, SEARCHED) for name in names}
+        codes = {name: rng.integers(0, ruleset.columns[name].size, rows) for name in names}
         drawn = {name: _Drawn(ruleset.columns[name], codes[name], rng) for name in names}
         if not any(each.loose for each in drawn.values()):
             continue
-        if not _Repair(drawn, ruleset, rng).can_repair(np.arange(SEARCHED)):
+        if not _Repair(drawn, ruleset, rng).can_repair(np.arange(rows)):
             if len(stated) == 1:
                 raise SchemaError(f"rule {stated[0]!r}: no row was found that meets it: correct it")
             several = " and ".join(map(repr, stated))
@@ -222,10 +214,10 @@ class _Repair:
         """Change rows until they meet the rules, or ``one`` does; return those that do not."""
         enough = len(rows) - 1 if one else 0
         stages: tuple[tuple[Callable[[Indices], None], int, bool], ...] = (
-            (self._draw, DRAWS, True),
+            (self._draw, 30, True),
             (self._solve, 30, True),
-            (self._corner, CORNERS, True),
-            (self._corner, CORNERS, False),
+            (self._corner, 200, True),
+            (self._corner, 200, False),
         )
         for change, times, inside in stages:
             if len(rows) > enough:
@@ -334,9 +326,6 @@ class _Repair:
 # share of the values. A condition is then a table of the cases of its columns, true or not in each
 # cell, and the true cells are put together to boxes. In a box the columns are independent.
 
-MOST_CASES = 2**20
-"""Cells of the table of a condition."""
-
 Chances = Mapping[int, NDArray[np.float64]]
 """By the place of a column, the chance that a value of each of its codes is taken: shape (codes,).
 Columns that are absent are taken with every value."""
@@ -375,10 +364,11 @@ class Where:
             for name in names
         ]
         shape = [len(values.low) for _, values in found]
-        if math.prod(shape) > MOST_CASES:
+        most = 2**20
+        if math.prod(shape) > most:
             raise InputError(
                 f"condition {shown(text)} distinguishes {math.prod(shape):,} kinds of rows, and "
-                f"{MOST_CASES:,} is the most: ask for less at a time"
+                f"{most:,} is the most: ask for less at a time"
             )
         row = {
             name: values.reshaped(tuple(-1 if k == axis else 1 for k in range(len(shape))))

@@ -24,7 +24,6 @@ from adaptive_qs.table.conditions import (
     Condition,
     Determination,
     Mask,
-    Not,
     Operand,
     Row,
     Surely,
@@ -42,12 +41,9 @@ MOST_TRIED = 10_000
 
 
 class AllowedCells(NamedTuple):
-    """The cells of some columns that a rule allows.
+    """The cells of some columns, in the order of the schema, that a rule allows.
 
-    Attributes:
-        names: The columns, in the order of the schema.
-        allowed: Shape (codes of the first, ..., codes of the last).
-        text: The rule.
+    ``allowed`` has one axis for each column; ``text`` is the rule.
     """
 
     names: tuple[str, ...]
@@ -64,10 +60,7 @@ class AllowedCells(NamedTuple):
 class Computation:
     """A column that is computed from others if all of these are known.
 
-    Attributes:
-        column: The column.
-        source: What it is computed from.
-        unit: Amounts of the column in one of the computation: seconds of a day, or 1.
+    ``unit`` is the amount of the column in one of the computation: seconds of a day, or 1.
     """
 
     column: ColumnBase
@@ -82,13 +75,9 @@ class Computation:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a schema.
+    """One rule of a schema: its text and meaning, and the values of a determination.
 
-    Attributes:
-        text: The rule as it is written.
-        meaning: What it states.
-        table: Values of a determination, in the order of its columns; empty if they are to be
-            learnt.
+    The ``table`` has these in the order of the columns; it is empty if they are to be learnt.
     """
 
     text: str
@@ -283,7 +272,6 @@ class Ruleset:
             _check_determined(rule, self.columns[determination.right])
         for text, condition in self.conditions:
             self._check_size(text, condition.columns())
-            self._check_decided(text, condition)
         for rule, said in self.determinations:
             self._check_size(rule.text, said.columns())
         for cells in self.cells:
@@ -295,21 +283,6 @@ class Ruleset:
         if find_row(self.cells, self._sizes) is None:
             texts = " and ".join(dict.fromkeys(repr(cells.text) for cells in self.cells))
             raise InputError(f"the rules {texts} leave no row: take one out")
-
-    def _check_decided(self, text: str, condition: Condition) -> None:
-        """Refuse a rule that no values make true or false, such as a division by zero.
-
-        It would hold in every row, whatever its author intended.
-        """
-        if not self.compute_cells(condition, text).allowed.all():
-            return
-        if not any(
-            self.compute_cells(each, text, surely=True).allowed.any()
-            for each in (condition, Not(condition))
-        ):
-            raise InputError(
-                f"rule {text!r}: no values of its columns make it true or false: correct it"
-            )
 
     def _contradicts(self, several: Sequence[AllowedCells], last: AllowedCells) -> None:
         for other in several[:-1]:

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import math
 import re
+import shlex
+import zipfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, Union, cast, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from adaptive_qs.arguments import as_integer, plain_json, shown
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.errors import SchemaError
-from adaptive_qs.jsonfile import Claim, render_schema
+from adaptive_qs.errors import InputError, ResourceExceeded, SchemaError, reason
+from adaptive_qs.jsonfile import Claim, as_object, first_complaint, read_json, render_schema
 from adaptive_qs.machine import memory_claims
-from adaptive_qs.pages.words import join_first
 from adaptive_qs.table.columns import COLUMN_TYPES
 from adaptive_qs.table.columns.base import ColumnBase, Text
-from adaptive_qs.table.schema_files import (
-    AboutKey,
-    claim_bins,
-    describes_set,
-    is_domain_sizes,
-    raise_complaint,
-    read_content,
-    to_json_value,
-)
+from adaptive_qs.table.files import check_name, is_table_file
 
 if TYPE_CHECKING:
     from adaptive_qs.table.rules import Ruleset
 
 RuleText = Annotated[str, Field(min_length=1, max_length=1_000)]
 Delimiter = Literal[",", ";", "\t", "|"]
+AboutKey = Literal["title", "publisher", "contact", "date", "licence", "description"]
 AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
-_FILE = re.compile(r"[^/\\:.][^/\\:]*")
 
 
 class DeclaredRule(BaseModel):
@@ -91,23 +79,19 @@ class Schema(BaseModel):
     default the name of the table, with any ending. Not part of the fingerprint."""
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check(self) -> Self:
         seen: set[str] = set()
         for name in (*self.names, *self.ignore):
             if name in seen:
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
-        if self.file is not None and not _FILE.fullmatch(self.file):
+        if self.file is not None and not re.fullmatch(r"[^/\\:.][^/\\:]*", self.file):
             raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
         if self.person in seen:
             raise ValueError(
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
                 '"ignore"; it is never measured.'
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_rules(self) -> Self:
         _ = self.ruleset  # which refuses what is no rule
         return self
 
@@ -278,17 +262,13 @@ class Schema(BaseModel):
         """Read a schema file, an mbi domain file, or the schema in a release bundle.
 
         Raises:
-            SchemaError: the file is missing, is not JSON, or is not a valid schema.
-            ResourceExceeded: reading it would take more than ``max_memory``.
+            SchemaError: If the file is missing, is not JSON, or is not a valid schema.
+            ResourceExceeded: If reading it takes more than ``max_memory``.
         """
         return cls.parse(read_content(path, max_memory), str(path), memory_claims(max_memory))
 
     def dump(self, path: str | Path, force: bool = False) -> None:
-        """Write the schema as JSON, one column a line.
-
-        Raises:
-            InputError: the file exists and ``force`` is not set, or it cannot be written.
-        """
+        """Write the schema as JSON, one column a line; raise InputError if that is not possible."""
         from adaptive_qs.table.files import atomic_writer
 
         with atomic_writer(path, force) as file:
@@ -334,9 +314,6 @@ AS_PROPOSED = "As proposed: review."
 
 UNREVIEWED = "the schema was taken from the data and reveals parts of it. Review it."
 
-MAX_NAMED = 10
-"""Most columns that one line of advice names."""
-
 
 def is_unreviewed(schema: Schema) -> bool:
     """Return whether the schema, a column or a rule is described as not reviewed."""
@@ -376,47 +353,136 @@ def discovered_values(schema: Schema, column: ColumnBase) -> frozenset[str]:
     return column.found_values(proposed)
 
 
-def check_schema(schema: Schema) -> tuple[str, ...]:
-    """Return advice about a valid schema, a line for everything that its author can have missed."""
-    advice = []
-    if TAKEN_FROM_DATA in schema.description:
-        advice.append(
-            "the schema was taken from the data: replace what it reveals by public knowledge, then "
-            "take that sentence out of its description"
+# Files: schemas as JSON, and descriptions of the data by its owner.
+
+
+def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, str], str]:
+    """Return a description of the data, given as such or as a file, and its name for messages."""
+    match given:
+        case Mapping():
+            return given, "about"
+        case str() | Path():
+            return read_about(given), str(given)
+    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
+
+
+def read_about(path: str | Path) -> dict[str, str]:
+    """Return the description of the data in a file: JSON with the keys of ``about``, or Markdown.
+
+    In Markdown the first line that begins with "#" is the title, lines such as "publisher: the
+    city" give other keys, and the rest is the description, without marks of emphasis and code.
+
+    Raises:
+        InputError: If the file cannot be read, or is a table, whose rows would be published.
+    """
+    if is_table_file(path):
+        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
+    check_name(file := Path(path))
+    if file.suffix.lower() == ".json":
+        content = read_json(file, InputError)
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
+        return content
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: {reason(error)}: check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
+    found: dict[str, str] = {}
+    rest = []
+    for line in lines:
+        key, colon, text = line.partition(":")
+        if line.startswith("#") and "title" not in found:
+            found["title"] = line.lstrip("#").strip()
+        elif colon and key.strip().lower() in get_args(AboutKey) and text.strip():
+            found[key.strip().lower()] = text.strip()
+        else:
+            rest.append(line.strip())
+    if description := " ".join(filter(None, rest)):
+        emphasis = r"(?<![\w*`])(\*{1,3}|`)(?=\S)([^*`]+)(?<=\S)\1(?![\w*`])"
+        found.setdefault("description", re.sub(emphasis, r"\2", description))
+    return found
+
+
+def is_domain_sizes(content: Any) -> bool:
+    """Return whether parsed JSON is an mbi domain: attribute names with their positive sizes."""
+    sizes = as_object(content)
+    return (
+        bool(sizes)
+        and "columns" not in sizes
+        and sizes.keys() != {"version"}  # the beginning of a schema
+        and all((as_integer(size) or 0) > 0 for size in sizes.values())
+    )
+
+
+def claim_bins(content: Any, source: str, claim: Claim | None) -> None:
+    """Reserve the memory of bins that are stated by their number, before they are formed."""
+    stated = [as_object(each).get("bins") for each in as_object(content).get("columns") or ()]
+    number = sum(bins for bins in map(as_integer, stated) if bins is not None)
+    if number > 2**16:
+        try:
+            (claim or memory_claims())(400 * number)  # bytes
+        except ResourceExceeded as error:
+            raise ResourceExceeded(f"{source}: with {number:,} bins it {error}") from None
+
+
+def to_json_value(value: Any) -> Any:
+    """Return a NumPy number or another value that JSON lacks as one that it has."""
+    try:
+        return plain_json(value)
+    except TypeError:
+        return str(value)
+
+
+def raise_complaint(error: ValidationError, content: Any, source: str) -> NoReturn:
+    """Raise the first complaint of pydantic as one line that names the column."""
+    complaint = first_complaint(error)
+    where = complaint.where
+    place = source
+    if len(where) > 1 and where[0] == "columns":
+        index = int(where[1])
+        name = as_object(content["columns"][index]).get("name")
+        place += f": column {name!r}" if type(name) is str else f": column number {index + 1}"
+        where = where[3:]
+    elif len(where) > 1 and where[0] == "rules":
+        place += f": rule number {int(where[1]) + 1}"
+        where = where[3:]  # behind it, pydantic names what it tried to read the rule as
+    raise SchemaError(complaint.line(place, where)) from None
+
+
+SET_MEMBER = "tables.json"
+"""Member of the release bundle of a set of tables that has their schema."""
+
+
+def read_content(path: str | Path, max_memory: int | str | None) -> Any:
+    """Return the parsed JSON of a schema file, or of the schema in a release bundle."""
+    if is_table_file(path):
+        raise SchemaError(
+            f"{path}: is a table, not a schema: "
+            f"{shlex.join(['adaptive-qs', 'schema', 'init', str(path)])} proposes one"
         )
-    left = [repr(column.name) for column in left_as_proposed(schema)]
-    if left:
-        verb = "is" if len(left) == 1 else "are"
-        advice.append(
-            f"{len(left):,} of {len(schema.columns):,} columns {verb} as proposed "
-            f'({join_first(left, MAX_NAMED)}): take "{AS_PROPOSED}" out of the description of each '
-            "that was reviewed"
-        )
-    rules = [repr(rule.rule) for rule in rules_as_proposed(schema)]
-    if rules:
-        advice.append(
-            f"{len(rules):,} of {len(schema.rules):,} rules as proposed "
-            f"({join_first(rules, MAX_NAMED)}): "
-            f'do they hold for every row there can be? Take "{AS_PROPOSED}" out of the '
-            "description of those, and the others out of the schema"
-        )
-    if schema.ruleset is not None:
-        for name, labels in schema.ruleset.never().items():
-            said = join_first(list(map(repr, labels)), MAX_NAMED)
-            advice.append(f"the rules leave no row in which column {name!r} is {said}")
-    named: dict[str, list[str]] = {}
-    for column in schema.columns:
-        for line in column.advice():
-            named.setdefault(line, []).append(repr(column.name))
-    for line, names in named.items():
-        kind = "column" if len(names) == 1 else "each of"
-        advice.append(f"{kind} {join_first(names, MAX_NAMED)} {line}")
-    largest = sorted(schema.columns, key=lambda column: column.size)[-2:]
-    cells = math.prod(column.size for column in largest)
-    if len(largest) == 2 and cells > 10**9:
-        both = " and ".join(repr(column.name) for column in largest)
-        advice.append(f"columns {both} have {cells} cells together: use wider bins")
-    return tuple(advice)
+    is_bundle = False
+    with contextlib.suppress(OSError, ValueError):  # read_json explains them
+        is_bundle = zipfile.is_zipfile(path)
+    if not is_bundle:
+        return read_json(path, SchemaError)
+    from adaptive_qs.table.archive import open_archive
+
+    with (
+        contextlib.suppress(InputError),
+        open_archive(path, "release", max_memory) as archive,
+    ):
+        if SET_MEMBER in archive.names:
+            return as_object(archive.json(SET_MEMBER)).get("schema")
+        return archive.json("schema.json")
+    raise SchemaError(f"{path}: is a zip file, but no release bundle: name a schema")
+
+
+def describes_set(content: Any) -> bool:
+    """Return whether parsed JSON describes a set of tables."""
+    content = as_object(content)
+    return "columns" not in content and "tables" in content and not is_domain_sizes(content)
 
 
 # The published JSON Schema of schema files, generated from the models.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from adaptive_qs.table.cells import as_seconds, as_text, normalise
 from adaptive_qs.table.text import (
     NUMBER,
     PLAIN_TIMES,
@@ -15,53 +22,88 @@ from adaptive_qs.table.text import (
     GroupSign,
     Spelling,
     read_moment,
+    to_seconds,
 )
 
 # Texts that mean numbers, dates, durations or keys, and are not read as such.
 
-_SIGNS = "$€£¥₹₽₩₺"
-_CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|kr|zł|Kč|Fr\\.?|R\\$"
-_SPACE = "[ \u00a0\u202f]"
-_MONEY = re.compile(
-    rf"(?:[{_SIGNS}]|\b(?:{_CODES}))(?=[0-9.\-+]|{_SPACE}|$)|(?<=[0-9])(?:{_CODES})$"
+FORMATS = (
+    *(
+        day + time
+        for day in (
+            *("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
+            *("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y"),
+            *("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y"),
+            "%d-%b-%y",
+        )
+        for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+    ),
+    *("%Y-%m", "%Y/%m", "%m/%Y"),
 )
-_PERCENT = re.compile(rf"{_SPACE}?%$")
-_PLAIN = re.compile(r"[0-9]+(\.[0-9]+)?")
-_COMMA = re.compile(r"[0-9]+,[0-9]+")
-_GROUPED = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]+)?")
-_GROUPED_COMMA = re.compile(r"[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]+)?")
-_APART = re.compile(rf"[1-9][0-9]{{0,2}}((?:{_SPACE}|['’])[0-9]{{3}})+([.,][0-9]+)?")
-_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
-_UNIT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})")
-_DURATION = re.compile(
-    r"[+-]?\d+ days?(,? [+-]?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
-    r"|[+-]?P(?=[0-9T])(\d+([.,]\d+)?[YMWD])*(T(\d+([.,]\d+)?[HMS])+)?"
-)
-_CLOCK = re.compile(r"[+-]?\d{1,4}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
-_UUID = re.compile(r"\{?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{20,}")
-_KEY = re.compile(r"([A-Za-z]+[ _\-#/.:]?|#)([0-9]+)")
-
-_DAYS = (
-    *("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
-    *("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m/%d/%y"),
-    *("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%d-%b-%y"),
-)
-_MONTHS = ("%Y-%m", "%Y/%m", "%m/%Y")
-_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-FORMATS = (*(day + time for day in _DAYS for time in _TIMES), *_MONTHS)
 """Formats of dates and times besides ISO 8601 that are recognised, as in strptime."""
-_DATED = re.compile(
-    r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
-    r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
-)
 
 
 def formats_like(text: str) -> list[str]:
     """Return the formats, other than ISO 8601, in which a cell is a date or time."""
-    if not _DATED.fullmatch(text):
+    dated = (
+        r"(\d{1,4}([./-])\d{1,2}\2\d{2,4}|\d{8}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
+        r"|[A-Za-z]{3,9} \d{1,2},? \d{4})( .*)?|\d{4}[-/]\d{2}|\d{1,2}/\d{4}"
+    )
+    if not re.fullmatch(dated, text):
         return []
     ways = (*PLAIN_TIMES, *FORMATS)
     return [way for way in ways if read_moment(text, way, wall_clock=True) is not None]
+
+
+@dataclass
+class Span:
+    """The range of moments, read in one format."""
+
+    days: bool = True
+    """Whether none has a time of day by its own clock."""
+    ends: NDArray[np.int64] = field(default_factory=lambda: np.array([[2**62, -(2**62)]] * 2))
+    """First and last, in seconds since 1970: by their own clock, and in UTC."""
+
+    def take(self, seconds: NDArray[np.int64]) -> None:
+        """Widen the range to these moments, at least one, shape (2, moments)."""
+        self.days &= not bool((seconds[0] % 86_400).any())
+        self.ends[:, 0] = np.minimum(self.ends[:, 0], seconds.min(axis=1))
+        self.ends[:, 1] = np.maximum(self.ends[:, 1], seconds.max(axis=1))
+
+    @property
+    def first(self) -> int:
+        """The first moment as a column reads it: days by their own clock, others in UTC."""
+        return int(self.ends[0 if self.days else 1, 0])
+
+    @property
+    def last(self) -> int:
+        """The last moment as a column reads it."""
+        return int(self.ends[0 if self.days else 1, 1])
+
+
+def read_moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
+    """Return seconds since 1970 in one format, by their own clock and in UTC, shape (2, cells).
+
+    None if a cell cannot be read.
+    """
+    typed = pa.types.is_timestamp(distinct.type)
+    if typed and way is not None:
+        return None
+    if not typed:
+        texts = as_text(distinct).to_pylist()
+        if way is None and not all(re.match(r"\d{4}-\d{2}-\d{2}", text) for text in texts):
+            return None
+        if way is not None and any(read_moment(text, way, True) is None for text in texts[:20]):
+            return None
+    least = 1 if way is None else 1000  # formats write and read years of four digits
+    first, last = to_seconds(dt.datetime(least, 1, 1)), to_seconds(dt.datetime.max)
+    read = []
+    for wall_clock in (True, False):
+        seconds, readable = as_seconds(distinct, way, wall_clock)
+        if not (readable & (seconds >= first) & (seconds <= last)).all():
+            return None
+        read.append(seconds)
+    return np.stack(read)
 
 
 def swapped(way: str | None) -> str | None:
@@ -76,10 +118,14 @@ def number_spellings(values: Sequence[str]) -> list[Spelling]:
 
     Both signs are returned only if they give different numbers. Internet addresses have no form.
     """
-    if all(map(_ADDRESS.fullmatch, values)):
+    if all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", value) for value in values):
         return []
+    forms: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
+        ".": (",", " ", "'"),
+        ",": ("", ".", " ", "'"),
+    }
     found: list[Spelling] = []
-    for decimal, groups in _FORMS.items():
+    for decimal, groups in forms.items():
         for thousands in groups:
             way = Spelling(decimal, thousands)
             if values and all(way.read(value) is not None for value in values):
@@ -90,58 +136,27 @@ def number_spellings(values: Sequence[str]) -> list[Spelling]:
     return found
 
 
-_FORMS: dict[DecimalSign, tuple[GroupSign | Literal[""], ...]] = {
-    ".": (",", " ", "'"),
-    ",": ("", ".", " ", "'"),
-}
-
-
 def numbers_spelled(values: Sequence[str]) -> str:
     """Return why values that are all numbers cannot be read as such, and what to do; else ""."""
-    found: set[str] = set()
-    commas: list[str] = []
-    for value in values:
-        rest = value
-        for name, pattern in (("currency signs", _MONEY), ("percent signs", _PERCENT)):
-            stripped, count = pattern.subn("", rest)
-            rest = stripped.strip()
-            found |= {name} if count else set()
-        if rest.startswith("(") and rest.endswith(")"):
-            found.add("brackets for a minus")
-            rest = rest[1:-1]
-        rest = _MONEY.sub("", rest.lstrip("+-−")).strip()
-        if _PLAIN.fullmatch(rest):
-            continue
-        kinds = (_COMMA, _GROUPED, _GROUPED_COMMA, _APART)
-        if _ADDRESS.fullmatch(rest) or not any(pattern.fullmatch(rest) for pattern in kinds):
-            return ""
-        commas.append(rest)
-    if not found and len(number_spellings(values)) > 1:
+    if len(number_spellings(values)) > 1:
         return (
             "numbers whose commas can mean decimals or thousands: declare the column with "
             '"decimal" or "thousands" ","'
         )
-    english = all(map(_GROUPED.fullmatch, commas))
-    if not english and any("," in text for text in commas):
-        found.add("a decimal comma")
-    if commas and (
-        english or any(_GROUPED_COMMA.fullmatch(t) or _APART.fullmatch(t) for t in commas)
-    ):
-        found.add("thousands separators")
-    if not found:
+    space = "[ \u00a0\u202f]?"
+    codes = "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|kr|zł|Kč|Fr\\.?|R\\$"
+    currency = f"(?:[$€£¥₹₽₩₺]|{codes})"
+    digits = r"(?:[0-9]+|[1-9][0-9]{0,2}(?:[.,'’ \u00a0\u202f][0-9]{3})+)(?:[.,][0-9]+)?"
+    written = re.compile(
+        rf"\(?[+\-−]?{space}(?:{currency}{space})?[+\-−]?{digits}{space}(?:{currency}|%)?\)?"
+    )
+    plain = re.compile(r"[0-9]+(\.[0-9]+)?")
+    if all(map(plain.fullmatch, values)) or not all(map(written.fullmatch, values)):
         return ""
-    remedy = "write them as plain numbers"
-    if found == {"a decimal comma"}:
-        remedy = "export them with a decimal point,"
-    return f"numbers with {' and '.join(sorted(found))}: {remedy} such as 1234.5"
-
-
-def units_spelled(values: Sequence[str]) -> str:
-    """Return that all values are numbers with one unit, and what to do; else ""."""
-    found = [_UNIT.fullmatch(value) for value in values]
-    if not all(found) or len({unit[1].strip().rstrip("s") for unit in found if unit}) > 1:
-        return ""
-    return "numbers with a unit: write them without, such as 1234.5"
+    return (
+        "numbers with signs of a currency, percent signs, brackets or separators: write them as "
+        "plain numbers such as 1234.5"
+    )
 
 
 NO_DURATIONS = "durations, for which there is no type: give them as a number of seconds or hours"
@@ -149,15 +164,17 @@ NO_DURATIONS = "durations, for which there is no type: give them as a number of 
 
 def durations_spelled(values: Sequence[str]) -> str:
     """Return that all values are durations or times of day, and what to do; else ""."""
-    clock = [bool(_CLOCK.fullmatch(value)) for value in values]
-    if not all(time or _DURATION.fullmatch(value) for time, value in zip(clock, values)):
-        return ""
-    if not all(clock):
-        return NO_DURATIONS
-    return (
-        "durations or times of day, for which there is no type: give them as a number of hours or "
-        "minutes"
+    time = re.compile(r"[+-]?\d{1,4}:\d{2}(:\d{2}([.,]\d+)?)?( ?[APap]\.?[Mm]\.?)?")
+    duration = re.compile(
+        r"[+-]?\d+ days?(,? [+-]?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?)?"
+        r"|[+-]?P(?=[0-9T])(\d+([.,]\d+)?[YMWD])*(T(\d+([.,]\d+)?[HMS])+)?"
     )
+    if all(map(time.fullmatch, values)):
+        return (
+            "durations or times of day, for which there is no type: give them as a number of "
+            "hours or minutes"
+        )
+    return NO_DURATIONS * all(time.fullmatch(v) or duration.fullmatch(v) for v in values)
 
 
 def keys_spelled(values: Sequence[str], all_different: bool) -> str:
@@ -165,14 +182,21 @@ def keys_spelled(values: Sequence[str], all_different: bool) -> str:
 
     No two rows share a value if they are ``all_different``.
     """
-    if all(map(_UUID.fullmatch, values)):
+    long = r"\{?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\}?|[0-9a-fA-F]{20,}"
+    if all(re.fullmatch(long, value) for value in values):
         return "an identifier: UUIDs or other long codes"
-    if not all_different or len(values) < 10:
-        return ""
-    keys = [_KEY.fullmatch(value) for value in values]
-    if all(keys) and len({key[1] for key in keys if key}) == 1:
-        return "an identifier: every value is different"
+    keys = [re.fullmatch(r"([A-Za-z]+[ _\-#/.:]?|#)[0-9]+", value) for value in values]
+    if all_different and len(keys) >= 10 and len({key and key[1] for key in keys} - {None}) == 1:
+        return "an identifier: every value is different" * all(keys)
     return ""
+
+
+def units_spelled(values: Sequence[str]) -> str:
+    """Return that all values are numbers with one unit, and what to do; else ""."""
+    unit = r"[+-]?[0-9]+(?:[.,][0-9]+)?( ?[a-zµμ°²³/·]{1,10}[A-Z]?| [A-Za-z/]{1,10})"
+    found = [re.fullmatch(unit, value) for value in values]
+    single = all(found) and len({each[1].strip().rstrip("s") for each in found if each}) == 1
+    return "numbers with a unit: write them without, such as 1234.5" * single
 
 
 def mostly_spelled(values: Sequence[str]) -> str:
@@ -181,9 +205,55 @@ def mostly_spelled(values: Sequence[str]) -> str:
     if sum(bool(re.fullmatch(NUMBER, value)) for value in values) >= most:
         return "numbers, but for a few cells: correct them, or leave them empty"
     ways = {way for value in values[:: len(values) // 20 + 1] for way in formats_like(value)}
-    for way in sorted(ways):
+    for way in ways:
         if sum(read_moment(value, way, wall_clock=True) is not None for value in values) >= most:
             return "dates, but for a few cells: correct them, or leave them empty"
+    return ""
+
+
+# Columns that identify records, and cells that no type takes.
+
+
+def split_name(name: str) -> list[str]:
+    """Return the words in the name of a column, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)]
+
+
+def count_coincidences(points: NDArray[np.float64]) -> float:
+    """Return the expected number of pairs of rows with one value, for independent values.
+
+    The values are drawn about as densely as these different integers lie.
+    """
+    length = max(15, math.isqrt(len(points)))
+    pairs = 0.0
+    for block in np.array_split(points, max(1, len(points) // length)):
+        pairs += len(block) * (len(block) - 1) / 2 / (float(block[-1]) - float(block[0]) + 1)
+    return pairs
+
+
+def is_uniform(points: NDArray[np.float64]) -> bool:
+    """Return whether different integers lie evenly between the first and the last."""
+    rows = len(points)
+    shares = (points - points[0]) / (points[-1] - points[0])
+    distance = np.abs(shares - (np.arange(rows) + 0.5) / rows).max()
+    return bool(distance * math.sqrt(rows) < 1.36)  # which 5 % of uniform samples exceed
+
+
+def explain_unsupported(kind: pa.DataType) -> str:
+    """Return why no column type takes cells of this type, and what to do; empty if one does."""
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return explain_unsupported(kind.value_type)
+    if is_a.is_duration(kind) or is_a.is_interval(kind):
+        return NO_DURATIONS
+    if is_a.is_time(kind):
+        return "times of day, for which there is no type: give them as a number of hours or minutes"
+    if is_a.is_list(kind) or is_a.is_large_list(kind) or is_a.is_fixed_size_list(kind):
+        return "lists, for which there is no type: give their elements columns of their own"
+    if is_a.is_nested(kind):
+        return "nested records, for which there is no type: give their fields columns of their own"
+    if isinstance(kind, pa.BaseExtensionType) or normalise(pa.nulls(0, kind)) is None:
+        return f"of the type {kind}, for which there is no column type: convert them to text"
     return ""
 
 
@@ -191,31 +261,13 @@ def mostly_spelled(values: Sequence[str]) -> str:
 #
 # All must name the same unit, and the ranges follow one another.
 
-_AMOUNT = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:[km](?![a-z]))?(?:st|nd|rd|th)?%?"
-_NO_UNIT = "to|and|or|more|over|older|above|under|less|younger|below|up"
-_UNIT_WORD = rf"(?!(?:{_NO_UNIT})\b)[a-z]+"
-_NAMED_UNIT = rf"(?:[ -]({_UNIT_WORD}(?: {_UNIT_WORD})?))?"
-_LABEL = re.compile(
-    r"(<=?|>=?|under |below |up to |less than |over |above |more than |at least )?\s*"
-    rf"({_AMOUNT}){_NAMED_UNIT}(?:\s*(?:-|–|to|and)\s*({_AMOUNT}){_NAMED_UNIT})?"
-    r"\s*(\+|(?:and|or) (?:more|over|older|above|up|under|less|younger|below))?"
-    rf"{_NAMED_UNIT}"
-)
-_PARTS = re.compile(r"(?P<currency>[$€£])?(?P<digits>[0-9.,]+) ?(?P<factor>[km](?![a-z]))?.*")
-_SUFFIX = re.compile(r"[0-9] ?([kKmM])\b")
-_LESS = ("<", "under", "below", "up to", "less", "younger")
-_IRREGULAR = {"children": "child", "people": "person", "men": "man", "women": "woman"}
-
 
 def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from the smallest to the largest, or None if that is not clear.
 
-    The letter "m" means a million next to a currency sign, and as "M" in a column where other
-    labels have a "k"; else it is a unit. Hours of a clock (am, pm) have no order.
+    Hours of a clock (am, pm) have no order.
     """
-    suffixes = {suffix for label in labels for suffix in _SUFFIX.findall(label)}
-    millions = bool(suffixes & {"k", "K"}) and "M" in suffixes and "m" not in suffixes
-    ranges = {label: found for label in labels if (found := _range(label, millions))}
+    ranges = {label: found for label in labels if (found := _range(label))}
     units = {unit for unit, _ in ranges.values()}
     if len(ranges) < len(labels) or len(units) > 1 or units & {"am", "pm"}:
         return None
@@ -225,23 +277,29 @@ def in_order_of_numbers(labels: Sequence[str]) -> list[str] | None:
     return ordered if apart and all(low <= high for low, high in ends.values()) else None
 
 
-def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None:
+def _range(label: str) -> tuple[str, tuple[float, float]] | None:
     """Return the unit of a label and the ends of its range; None if there is no single unit."""
-    found = _LABEL.fullmatch(label.casefold())
+    amount = r"[$€£]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)? ?(?:k(?![a-z]))?(?:st|nd|rd|th)?%?"
+    word = r"(?!(?:to|and|or|more|over|older|above|under|less|younger|below|up)\b)[a-z]+"
+    unit = rf"(?:[ -]({word}(?: {word})?))?"
+    found = re.fullmatch(
+        r"(<=?|>=?|under |below |up to |less than |over |above |more than |at least )?\s*"
+        rf"({amount}){unit}(?:\s*(?:-|–|to|and)\s*({amount}){unit})?"
+        r"\s*(\+|(?:and|or) (?:more|over|older|above|up|under|less|younger|below))?"
+        rf"{unit}",
+        label.casefold(),
+    )
     if found is None:
         return None
     before, first, unit, second, after_second, after, last_unit = found.groups(default="")
-    amounts = [part for text in (first, second) if text and (part := _PARTS.fullmatch(text))]
+    parts = re.compile(r"[$€£]?(?P<digits>[0-9.,]+) ?(?P<k>k(?![a-z]))?.*")
+    amounts = [part for text in (first, second) if text and (part := parts.fullmatch(text))]
     units = {_singular(text) for text in (unit, after_second, last_unit) if text}
-    factors = [amount["factor"] or "" for amount in amounts]
-    if "m" in factors and not (millions or all(amount["currency"] for amount in amounts)):
-        factors = [factor.removesuffix("m") for factor in factors]
-        units |= {"m", *filter(None, factors)}
     if len(units) > 1:
         return None
-    scale = {"": 1.0, "k": 1e3, "m": 1e6}
-    numbers = [float(a["digits"].replace(",", "")) * scale[f] for a, f in zip(amounts, factors)]
-    below = before.strip().startswith(_LESS) or after.endswith(_LESS)
+    numbers = [float(a["digits"].replace(",", "")) * (1e3 if a["k"] else 1) for a in amounts]
+    less = ("<", "under", "below", "up to", "less", "younger")
+    below = before.strip().startswith(less) or after.endswith(less)
     above = not below and bool(before.strip() or after)
     low, high = -math.inf if below else numbers[0], math.inf if above else numbers[-1]
     return "".join(units), (low, high)
@@ -250,8 +308,9 @@ def _range(label: str, millions: bool) -> tuple[str, tuple[float, float]] | None
 def _singular(unit: str) -> str:
     """Return the unit with its last word in the singular."""
     *first, last = unit.split(" ")
-    if last in _IRREGULAR:
-        last = _IRREGULAR[last]
+    irregular = {"children": "child", "people": "person", "men": "man", "women": "woman"}
+    if last in irregular:
+        last = irregular[last]
     elif last.endswith(("sses", "xes", "ches", "shes")):
         last = last.removesuffix("es")
     elif not last.endswith("ss"):
@@ -261,11 +320,12 @@ def _singular(unit: str) -> str:
 
 # The order of words: months, weekdays, grades and well-known scales.
 
-_CALENDARS = (
-    "january february march april may june july august september october november december",
-    "monday tuesday wednesday thursday friday saturday sunday",
-)
-SCALES = (
+_SCALES = (
+    "january|jan; february|feb; march|mar; april|apr; may; june|jun; july|jul; august|aug; "
+    "september|sep|sept; october|oct; november|nov; december|dec",
+    "monday|mon; tuesday|tue|tues; wednesday|wed; thursday|thu|thur|thurs; friday|fri; "
+    "saturday|sat; sunday|sun",
+    "q1|quarter 1; q2|quarter 2; q3|quarter 3; q4|quarter 4",
     "none; very low|lowest; low; medium|mid|moderate|average|normal; high; very high|highest",
     "tiny|extra small; small; medium|mid; large; extra large|huge",
     "short; medium; long",
@@ -288,9 +348,6 @@ Key = tuple[float, ...]
 Order = Callable[[str], Key | None]
 """A function that returns the position of a label, or None if it does not fit."""
 
-_GRADE = re.compile(r"([A-G])(?:([+-])|([0-9]))?")
-_MONTH_OF_YEAR = re.compile(r"([A-Za-z]{3,9})\.?[ ,/-]+([0-9]{4})")
-
 
 def in_natural_order(labels: Sequence[str]) -> list[str] | None:
     """Return the labels from first to last, or None if no order fits all of them.
@@ -304,7 +361,7 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
     if "A" in letters and len(letters) > 2:
         orders.append(_grade)
     if len(labels) > 2:
-        orders.append(_LETTERS)
+        orders.append(_order_words("xxs; xs; s; m; l; xl; xxl; xxxl"))
     for order in orders:
         places = {label: place for label in labels if (place := order(label)) is not None}
         if len(places) == len(labels):
@@ -312,32 +369,26 @@ def in_natural_order(labels: Sequence[str]) -> list[str] | None:
     return in_order_of_numbers(labels)
 
 
-def _of_steps(steps: Sequence[Sequence[str]]) -> Order:
-    """Return the order of words, some of which share a step."""
+def _order_words(scale: str) -> Order:
+    """Return the order of the words of a scale."""
+    steps = [step.strip().split("|") for step in scale.split(";")]
     places: dict[str, Key] = {word: (float(k),) for k, step in enumerate(steps) for word in step}
     return lambda label: places.get(re.sub(r"[_\-.\s]+", " ", label.casefold()).strip())
 
 
 def _month_of_year(label: str) -> Key | None:
-    found = _MONTH_OF_YEAR.fullmatch(label)
+    found = re.fullmatch(r"([A-Za-z]{3,9})\.?[ ,/-]+([0-9]{4})", label)
     month = _WORDS[0](found[1]) if found else None
     return (float(found[2]), *month) if found and month else None
 
 
 def _grade(label: str) -> Key | None:
     """Return the position of a letter grade, the best first, with signs or digits."""
-    found = _GRADE.fullmatch(label)
+    found = re.fullmatch(r"([A-G])(?:([+-])|([0-9]))?", label)
     if found is None:
         return None
     letter, sign, digit = found.groups()
     return float(ord(letter)), float({"+": -1, None: 0, "-": 1}[sign]), float(digit or 0)
 
 
-_SHORT = {"september": ("sept",), "tuesday": ("tues",), "thursday": ("thur", "thurs")}
-_STEPS: tuple[Sequence[Sequence[str]], ...] = (
-    *([(n, n[:3], *_SHORT.get(n, ())) for n in names.split()] for names in _CALENDARS),
-    [(f"q{k}", f"quarter {k}") for k in range(1, 5)],
-    *([step.strip().split("|") for step in scale.split(";")] for scale in SCALES),
-)
-_WORDS = tuple(map(_of_steps, _STEPS))
-_LETTERS = _of_steps([(size,) for size in ("xxs", "xs", "s", "m", "l", "xl", "xxl", "xxxl")])
+_WORDS = tuple(map(_order_words, _SCALES))

@@ -12,18 +12,12 @@ import re
 import shlex
 import shutil
 import sqlite3
-import string
 import sys
 import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
-from contextlib import (
-    AbstractContextManager,
-    closing,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -46,18 +40,6 @@ from adaptive_qs.table.text import ASCII_SPACE
 from adaptive_qs.table.write import AsText, OutputFormat, without_dictionaries
 
 T = TypeVar("T")
-
-_HIDDEN = 1
-"""Kind of a column that SQLite's ``SELECT *`` leaves out; generated columns are of other kinds."""
-_ROW_BYTES, _ALL_BYTES = 1 << 22, 1 << 28
-"""Bytes of a row of SQLite, as of one of CSV, and of all cells of a row that it computes."""
-_PATIENCE = 0.2
-"""Time after which signals are heard if they do not end a wait, in seconds."""
-
-BATCH_ROWS = 1 << 16
-"""Rows of a relation that are read in one step."""
-LEAST_BYTES = 2**27
-"""Least memory of DuckDB, in bytes: it refuses to start with much less."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +101,10 @@ def settings(options: EngineOptions, folder: Path) -> dict[str, Any]:
 
     The folder must have nothing else in it: queries can read and write there.
     """
+    least = 2**27  # DuckDB refuses to start with much less
     return {
         "threads": options.workers,
-        "memory_limit": f"{max(options.rows_bytes // 2, LEAST_BYTES) >> 20}MiB",
+        "memory_limit": f"{max(options.rows_bytes // 2, least) >> 20}MiB",
         "temp_directory": str(folder),
     }
 
@@ -142,7 +125,7 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
     with ThreadPool(1) as thread:
         result = thread.submit(call)
         try:
-            while not wait([result], _PATIENCE).done:
+            while not wait([result], 0.2).done:  # signals are heard between two waits
                 pass
         except BaseException:
             database.interrupt()
@@ -153,27 +136,10 @@ def interruptible(call: Callable[[], T], database: Any) -> T:
 def redacted_call(call: Callable[[], T], what: str, database: Any = None) -> T:
     """Return the result of a call of DuckDB; its errors become one line that quotes nothing.
 
-    Signals interrupt it if its database is given.
-
-    Raises:
-        InputError: If it failed; the message begins with ``what``.
-        ResourceExceeded: If it has not enough memory or disk.
+    The message begins with ``what``. Signals interrupt the call if its database is given.
     """
     action = call if database is None else partial(interruptible, call, database)
     return redacted(action, partial(_explain_duckdb, what))
-
-
-_CAUSES = {
-    "ParserException": "is not valid SQL: correct it",
-    "BinderException": "names an unknown column or function, or mixes types: correct it",
-    "CatalogException": "names an unknown table or function: correct it",
-    "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the column "
-    "as it is",
-    "OutOfRangeException": "computes a value that is out of range: use wider types",
-    "PermissionException": "reads outside the database: name only what the database holds",
-    "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
-}
-"""What is wrong with a query, by the exceptions of DuckDB."""
 
 
 def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
@@ -183,19 +149,24 @@ def _explain_duckdb(what: str, error: Exception) -> AdaptiveQsError:
             f"{what}: DuckDB has not enough memory or temporary space: raise --max-memory, or name "
             "a larger --temp-folder"
         )
-    found = [cause for kind, cause in _CAUSES.items() if kind in kinds]
+    causes = {
+        "ParserException": "is not valid SQL: correct it",
+        "BinderException": "names an unknown column or function, or mixes types: correct it",
+        "CatalogException": "names an unknown table or function: correct it",
+        "ConversionException": "casts a value that cannot be cast: use TRY_CAST, or declare the "
+        "column as it is",
+        "OutOfRangeException": "computes a value that is out of range: use wider types",
+        "PermissionException": "reads outside the database: name only what the database holds",
+        "InvalidInputException": "cannot be run on its rows: try it in DuckDB",
+    }
+    found = [cause for kind, cause in causes.items() if kind in kinds]
     cause = found[0] if found else "failed: try it in DuckDB, whose message may quote values"
     return InputError(f"{what} {cause}")
 
 
 @contextmanager
 def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
-    """Yield the relation of a query, and a connection of its own.
-
-    Raises:
-        InputError: If the database is missing, in use or damaged, or the query fails or is no
-            SELECT.
-    """
+    """Yield the relation of a query, and a connection of its own; or raise InputError."""
     library, database = duckdb(), query.database
     if not os.path.isfile(database):
         raise InputError(f"{query.place}: no such file: check the path")
@@ -228,9 +199,6 @@ def list_tables(database: Path) -> dict[str, bool]:
 
     The database is attached to an empty one. There, no macro of the file can replace a function of
     DuckDB and call a view a table.
-
-    Raises:
-        InputError: If it cannot be read.
     """
 
     def listed() -> list[tuple[str, bool]]:
@@ -251,10 +219,8 @@ def list_tables(database: Path) -> dict[str, bool]:
 def digest_query(table: Any) -> str | None:
     """Return the SHA-256 of the text of the query whose rows are a table.
 
-    Returns:
-        ``RELATION`` for a relation: DuckDB makes its text, in part of the rows (types that it
-            inferred,
-        values that it holds), so its digest would be a private value. None for other tables.
+    It is ``RELATION`` for a relation, whose text DuckDB makes in part of the rows, so that its
+    digest would be private. None for other tables.
     """
     match as_source(table, EngineOptions()):
         case Query(sql=text):
@@ -270,7 +236,7 @@ def _relation_source(relation: Any, label: str, connection: Any = None) -> Sourc
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         places = [names.index(name) for name in requested]
         ask = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        reader = redacted_call(lambda: ask(BATCH_ROWS), label, connection)
+        reader = redacted_call(lambda: ask(1 << 16), label, connection)
         while batch := redacted_call(lambda: [*zip([0], reader)], label, connection):
             yield Chunk(tuple(batch[0][1].column(place) for place in places), 0, 1)
 
@@ -295,9 +261,6 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a SQLite database as a source; the file is opened for reading only.
 
     Views and virtual tables are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: If it cannot be read, is being written to, or lacks the table, or it is a view.
     """
     _at_rest(path, "-wal", "-journal")
     location = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -321,8 +284,9 @@ def open_sqlite(path: Path, name: str | None = None) -> Iterator[Source]:
         tables = [row[0] for row in listed if _is_stored(row)]
         table = choose_table(path, tables, name, "table", refused)
         described = ask(f"PRAGMA table_xinfo({_identifier(table)})")
-        names = tuple(str(row[1]) for row in described if row[6] != _HIDDEN)
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_ROW_BYTES, _ALL_BYTES // len(names)))
+        names = tuple(str(row[1]) for row in described if row[6] != 1)  # not hidden
+        most_bytes = min(1 << 22, (1 << 28) // len(names))  # of a cell
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most_bytes)
         total = ask(f"SELECT count(*) FROM {_identifier(table)}")[0][0]
 
         def read(requested: Sequence[str]) -> Iterator[Chunk]:
@@ -352,10 +316,6 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
     """Yield a table of a DuckDB database as a source; the file is opened for reading only.
 
     Views are refused: each of their rows can depend on many rows.
-
-    Raises:
-        DataError: it is being written to, has not that table, or it is a view.
-        InputError: it cannot be read, or DuckDB is not installed.
     """
     _at_rest(path, ".wal")
     listed = list_tables(path)
@@ -453,7 +413,7 @@ class Sqlite(Database):
     @staticmethod
     def fold(name: str) -> str:
         """Return the name with ASCII letters in lower case."""
-        return name.translate(str.maketrans(string.ascii_uppercase, string.ascii_lowercase))
+        return re.sub("[A-Z]+", lambda letters: letters[0].lower(), name)
 
     def _cells(self, values: pa.Array, as_text: AsText) -> pa.Array:
         if not pa.types.is_temporal(values.type):
@@ -469,7 +429,8 @@ class Sqlite(Database):
 
     def _create_table(self, database: Any, schema: pa.Schema, name: str) -> Written:
         table, names = _identifier(name), [*map(_identifier, schema.names)]
-        kinds = [_sqlite_type(kind) for kind in schema.types]
+        numbers = {pa.float64(): "REAL", pa.int64(): "INTEGER", pa.bool_(): "INTEGER"}
+        kinds = [numbers.get(kind, "TEXT") for kind in schema.types]
         columns = ", ".join(f"{title} {kind}" for title, kind in zip(names, kinds))
         insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})"
         database.execute(f"CREATE TABLE {table} ({columns})")
@@ -478,12 +439,6 @@ class Sqlite(Database):
             database.executemany(insert, zip(*(column.to_pylist() for column in columns)))
 
         return write
-
-
-def _sqlite_type(kind: pa.DataType) -> str:
-    if pa.types.is_floating(kind):
-        return "REAL"
-    return "INTEGER" if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else "TEXT"
 
 
 class DuckDb(Database):

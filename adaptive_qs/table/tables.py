@@ -30,22 +30,12 @@ from adaptive_qs.jsonfile import Claim, as_object, first_complaint, render_schem
 from adaptive_qs.machine import memory_claims
 from adaptive_qs.table.columns.base import ColumnBase, Text
 from adaptive_qs.table.encode import resolve_schema
-from adaptive_qs.table.schema import Schema
-from adaptive_qs.table.schema_files import describes_set, read_content
+from adaptive_qs.table.schema import Schema, describes_set, read_content
 
-MOST_CHILDREN = 2**12
-"""Maximum of ``most``: the number of children is an attribute with as many values, and one more."""
-MOST_ROWS_PER_UNIT = 2**20
-"""Maximum number of rows of a table per row of the root: with more there is nothing but noise."""
 MOST_TABLES = 64
 """Maximum number of tables of a set."""
-PARENT_SHARE = Fraction(1, 4)
-"""Part of the budget of a table and of all tables below it that the table itself gets."""
 LONE = "table"
 """Name of the table of a set with one member whose schema names none."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
-_RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)\d|sqlite_.*", re.IGNORECASE)
-"""Names of devices, and those that SQLite keeps for itself."""
 
 
 class Key(BaseModel):
@@ -62,7 +52,7 @@ class Key(BaseModel):
     parent_column: Text | None = None
     """Column that identifies the rows of the parent; by default the one that `column` names. It is
     never measured, and synthetic tables have new keys, from 1 on."""
-    most: Annotated[int, Field(ge=1, le=MOST_CHILDREN)]
+    most: Annotated[int, Field(ge=1, le=2**12)]
     """Maximum number of rows of the child that count for one row of the parent: a public number,
     not one taken from the data."""
     count: Text | None = None
@@ -94,12 +84,12 @@ class MeasuredTable(NamedTuple):
     """A table of a set as it is measured.
 
     Attributes:
-        name: its name in the set.
-        schema: its own columns behind those of all ancestors, each table with its numbers of
-            children. The person column is the key of the parent. Rules are those of the table.
-        given: number of leading columns that come from ancestors.
-        rows_per_unit: maximum number of its rows below one row of the root.
-        share: part of the budget of the run.
+        name: Its name in the set.
+        schema: Its own columns behind those of all ancestors, each table with its numbers of
+            children. The person column is the key of the parent.
+        given: Number of leading columns that come from ancestors.
+        rows_per_unit: Maximum number of its rows below one row of the root.
+        share: Part of the budget of the run.
     """
 
     name: str
@@ -134,8 +124,10 @@ class TableSet(BaseModel):
         return self
 
     def _check_table_names(self) -> None:
+        reserved = r"(?i)con|prn|aux|nul|(com|lpt)\d|sqlite_.*"  # by systems, and by SQLite
         for name in self.tables:
-            if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
+            plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", name)
+            if not plain or re.fullmatch(reserved, name):
                 raise ValueError(
                     f"{name!r} cannot be the name of a table: begin with a letter, and use letters "
                     "without accents, digits and underscores, 60 at most, but no name that systems "
@@ -191,11 +183,12 @@ class TableSet(BaseModel):
                         f"rows, and nothing is in a set of tables: {column.open_remedy}"
                     )
             self._check_scope(name, schema)
+        most = 2**20  # with more there is nothing but noise
         for table in self._measured:
-            if table.rows_per_unit > MOST_ROWS_PER_UNIT:
+            if table.rows_per_unit > most:
                 raise ValueError(
                     f"{table.name}: {table.rows_per_unit:,} rows can be below one row of "
-                    f'{self.root}, more than {MOST_ROWS_PER_UNIT:,}: lower "most"'
+                    f'{self.root}, more than {most:,}: lower "most"'
                 )
 
     def _check_scope(self, name: str, schema: Schema) -> None:
@@ -331,14 +324,13 @@ class TableSet(BaseModel):
     def _divide_budget(self) -> dict[str, Fraction]:
         """Return the part of the budget of each table.
 
-        A table gets a quarter of what it and the tables below it have, and the rest is divided
-        evenly among its children. Deeper tables get more, as they have all columns of their
-        ancestors besides their own, and noise is as many times larger as rows are below the root.
+        A table gets a quarter of what it and the tables below it have, and its children share the
+        rest evenly: they have all its columns besides their own, and more noise.
         """
         shares, left = {}, {self.root: Fraction(1)}
         for name in self.names:
             below = self.find_keys_below(name)
-            shares[name] = left[name] * PARENT_SHARE if below else left[name]
+            shares[name] = left[name] / 4 if below else left[name]
             for key in below:
                 left[key.child] = (left[name] - shares[name]) / len(below)
         return shares
@@ -346,9 +338,7 @@ class TableSet(BaseModel):
     def written(self, name: str, rows: Mapping[str, int]) -> Schema:
         """Return the schema of a synthetic table as it is written: keys first, then its columns.
 
-        Args:
-            name: The table.
-            rows: Numbers of rows of the synthetic tables, by name.
+        ``rows`` has the numbers of rows of the synthetic tables, by name.
         """
         own, parent = self.tables[name], self.by_child.get(name)
         owners = ([name] if self.own_key(name) else []) + ([parent.parent] if parent else [])
@@ -356,11 +346,7 @@ class TableSet(BaseModel):
         return own.changed(columns=(*keys, *own.columns))
 
     def with_about(self, about: Mapping[str, str], source: str = "about") -> Self:
-        """Return the same set with these parts of ``about`` in place of the root's.
-
-        Raises:
-            SchemaError: a key or a text is not allowed.
-        """
+        """Return the same set with these parts of ``about`` in place of the root's."""
         return self.changed({self.root: self.tables[self.root].with_about(about, source)})
 
     def changed(self, tables: Mapping[str, Schema]) -> Self:
@@ -390,17 +376,11 @@ class TableSet(BaseModel):
 
     @classmethod
     def parse(cls, content: Any, source: str = "schema", claim: Claim | None = None) -> Self:
-        """Return the schema in parsed JSON, of one table or of a set.
-
-        Args:
-            content: The JSON.
-            source: What messages call it.
-            claim: As for :meth:`Schema.parse`.
+        """Return the schema in parsed JSON, of one table or of a set; see ``Schema.parse``.
 
         Raises:
-            SchemaError: The content is no schema; the message names ``source``, the table, the
-                column and the remedy.
-            ResourceExceeded: ``claim`` refuses the bins.
+            SchemaError: If it is no schema; the message names ``source``, the table and the column.
+            ResourceExceeded: If ``claim`` refuses the bins.
         """
         if not describes_set(content):
             return cls.of_one(Schema.parse(content, source, claim))
@@ -427,19 +407,14 @@ class TableSet(BaseModel):
         """Read a schema file, of one table or of a set, or the schema in a release bundle.
 
         Raises:
-            SchemaError: The file is missing, is not JSON, or is not a valid schema.
-            ResourceExceeded: Reading it takes more than ``max_memory``.
+            SchemaError: If the file is missing, is not JSON, or is not a valid schema.
+            ResourceExceeded: If reading it takes more than ``max_memory``.
         """
         return cls.parse(read_content(path, max_memory), str(path), memory_claims(max_memory))
 
     @classmethod
     def resolve(cls, given: Any, table: Any = None, max_memory: int | str | None = None) -> Self:
-        """Return the schema given as such, as a file or as parsed JSON.
-
-        Raises:
-            SchemaError: As :func:`~adaptive_qs.table.encode.resolve_schema`.
-            ResourceExceeded: Likewise.
-        """
+        """Return the schema given as such, as a file or as JSON; raise as `resolve_schema`."""
         match given:
             case TableSet():
                 return cast(Self, given)
@@ -465,7 +440,7 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
 
 # The published JSON Schema of schema files of sets of tables, generated from the models.
 #
-# The copy beside this module is kept current by a test; `scripts/make_reference.py` writes it anew.
+# A test keeps the copy next to this module current; `scripts/make_reference.py` writes it.
 
 PUBLISHED = Path(__file__).with_name("tables.schema.json")
 

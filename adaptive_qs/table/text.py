@@ -26,22 +26,11 @@ Formulas = Literal["escape-learnt", "escape", "keep"]
 
 COMMA = ","
 """What separates the cells of CSV by default."""
-MARK = "'"
-_SEPARATORS = frozenset(",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
-_SKIPPED = frozenset("'\"`´‘’‚‛“”„‟′″\u115f\u1160\u3164\uffa0")
-"""Characters besides white space that can precede the sign of a formula."""
-_UNSHOWN = ("Cc", "Cf")
-"""Categories of characters that a program can hide: controls and formatting."""
-_SIGNS = frozenset("=+-@")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A number as cells have it, for regular expressions."""
-MOST_DIGITS = 18
-"""Digits of the largest integers that are read."""
-INTEGER = rf"[+-]?0*[0-9]{{1,{MOST_DIGITS}}}(\.0*)?"
+INTEGER = r"[+-]?0*[0-9]{1,18}(\.0*)?"
 INTEGER_WITH_EXPONENT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?0*[0-9]{1,3}"
 """Patterns of integers without an exponent, and of numbers that an exponent can make integers."""
-_NUMBERS = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
-_LONGEST_NUMBERS = 100
 
 
 def check_formulas(kind: str) -> Formulas:
@@ -51,22 +40,24 @@ def check_formulas(kind: str) -> Formulas:
 
 def escaped(text: str) -> str:
     """Return the text with an apostrophe wherever a cell could begin that a program would run."""
+    separators, quotes = ",;|\t\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "'\"`´‘’‚‛“”„‟′″"
+    unseen = "\u115f\u1160\u3164\uffa0"
     parts, done = [], 0
     begin: int | None = 0
     for at, character in enumerate(text):
-        if character in _SEPARATORS:
+        if character in separators:
             begin = at + 1
         elif (
             begin is None
-            or character in _SKIPPED
+            or character in quotes + unseen
             or character.isspace()
-            or unicodedata.category(character) in _UNSHOWN
+            or unicodedata.category(character) in ("Cc", "Cf")  # controls and formatting
         ):
             continue
         else:
-            sign = unicodedata.normalize("NFKC", character)[:1] in _SIGNS
+            sign = unicodedata.normalize("NFKC", character)[:1] in {*"=+-@"}
             if sign and not _is_harmless(text, at):
-                parts += [text[done:begin], MARK]
+                parts += [text[done:begin], "'"]
                 done = begin
             begin = None
     return "".join([*parts, text[done:]])
@@ -84,7 +75,7 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
         if safe == text:
             continue
         while safe in taken:
-            safe = MARK + safe
+            safe = f"'{safe}"
         taken.add(safe)
         written[text] = safe
     return written
@@ -92,9 +83,10 @@ def escapes(texts: Sequence[str]) -> dict[str, str]:
 
 def _is_harmless(text: str, at: int) -> bool:
     """Return whether a text is numbers from here to its end, or this single sign."""
-    if len(text) - at > _LONGEST_NUMBERS:
+    if len(text) - at > 100:
         return False
-    return at + 1 == len(text) or _NUMBERS.fullmatch(text, at) is not None
+    numbers = re.compile(rf"{NUMBER}([,;] ?{NUMBER})*")
+    return at + 1 == len(text) or numbers.fullmatch(text, at) is not None
 
 
 # How single cells are spelled: white space, booleans, integers, dates and times.
@@ -107,13 +99,11 @@ FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 """Cells read as booleans, in any case."""
 
 EPOCH = dt.datetime(1970, 1, 1)
-_MINUTE = r"\d{4}-\d\d-\d\d \d\d:\d\d"
 PLAIN_TIMES = {
-    "%Y-%m-%d %H:%M": re.compile(_MINUTE, re.ASCII),
-    "%Y-%m-%d %H:%M:%S": re.compile(rf"{_MINUTE}:\d\d", re.ASCII),
+    "%Y-%m-%d %H:%M": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d", re.ASCII),
+    "%Y-%m-%d %H:%M:%S": re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII),
 }
-"""Formats of times with a blank, and patterns of their cells, which are ISO 8601 and faster read
-so."""
+"""Formats of times with a blank, and patterns of cells that are read faster as ISO 8601."""
 
 
 def read_integer(text: str) -> int | None:
@@ -123,7 +113,7 @@ def read_integer(text: str) -> int | None:
     if re.fullmatch(INTEGER_WITH_EXPONENT, text) is None:
         return None
     number = Decimal(text)
-    if (number and number.adjusted() >= MOST_DIGITS) or number != number.to_integral_value():
+    if (number and number.adjusted() >= 18) or number != number.to_integral_value():
         return None
     return int(number)
 
@@ -138,17 +128,13 @@ def read_number(text: str) -> float | None:
 
 DecimalSign = Literal[".", ","]
 GroupSign = Literal[",", ".", " ", "'"]
-_GROUP_SIGNS = {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}
-"""Regular expressions for what separates groups of digits: the sign, and similar characters."""
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """The form of numbers in text; other texts are no numbers.
+    """The form of numbers in text: decimal sign, and sign between groups of three digits.
 
-    Attributes:
-        decimal: The sign before the decimals.
-        thousands: What separates groups of three digits if a cell has them; "" if none can.
+    A cell may do without the groups. Other texts are no numbers.
     """
 
     decimal: DecimalSign = "."
@@ -167,8 +153,9 @@ class Spelling:
 
     @property
     def groups(self) -> str:
-        """A regular expression for what separates groups of digits."""
-        return _GROUP_SIGNS[self.thousands]
+        """A regular expression for what separates groups of digits: the sign, and similar ones."""
+        alike = {"": "", ",": ",", ".": r"\.", " ": "[ \u00a0\u202f]", "'": "['’]"}
+        return alike[self.thousands]
 
     @cached_property
     def pattern(self) -> str:
@@ -188,12 +175,10 @@ class Spelling:
 
     def write(self, number: str) -> str:
         """Return a number that Python or Arrow wrote in this form."""
-        sign, digits, rest = _PARTS_OF_NUMBER.fullmatch(number).groups(default="")  # type: ignore[union-attr]
+        parts = re.fullmatch(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)", number)
+        sign, digits, rest = parts.groups(default="")  # type: ignore[union-attr]
         grouped = f"{int(digits):,}".replace(",", self.thousands)
         return f"{sign}{grouped}{rest.replace('.', self.decimal)}"
-
-
-_PARTS_OF_NUMBER = re.compile(r"([+-]?)([0-9]+)(\.?[0-9]*(?:[eE].*)?)")
 
 
 def to_seconds(moment: dt.date) -> int:
@@ -208,10 +193,8 @@ def to_seconds(moment: dt.date) -> int:
 def read_moment(text: str, date_format: str | None, wall_clock: bool) -> int | None:
     """Return the seconds since 1970 of a cell, or None if it is no moment.
 
-    Args:
-        text: The cell.
-        date_format: Its format, as in strptime; ISO 8601 without it.
-        wall_clock: Whether to drop its time zone; the moment is converted to UTC otherwise.
+    The format is as in strptime; ISO 8601 without it. A time zone is dropped with ``wall_clock``,
+    and otherwise the moment is converted to UTC.
     """
     try:
         plain = date_format and PLAIN_TIMES.get(date_format)

@@ -1,4 +1,4 @@
-"""Tables as files that appear whole or not at all: formats by suffix, whole or in batches."""
+"""Tables as files that appear whole or not at all, and as data frames of the caller's kind."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from adaptive_qs.errors import InputError
+from adaptive_qs.table.cells import to_arrow
+from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.files import FORMATS, atomic_writer, check_writable, is_folder, sealed_digest
+from adaptive_qs.table.files import (
+    FORMATS,
+    PRIVATE,
+    STAMP_KEY,
+    atomic_writer,
+    check_writable,
+    is_folder,
+    sealed_digest,
+)
 from adaptive_qs.table.schema import Schema, discovered_values
 from adaptive_qs.table.text import COMMA, Formulas, escapes
 
@@ -100,7 +111,7 @@ class Csv(OutputFormat):
         with self._opened(file) as target:
             for table in tables:
                 if header:
-                    names = [_quoted(pa.array([n]), alone, sign) for n in table.column_names]
+                    names = [_quoted(to_arrow([n]), alone, sign) for n in table.column_names]
                     target.write(_lines(names, sign))
                     header = False
                 for batch in table.to_batches(max_chunksize=_ROWS):
@@ -168,12 +179,7 @@ def table_format(path: str | Path) -> OutputFormat:
 
 
 def check_table_path(path: str | Path) -> None:
-    """Check, before any work is done, that `write_table` can write `path`.
-
-    Raises:
-        InputError: If the suffix is unknown, its library not installed, or the file cannot be
-            written.
-    """
+    """Raise InputError, before any work is done, unless `write_table` can write `path`."""
     table_format(path).library()
     check_writable(path)
 
@@ -203,10 +209,9 @@ def write_table(
     """Write a decoded table, or its pages as they come, in the format of the path's suffix.
 
     In CSV a missing value is the first missing marker of its column, moments are written in the
-    column's format, and texts that a spreadsheet program would run are escaped as requested:
-    reading the file under the schema gives the texts back. In Parquet a missing value is null and
-    every text is unchanged. The same table gives the same bytes. ``replace_file`` is as for
-    :func:`atomic_writer`.
+    column's format, and texts that a spreadsheet program would run are escaped as requested. In
+    Parquet a missing value is null and every text is unchanged. The same table gives the same
+    bytes.
 
     Raises:
         InputError: If the suffix is unknown or the file cannot be written.
@@ -280,15 +285,15 @@ def find_escapes(column: ColumnBase, schema: Schema, formulas: Formulas) -> Mapp
 
 def _lines(columns: list[pa.Array], delimiter: str) -> bytes:
     """Return rows of cells, joined by delimiters and closed by line feeds, as UTF-8."""
-    rows = pc.binary_join_element_wise(*columns, delimiter)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
-    return (pc.binary_join(whole, "\n")[0].as_py() + "\n").encode()
+    rows = pc.binary_join_element_wise(*columns, *to_arrow([delimiter]))
+    whole = pa.ListArray.from_arrays(to_arrow(np.array([0, len(rows)], np.int32)), rows)
+    return (pc.binary_join(whole, *to_arrow(["\n"]))[0].as_py() + "\n").encode()
 
 
 def _texts(column: ColumnBase, replaced: Mapping[str, str], values: pa.Array) -> pa.Array:
     """Return the values of a column as CSV has them, with markers and escapes."""
     texts = column.csv_texts(values)
-    texts = texts.fill_null(column.missing[0]) if column.missing else texts
+    texts = texts.fill_null(*to_arrow(column.missing[:1])) if column.missing else texts
     if not replaced:
         return texts
     place = pc.index_in(texts, value_set=pa.array([*replaced], pa.string()))
@@ -313,11 +318,12 @@ def _quoted(texts: pa.Array, alone: bool, delimiter: str) -> pa.Array:
     An empty line would be no row, and a byte order mark at the start of the first name would be
     read as that of the file.
     """
+    quote, empty = to_arrow(['"', ""])
     special = pc.match_substring_regex(texts, f'["{delimiter}\r\n]|^\ufeff')
     if alone:
-        special = pc.or_(special, pc.equal(texts, ""))
+        special = pc.or_(special, pc.equal(texts, empty))
     escaped = pc.replace_substring(texts, '"', '""')
-    return pc.if_else(special, pc.binary_join_element_wise('"', escaped, '"', ""), texts)
+    return pc.if_else(special, pc.binary_join_element_wise(quote, escaped, quote, empty), texts)
 
 
 def write_batches(
@@ -330,12 +336,8 @@ def write_batches(
 ) -> int:
     """Write batches as they come, and return the number of rows.
 
-    The file appears after the last one; an error of the batches leaves none. Columns in
-    ``dictionaries`` repeat few values, for Parquet to encode; CSV keeps no metadata.
-    ``replace_file`` is as for :func:`atomic_writer`.
-
-    Raises:
-        InputError: If the suffix is unknown or the file cannot be written.
+    The file appears after the last one. Columns in ``dictionaries`` repeat few values, for Parquet
+    to encode. Raises InputError if the suffix is unknown or the file cannot be written.
     """
     kind, rows = table_format(path), 0
     sealing = _sealing(path, sealed, replace_file)
@@ -352,3 +354,119 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
         yield file
         if sealed is not None:
             sealed(sealed_digest(file))
+
+
+# Sampled tables as the kind of data frame that the caller works with.
+#
+# A data frame has containers, some of which pandas infers from the cells: one row without a value
+# turns a column of int64 into float64, and one cell of text turns it into text. A sampled table
+# must not reveal them. So only the family of containers that the caller chose for a column is read
+# from the frame. The schema, which is public, gives all else: whether a column holds integers,
+# numbers or text, its categories and their order.
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The library of a private table, and containers of columns for which the caller chose one.
+
+    Containers are categories, and nullable or Arrow types of pandas.
+    """
+
+    library: Literal["pandas", "polars", "pyarrow", "codes"]
+    containers: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_kind(table: Any) -> Kind:
+    """Return the kind of a given table; files and everything unknown count as pandas."""
+    if isinstance(table, CodedTable):
+        return Kind("codes")
+    import narwhals as nw  # files need none
+
+    native = nw.from_native(table, eager_only=True, pass_through=True)
+    if not isinstance(native, nw.DataFrame):
+        return Kind("pandas")
+    if native.implementation.is_pyarrow():
+        chosen = {f.name: "categories" for f in table.schema if pa.types.is_dictionary(f.type)}
+        return Kind("pyarrow", chosen)
+    if native.implementation.is_polars():
+        listed = (nw.Enum, nw.Categorical)
+        return Kind("polars", {n: "categories" for n, t in native.schema.items() if t in listed})
+    if not native.implementation.is_pandas():
+        return Kind("pandas")
+    found = {str(name): _find_container(dtype) for name, dtype in table.dtypes.items()}
+    return Kind("pandas", {name: kept for name, kept in found.items() if kept})
+
+
+def _find_container(dtype: Any) -> str:
+    """Return the container that a type of pandas stands for; "" for the plain ones."""
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # slow to import
+
+    if isinstance(dtype, pd.CategoricalDtype):
+        return "categories"
+    if isinstance(dtype, pd.ArrowDtype):
+        return "arrow"
+    return "nullable" if getattr(dtype, "na_value", None) is pd.NA else ""
+
+
+def to_kind(table: pa.Table, kind: Kind, schema: Schema) -> Any:
+    """Return the decoded table as that kind of data frame.
+
+    Categories are the values that the schema lists, in its order. Nullable and Arrow types of
+    pandas are those of the declared type. Plain columns with missing values are Int64 and boolean,
+    so that integers stay integers. A stamp that says that a table is not private is copied to
+    ``attrs``.
+    """
+    categories = {
+        column.name: column
+        for column in schema.columns
+        if column.listed is not None and kind.containers.get(column.name) == "categories"
+    }
+    if kind.library == "pyarrow":
+        for name, column in categories.items():
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, _to_dictionary(table[name], column))
+        return table
+    if kind.library == "polars":
+        import narwhals as nw
+
+        frame = nw.from_arrow(table, backend="polars")
+        texts = {n: c for n, c in categories.items() if pa.types.is_string(table[n].type)}
+        enums = [
+            nw.col(n).cast(nw.Enum([str(v) for v in c.listed or ()])) for n, c in texts.items()
+        ]
+        return frame.with_columns(enums).to_native() if enums else frame.to_native()
+    return _to_pandas(table, kind, categories)
+
+
+def _to_pandas(table: pa.Table, kind: Kind, categories: Mapping[str, ColumnBase]) -> Any:
+    import pandas as pd
+
+    nullable = {
+        pa.int64(): pd.Int64Dtype(),
+        pa.float64(): pd.Float64Dtype(),
+        pa.bool_(): pd.BooleanDtype(),
+        pa.string(): pd.StringDtype(),
+    }
+    mappers = {"nullable": nullable.get, "arrow": pd.ArrowDtype}
+    frame = table.to_pandas(date_as_object=False)
+    for name, column in zip(table.column_names, table.columns):
+        holes = column.null_count and column.type in (pa.int64(), pa.bool_())
+        container = "nullable" if holes else ""
+        if (kept := kind.containers.get(name)) in mappers:
+            container = str(kept)
+        if name in categories:
+            frame[name] = _to_dictionary(column, categories[name]).to_pandas()
+        elif container:
+            to_type = mappers[container]
+            frame[name] = column.to_pandas(date_as_object=False, types_mapper=to_type)
+    stamp = (table.schema.metadata or {}).get(STAMP_KEY, b"").decode()
+    if stamp not in ("", PRIVATE):
+        frame.attrs[STAMP_KEY.decode()] = stamp
+    return frame
+
+
+def _to_dictionary(column: pa.ChunkedArray, listed: ColumnBase) -> pa.DictionaryArray:
+    """Return the positions of values among the listed ones, as a dictionary; missing is null."""
+    values = pa.array(listed.listed)
+    codes = pc.index_in(column, value_set=values).combine_chunks()
+    return pa.DictionaryArray.from_arrays(codes, values, ordered=listed.has_order)

@@ -65,10 +65,6 @@ class Marginal(OrderedQueries):
         """Return 1."""
         return np.ones(1, dtype=np.int64)
 
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return 1 for each cell."""
-        return np.ones(stop - first, dtype=np.int64)
-
     def gram(self) -> Array:
         """Return I."""
         return np.eye(self.size)
@@ -93,10 +89,6 @@ class Marginal(OrderedQueries):
 class Prefix(OrderedQueries):
     """x ≤ c for c = 0 .. n-1; the last one is the total."""
 
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return c + 1."""
-        return np.arange(first + 1, stop + 1)
-
     def gram(self) -> Array:
         """Return n − max(i, j)."""
         down = np.arange(self.size, 0, -1, dtype=np.float64)
@@ -120,20 +112,7 @@ class Prefix(OrderedQueries):
         return (up_to(names[0], value) for value in values[0])
 
 
-class _ByStart(OrderedQueries):
-    """Families with many queries that begin at each cell and form a run."""
-
-    @property
-    def num_runs(self) -> int:
-        """One for each cell."""
-        return self.size
-
-    def answer(self, table: Array) -> Array:
-        """Return Q applied to a table, shape (n, ...) -> (m, ...)."""
-        return self.answer_runs(table, 0, self.size)
-
-
-class Range(_ByStart):
+class Range(OrderedQueries):
     """a ≤ x ≤ b for all a ≤ b, by a and then by b."""
 
     @property
@@ -160,23 +139,17 @@ class Range(_ByStart):
         i = np.arange(self.size, dtype=np.float64)
         return (i + 1) * (self.size - i)
 
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return b − a + 1."""
-        return np.concatenate([np.arange(1, self.size - a + 1) for a in range(first, stop)])
-
-    def in_runs(self, first: int, stop: int) -> slice:
-        """Return the ranges that begin at ``first`` up to ``stop``."""
-        return slice(*(a * self.size - a * (a - 1) // 2 for a in (first, stop)))
-
-    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Return differences of cumulative sums."""
-        p, runs = _cumulate(table), self.in_runs(first, stop)
-        answers = np.empty((runs.stop - runs.start, *p.shape[1:]), p.dtype)
-        end = 0
-        for a in range(first, stop):
-            begin, end = end, end + self.size - a
-            np.subtract(p[a + 1 :], p[a], out=answers[begin:end])
+    def answer(self, table: Array) -> Array:
+        """Return differences of cumulative sums, shape (n, ...) -> (m, ...)."""
+        p = _cumulate(table)
+        answers = np.empty((self.num_queries, *p.shape[1:]), p.dtype)
+        for a in range(self.size):
+            np.subtract(p[a + 1 :], p[a], out=answers[self._first(a) : self._first(a + 1)])
         return answers
+
+    def _first(self, a: int) -> int:
+        """Return the position of the first range that begins at a cell."""
+        return a * self.size - a * (a - 1) // 2
 
     def squares(self, covariance: Array) -> Array:
         """Return S[b+1, b+1] + S[a, a] − 2 S[a, b+1], S the cumulative sums of C on both axes."""
@@ -184,7 +157,8 @@ class Range(_ByStart):
         d = _diagonal(s)
         variances = np.empty((self.num_queries, *s.shape[2:]))
         for a in range(self.size):
-            variances[self.in_runs(a, a + 1)] = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+            found = d[a + 1 :] + d[a] - 2 * s[a, a + 1 :]
+            variances[self._first(a) : self._first(a + 1)] = found
         return variances
 
     def labels(self, names: tuple[str, ...], values: tuple[tuple[str, ...], ...]) -> Iterator[str]:
@@ -192,7 +166,7 @@ class Range(_ByStart):
         return (from_to(names[0], a, b) for a, b in combinations_with_replacement(values[0], 2))
 
 
-class Circular(_ByStart):
+class Circular(OrderedQueries):
     """Arcs of a circle of cells: every start, and from there every length 1 .. n.
 
     The arcs of length n are n queries with the same answer.
@@ -231,22 +205,14 @@ class Circular(_ByStart):
         """Return n(n+1)/2 for every cell."""
         return np.full(self.size, self.size * (self.size + 1) / 2)
 
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return every length, for each start."""
-        return np.tile(np.arange(1, self.size + 1), stop - first)
-
-    def in_runs(self, first: int, stop: int) -> slice:
-        """Return the arcs that begin at ``first`` up to ``stop``."""
-        return slice(first * self.size, stop * self.size)
-
-    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
+    def answer(self, table: Array) -> Array:
         """Return differences of cumulative sums twice round the circle."""
         n, p = self.size, _cumulate(table)
         twice = np.concatenate([p, p[1:] + p[-1]])
-        answers = np.empty((stop - first, n, *p.shape[1:]), p.dtype)
-        for start in range(first, stop):
-            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start - first])
-        return answers.reshape((stop - first) * n, *p.shape[1:])
+        answers = np.empty((n, n, *p.shape[1:]), p.dtype)
+        for start in range(n):
+            np.subtract(twice[start + 1 : start + n + 1], p[start], out=answers[start])
+        return answers.reshape(n * n, *p.shape[1:])
 
     def squares(self, covariance: Array) -> Array:
         """Return variances from cumulative sums of C; an arc past the end is all less a range."""
@@ -285,12 +251,8 @@ class FirstCells(OrderedQueries):
 
     queries: AxisQueries
     is_partial = True
-    is_binary, integral, num_queries, num_runs = map(
-        _delegated, ("is_binary", "integral", "num_queries", "num_runs")
-    )
-    arc_lengths, run_lengths, sums, squared_sums, in_runs = map(
-        _delegated, ("arc_lengths", "run_lengths", "sums", "squared_sums", "in_runs")
-    )
+    is_binary, integral, num_queries = map(_delegated, ("is_binary", "integral", "num_queries"))
+    arc_lengths, sums, squared_sums = map(_delegated, ("arc_lengths", "sums", "squared_sums"))
 
     def gram(self) -> Array:
         """Return the matrix of the first cells, and zeros."""
@@ -303,10 +265,6 @@ class FirstCells(OrderedQueries):
     def answer(self, table: Array) -> Array:
         """Return answers from the first cells, shape (n, ...) -> (m, ...)."""
         return self.queries.answer(table[: self.queries.size])
-
-    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Return answers from the first cells."""
-        return self.queries.answer_runs(table[: self.queries.size], first, stop)
 
     def squares(self, covariance: Array) -> Array:
         """Return variances from the first cells, shape (n, n, ...) -> (m, ...)."""
@@ -384,16 +342,6 @@ class LevelQueries(Queries):
     def column_norms(self) -> Array:
         """Return m − level."""
         return (self.num_queries - self.levels().ravel()).astype(np.float64)
-
-    def means(self, kept: tuple[int, ...]) -> Array:
-        """Return means as for other queries; for one axis by counting, without the matrix."""
-        if len(kept) != 1:
-            return super().means(kept)
-        lines = self.levels() if kept == (0,) else self.levels().T
-        kept_size, dropped_size = lines.shape
-        counts = np.zeros((self.num_queries, kept_size))
-        np.add.at(counts, (lines, np.arange(kept_size)[:, None]), 1.0)
-        return np.cumsum(counts, axis=0) / dropped_size
 
     def answer(self, table: Array) -> Array:
         """Return cumulative sums over the levels, shape (n_1, n_2, ...) -> (m, ...)."""

@@ -334,13 +334,10 @@ def split_workload(
             are not together in one domain, or requests nothing of a table.
         ResourceExceeded: There are too many marginals.
     """
-    source = str(spec) if isinstance(spec, str | Path) else "workload"
-    if isinstance(spec, str | Path | Mapping):
-        content = spec if isinstance(spec, Mapping) else read_json(spec, WorkloadError)
-        file = WorkloadFile.parse(content, source)
-    elif isinstance(spec, Workload):
+    file, source = _read_file(spec) or (None, "workload")
+    if isinstance(spec, Workload):
         file = WorkloadFile.of(spec)
-    else:
+    elif file is None:
         ways = (2,) if spec is None else tuple(parse_ways(spec))
         file = WorkloadFile(version=1, parts=(Part(ways=ways),))
     if not file.asks_for_cells or file.target is not None:
@@ -373,12 +370,19 @@ def other_queries(spec: Any) -> Callable[[Domain], QueryWorkload] | None:
         WorkloadError: the file is missing or no workload file; what is returned raises as
             :meth:`WorkloadFile.query_workload`.
     """
-    if not isinstance(spec, str | Path | Mapping):
+    read = _read_file(spec)
+    if read is None or read[0].asks_for_cells:
         return None
-    content = spec if isinstance(spec, Mapping) else read_json(spec, WorkloadError)
-    label = "workload" if isinstance(spec, Mapping) else str(spec)
-    file = WorkloadFile.parse(content, label)
-    return None if file.asks_for_cells else partial(file.query_workload, source=label)
+    return partial(read[0].query_workload, source=read[1])
+
+
+def _read_file(spec: Any) -> tuple[WorkloadFile, str] | None:
+    """Return a workload file, given by its path or content, and its name in errors; else None."""
+    if isinstance(spec, Mapping):
+        return WorkloadFile.parse(spec), "workload"
+    if isinstance(spec, str | Path):
+        return WorkloadFile.parse(read_json(spec, WorkloadError), str(spec)), str(spec)
+    return None
 
 
 def _resolve(
@@ -392,11 +396,9 @@ def _resolve(
         if spec.domain != domain:
             raise WorkloadError("the workload is over other attributes: build it on this schema")
         return spec
-    if isinstance(spec, str | Path):
-        file = WorkloadFile.parse(read_json(spec, WorkloadError), str(spec))
-        return of_file(file, domain, str(spec))
-    if isinstance(spec, Mapping):
-        return of_file(WorkloadFile.parse(spec), domain, "workload")
+    read = _read_file(spec)
+    if read is not None:
+        return of_file(read[0], domain, read[1])
     return of_ways(domain, min(2, len(domain)) if spec is None else spec)
 
 

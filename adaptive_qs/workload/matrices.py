@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,22 +95,6 @@ class Queries:
         """
         raise NotImplementedError
 
-    # Queries that are too many for memory are answered in runs: one query each here, all
-    # that begin at one cell where there are many of these.
-
-    @property
-    def num_runs(self) -> int:
-        """How many runs there are."""
-        return self.num_queries
-
-    def in_runs(self, first: int, stop: int) -> slice:
-        """Return the positions of the queries of consecutive runs among all."""
-        return slice(first, stop)
-
-    def answer_runs(self, table: Array, first: int, stop: int) -> Array:
-        """Return the answers to those queries only."""
-        return self.answer(table)[self.in_runs(first, stop)]
-
     # Queries on one axis that each count one stretch of its cells are arcs.
 
     is_binary: ClassVar[bool] = True
@@ -118,10 +104,6 @@ class Queries:
 
     def arc_lengths(self) -> NDArray[np.int64] | None:
         """Return the lengths of arcs that occur; None where the queries are no arcs."""
-        return None
-
-    def run_lengths(self, first: int, stop: int) -> NDArray[np.int64] | None:
-        """Return the length of each arc of some runs; None where the queries are no arcs."""
         return None
 
     def squares(self, covariance: Array) -> Array:
@@ -344,9 +326,6 @@ def check_size(rows: int, cells: int, advice: str) -> None:
 MAX_CSV_BYTES = 2**28
 """Largest CSV file of a matrix; a binary file holds as much in far fewer bytes."""
 
-ROW_RANGE = 1e4
-"""Largest ratio of the largest entries of two rows."""
-
 
 def read_matrix(path: Path) -> NDArray[Any]:
     """Read the matrix in a file, one row for each query; its size is checked first.
@@ -373,10 +352,11 @@ def _check_scales(path: Path, matrix: NDArray[Any]) -> None:
         return  # refused elsewhere
     largest = np.abs(matrix.astype(np.float64)).max(axis=1)
     least = np.where(largest > 0, largest, np.inf)
-    if largest.max() > ROW_RANGE * least.min():
+    most = 1e4  # largest ratio of the largest entries of two rows
+    if largest.max() > most * least.min():
         raise WorkloadError(
             f"{path}: the largest entries of rows {least.argmin() + 1:,} and "
-            f"{largest.argmax() + 1:,} differ by more than a factor of {ROW_RANGE:,.0f}: scale the "
+            f"{largest.argmax() + 1:,} differ by more than a factor of {most:,.0f}: scale the "
             "rows alike, and say with weights in parts of their own what matters more"
         )
 
@@ -407,26 +387,13 @@ def _read_csv(path: Path) -> NDArray[Any]:
             f"{path}: is larger than {MAX_CSV_BYTES >> 20} MiB: save the matrix as .npy"
         )
     try:
-        with path.open(encoding="utf-8-sig") as lines:
-            text = (line for line in lines if line.strip())
-            rows = [_numbers(path, number, line) for number, line in enumerate(text, start=1)]
+        with warnings.catch_warnings(action="ignore"):  # about no rows, which are refused elsewhere
+            return np.loadtxt(path, delimiter=",", ndmin=2, encoding="utf-8-sig", comments=None)
     except UnicodeDecodeError:
         raise WorkloadError(f"{path}: not UTF-8 text: save the file as UTF-8") from None
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(rows[0]):
-            raise WorkloadError(
-                f"{path}: row {number} has {len(row):,} numbers and row 1 has {len(rows[0]):,}: "
-                "give every row one for each cell"
-            )
-    return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
-
-
-def _numbers(path: Path, number: int, line: str) -> NDArray[np.float64]:
-    cells = line.strip().split(",")
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
+    except ValueError as error:  # NumPy counts rows from 0 if a cell is not a number, else from 1
+        row = int("".join(re.findall(r"row (\d+)", str(error)))) + ("convert" in str(error))
         raise WorkloadError(
-            f"{path}: row {number} holds something that is not a number: "
+            f"{path}: row {row} is not a row of numbers that is as long as row 1: "
             "give numbers between commas and no header"
         ) from None

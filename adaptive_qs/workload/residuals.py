@@ -165,14 +165,8 @@ Indices = NDArray[np.int64]
 Terms = dict[tuple[CenteredQueries, ...], int]
 """Distinct products of centered queries, numbered as they come."""
 
-_BYTES = 28
-"""Measured memory of one subset of an attribute set, in bytes per attribute."""
-RATIO_DIGITS = 12
-"""Digits to which equal scales agree: the rest is rounding."""
 ZERO_SHARE = 1e-13
 """Share of its queries' squared norm below which a centered part is zero."""
-ZERO_MEAN = 1e-28
-"""Share of the largest squared mean of queries of a norm below which a mean is zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +199,11 @@ def decompose_workload(workload: QueryWorkload, most_bytes: float = math.inf) ->
         WorkloadError: every query is zero.
         ResourceExceeded: that would take more memory.
     """
-    needed = sum(_BYTES * part.degree * len(part) << part.degree for part in workload.parts)
+    # Measured memory of one subset of an attribute set, in bytes per attribute
+    bytes_per_subset = 28
+    needed = sum(
+        bytes_per_subset * part.degree * len(part) << part.degree for part in workload.parts
+    )
     if needed > most_bytes:
         raise ResourceExceeded(
             f"all subsets of the workload's sets need about {needed >> 20:,} MB, more than the "
@@ -272,16 +270,14 @@ def _product_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tupl
     return np.where(coefficients > 0, term, -1), coefficients
 
 
-_JOINT_ADVICE = "use fewer values of attributes that are compared, or prefixes or ranges of each"
-
-
 def _joint_terms(part: QueryPart, kept: tuple[int, ...], terms: Terms) -> tuple[Indices, Array]:
     """Return the same as :func:`_product_terms`, for joint queries on all attributes of a set."""
     assert part.joint is not None
     known: dict[Queries, tuple[int, float]] = {}
+    advice = "use fewer values of attributes that are compared, or prefixes or ranges of each"
     for queries in part.joint:
         if queries not in known:
-            check_size(queries.num_queries, queries.size, _JOINT_ADVICE)
+            check_size(queries.num_queries, queries.size, advice)
             factors = tuple(CenteredQueries(queries, axes) for axes in [kept] if axes)
             scale = 1.0 if kept else _nonzero_mean(queries)
             if any(_trace(f) <= ZERO_SHARE * queries.column_norms().sum() for f in factors):
@@ -296,7 +292,9 @@ def _nonzero_mean(queries: Queries) -> float:
     """Return ‖Q1‖²/N², without what rounding makes of zero; at most ‖Q‖²/N."""
     mean = squared_mean(queries)
     most = float(queries.column_norms().sum()) / queries.size
-    return mean if mean > ZERO_MEAN * most else 0.0
+    # Share of the largest squared mean of queries of a norm below which a mean is zero
+    zero = 1e-28
+    return mean if mean > zero * most else 0.0
 
 
 def _trace(centered: CenteredQueries) -> float:
@@ -343,8 +341,9 @@ def _classes(
 
 
 def _rounded(ratios: Array) -> Array:
-    """Round to RATIO_DIGITS significant digits."""
-    power = 10.0 ** (RATIO_DIGITS - 1 - np.floor(np.log10(ratios)))
+    """Round to 12 significant digits."""
+    digits = 12  # digits to which equal scales agree: the rest is rounding
+    power = 10.0 ** (digits - 1 - np.floor(np.log10(ratios)))
     return np.asarray(np.rint(ratios * power) / power, dtype=np.float64)
 
 

@@ -326,10 +326,6 @@ class Workload:
         return np.array([most * held[clique] ** 0.25 for clique in cliques])
 
 
-WEIGHT_RANGE = 1e9
-"""Largest ratio of two weights; solvers take the smaller ones beyond it for rounding errors."""
-
-
 @dataclass(frozen=True, eq=False)
 class QueryPart:
     """Sets of equally many attributes and the queries on each.
@@ -417,10 +413,12 @@ class QueryWorkload:
             raise WorkloadError(_EMPTY)
         largest = max(float(part.weights.max()) for part in self.parts)
         least = min(float(part.weights.min()) for part in self.parts)
-        if least * WEIGHT_RANGE < largest:
+        # Largest ratio of two weights; solvers take the smaller ones beyond it for rounding errors
+        most = 1e9
+        if least * most < largest:
             raise WorkloadError(
                 f"the workload's weights reach from {least:g} to {largest:g}, more than a factor "
-                f"of {WEIGHT_RANGE:g} apart: raise the smaller, or leave out what matters so little"
+                f"of {most:g} apart: raise the smaller, or leave out what matters so little"
             )
         degrees: Counter[int] = Counter()
         for part in self.parts:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.strategy.bounds import judged
-from adaptive_qs.strategy.fixed_basis import solve_residual_planner
+from adaptive_qs.strategy.bounds import judged, solve_residual_planner
 from adaptive_qs.strategy.solution import DenseFactor, Solution, SolverSettings, Strategy
 from adaptive_qs.workload.residuals import Subworkload, Term
 

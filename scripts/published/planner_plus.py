@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.errors import InputError
-from adaptive_qs.strategy.bounds import gram_trace, is_product, total_variance
-from adaptive_qs.strategy.fixed_basis import solve_with_basis
+from adaptive_qs.strategy.bounds import gram_trace, is_product, solve_with_basis, total_variance
 from adaptive_qs.strategy.fixed_point import solve_dense
 from adaptive_qs.strategy.residual_mechanism import Solver
 from adaptive_qs.strategy.solution import (

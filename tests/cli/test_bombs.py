@@ -69,9 +69,9 @@ def book(path, rows="", part="xl/sharedStrings.xml", texts=None):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("<row>" + "<c/>" * 2_000_000 + "</row>", "compressed further"),
-        ("<row>" + "<c/>" * 20_000 + "</row>", "beyond the last column"),
-        ('<row><c t="inlineStr"><is><t>' + "A" * 10**7 + "</t></is></c></row>", "compressed"),
+        ("<row>" + "<c/>" * 2_000_000 + "</row>", "a row of more than 4 MiB"),
+        ("<row>" + "<c/>" * 20_000 + "</row>", "no rows"),
+        ('<row><c t="inlineStr"><is><t>' + "A" * 10**7 + "</t></is></c></row>", "4 MiB"),
     ],
     ids=["cells", "few cells", "text"],
 )
@@ -101,7 +101,7 @@ def test_a_page_of_parquet_is_claimed(tmp_path):
         table, tmp_path / "t.parquet", compression="zstd", use_dictionary=False,
         write_statistics=False,
     )  # fmt: skip
-    assert "its pages need more memory" in refusal(tmp_path, tmp_path / "t.parquet")
+    assert "its row groups need more memory" in refusal(tmp_path, tmp_path / "t.parquet")
 
 
 @pytest.mark.slow

@@ -112,4 +112,4 @@ def made_evaluation(schema=None, ways=2, l1=0.25, v=(0.5, 0.125), pair=None, **c
 def marginals_finding(evaluation, scale):
     """What the check of marginals says on another scale than that of the tables."""
     text = marginals_sentence(evaluation.workload, scale, evaluation)
-    return Finding(*MarginalsCheck().word_for(scale.place), *text)
+    return Finding(*MarginalsCheck().word_for(scale.place), text)

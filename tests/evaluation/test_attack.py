@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 from itertools import combinations
 from math import comb, log
@@ -22,6 +23,7 @@ from adaptive_qs.evaluation.attack import (
     CLOSENESS,
     Stack,
     best_threshold,
+    check_control,
     judge,
     measure_membership,
 )
@@ -31,8 +33,6 @@ from adaptive_qs.evaluation.promise import (
     pair_distance,
     replacement_distance,
 )
-from adaptive_qs.evaluation.tables import FALSE_ALARM as OVERLAP_FALSE_ALARM
-from adaptive_qs.evaluation.tables import check_control, find_overlap
 from adaptive_qs.privacy.accounting import compute_delta, compute_epsilon
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.coded import CodedTable
@@ -47,9 +47,9 @@ TARGETS = [*TARGETS[0], *TARGETS[1]]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("most_keys", [attack.MAX_KEYS, 1])
+@pytest.mark.parametrize("most_keys", [attack.MAX_DENSE_CELLS, 1])
 def test_marginal_scores_are_mean_log_ratios_of_cell_shares(workers, most_keys, monkeypatch):
-    monkeypatch.setattr(attack, "MAX_KEYS", most_keys)
+    monkeypatch.setattr(attack, "MAX_DENSE_CELLS", most_keys)
     sets = [s for ways in (1, 2, 3) for s in combinations(range(4), ways)]
 
     def share(rows, row, attributes):
@@ -60,7 +60,7 @@ def test_marginal_scores_are_mean_log_ratios_of_cell_shares(workers, most_keys, 
         np.mean([log(share(SYNTHETIC, row, s) / share(REFERENCE, row, s)) for s in sets])
         for row in TARGETS
     ]
-    found = attack.marginal_scores(STACK, 0, workers)
+    found = attack.marginal_scores(STACK, attack.attribute_sets(4, 0), workers)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert STACK.rows[2:] == (9, 7)
 
@@ -277,37 +277,9 @@ def test_advantage_over_real_releases_obeys_their_bound():
     assert all(score.lower <= result.bound for score in result.scores)
 
 
-COIN = Domain.from_sizes({"a": 2, "b": 2})
-
-
-def test_control_rows_that_are_true_rows_are_named_by_chance_or_not():
-    columns = [np.concatenate([a, b[:100]]) for a, b in zip(CONTROL.columns, TRUE.columns)]
-    overlapping = TRUE, FRESH, CodedTable.from_codes(GAME, columns)
-    few_kinds = (table(COIN, rows, seed) for seed, rows in enumerate((300, 300, 200)))
-    for tables, words in (
-        (overlapping, "overlaps the true one"),
-        (few_kinds, "every control row is also a row of the true table"),
-    ):
-        assert any(words in said for said in measure_membership(*tables, None).limitations)
-
-
-def test_bad_input_is_refused_in_one_line():
-    other = CodedTable.from_codes(Domain.from_sizes({"z": 2}), [np.zeros(50, dtype=int)])
-    within = CodedTable.from_codes(GAME, [column[:60] for column in TRUE.columns])
-    for control, message in [
-        (other, "different attributes"),
-        (population(15, 1), "hold out more"),
-        (within, "every control row is a row of the true table"),
-    ]:
-        with pytest.raises(DataError, match=message) as caught:
-            measure_membership(TRUE, FRESH, control, None)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="confidence"):
-        measure_membership(TRUE, FRESH, CONTROL, None, confidence=1.0)
-
-
 # Control rows that were never held out are found, and honest ones are left in peace.
 
+COIN = Domain.from_sizes({"a": 2, "b": 2})
 WIDE = Domain.from_sizes({f"a{i}": 10 for i in range(8)})
 
 
@@ -315,19 +287,33 @@ def drawn(domain, rows, rng):
     return np.column_stack([rng.integers(0, n, rows) for n in domain.sizes])
 
 
-def overlap_of(domain, true, control, seed=0, of=find_overlap):
-    return of(*(CodedTable.from_codes(domain, rows.T) for rows in (true, control)), seed)
+def note_on(domain, true, control, seed=0):
+    """The note on control rows; "refused" if they cannot have been held out."""
+    tables = (CodedTable.from_codes(domain, rows.T) for rows in (true, control))
+    try:
+        return check_control(*tables, seed) or ""
+    except DataError as error:
+        return f"refused: {error}"
 
 
-def test_a_few_rows_of_the_true_table_are_found_and_counted():
+def test_rows_of_the_true_table_are_no_control():
     rng = np.random.default_rng(1)
     true, fresh = drawn(WIDE, 1_000, rng), drawn(WIDE, 180, rng)
-    overlap = overlap_of(WIDE, true, np.concatenate([fresh, true[:20]]))
-    assert overlap.found
-    assert 0.05 <= overlap.control <= 0.1  # the base lacks the rows that are compared with
-    assert overlap.true == 0
-    assert not overlap.complete
-    assert overlap_of(WIDE, true, true[:60]).complete
+    few = note_on(WIDE, true, np.concatenate([fresh, true[:20]]))
+    share = float(re.search(r"([\d.]+)% of its rows", few)[1])
+    assert 5 <= share <= 10  # the base lacks the rows that are compared with
+    assert "against 0.0% by chance" in few
+    coins = drawn(COIN, 500, rng)
+    for domain, rows, control in (
+        (WIDE, true, true[:60]),
+        (COIN, coins, rng.permutation(coins)),  # by overlap alone it could not be seen
+        (WIDE, true, true[:15]),
+    ):
+        assert note_on(domain, rows, control).startswith("refused")
+    other = coins.copy()
+    other[0] = 1 - other[0]
+    for control in (other, coins[:299], drawn(COIN, 200, rng)):
+        assert "cannot be decided" in note_on(COIN, coins, control)
 
 
 @pytest.mark.parametrize("size", [2, 5])
@@ -337,23 +323,6 @@ def test_honest_rows_raise_an_alarm_as_rarely_as_stated(size):
     alarms = 0
     for seed in range(runs):
         rows = drawn(domain, 90, rng)
-        alarms += overlap_of(domain, rows[:60], rows[60:], seed).found
-    assert alarms <= binom.isf(1e-6, runs, OVERLAP_FALSE_ALARM)
-
-
-def test_rows_of_which_there_are_few_kinds_occur_in_both_tables_without_alarm():
-    rng = np.random.default_rng(3)
-    overlap = overlap_of(COIN, drawn(COIN, 500, rng), drawn(COIN, 200, rng))
-    assert overlap.complete
-    assert (overlap.control, overlap.true, overlap.found) == (1, 1, False)
-
-
-def test_the_true_rows_in_another_order_are_no_control():
-    rng = np.random.default_rng(4)  # by overlap alone it could not be told
-    true = drawn(COIN, 300, rng)
-    with pytest.raises(DataError, match="the very rows of the true table"):
-        overlap_of(COIN, true, rng.permutation(true), of=check_control)
-    other = true.copy()
-    other[0] = 1 - other[0]
-    for control in (other, true[:299]):
-        assert overlap_of(COIN, true, control, of=check_control).complete
+        note = note_on(domain, rows[:60], rows[60:], seed)
+        alarms += "overlaps" in note or note.startswith("refused")
+    assert alarms <= binom.isf(1e-6, runs, attack.FALSE_ALARM)

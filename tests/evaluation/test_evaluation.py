@@ -336,8 +336,8 @@ def test_a_table_that_contradicts_its_release_is_never_usable_silently():
         finding = found.findings["release"]
         assert (finding.grade, finding.word) == (grade, "contradicted")
         assert found.verdict.overall.word == ("usable" if grade == "fair" else "far")
-        assert "release (contradicted)" in found.verdict.overall.text
-        assert finding.plain in found.verdict.brief
+        assert "release (contradicted)" in found.verdict.overall.said
+        assert finding.said.replace("\u00a0", " ") in found.verdict.brief
         assert found.verdict.uses["single columns"] != "good"
         (cell, *_) = found.as_json()["contradictions"]
         assert list(cell["columns"]) == ["a"]

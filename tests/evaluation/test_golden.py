@@ -42,8 +42,8 @@ def rendered(name):
     """All that a terminal and the top of a page say of a case, with some figures."""
     found = evaluated(name)
     verdict = found.verdict
-    lines = [f"{s.grade}, {s.word}: {plain(s.text)}" for s in verdict.sentences]
-    short = [k for k, s in enumerate(verdict.sentences) if s.plain in verdict.brief]
+    lines = [f"{s.grade}, {s.word}: {plain(s.said)}" for s in verdict.sentences]
+    short = [k for k, s in enumerate(verdict.sentences) if plain(s.said) in verdict.brief]
     lines += [f"in short: {short}", *(f"limitation: {note}" for note in found.limitations)]
     lines += [plain(": ".join(tile)) for f in found.findings.values() for tile in f.tiles]
     for title, rows, tables in text_parts(titled_findings(found)) if name in WITH_FIGURES else ():
@@ -104,7 +104,7 @@ def test_page_and_json_have_what_was_found(name):
     assert page.index("Owner only – do not share") < page.index("<h1>") < page.index("Verdict")
     text = plain(re.sub(r"<[^>]*>", "", page)).replace("&lt;", "<").replace("&#39;", "'")
     for sentence in found.verdict.sentences:
-        assert plain(sentence.text) in text
+        assert plain(sentence.said) in text
     for note in found.limitations:
         assert note in text
     for _, rows, tables in text_parts(titled_findings(found)):
@@ -123,7 +123,7 @@ def test_the_verdict_is_never_better_than_what_is_found(name):
     verdict = evaluated(name).verdict
     counting = {check.name for check in all_checks() if check.about} - {"queries"}
     grades = [f.grade for k, f in verdict.findings.items() if k in counting and f.said]
-    assert GRADES.index(verdict.overall.grade) >= max(map(GRADES.index, grades))
+    assert [*GRADES].index(verdict.overall.grade) >= max(map([*GRADES].index, grades))
     assert sum(grade == "good" for grade in verdict.uses.values()) < len(verdict.uses)
 
 

@@ -50,7 +50,7 @@ def test_the_verdict_sees_keys_that_are_lost_on_every_level(synthetic, poor):
     judged = evaluate_set(TRUE, synthetic, DEEP)
     assert set(poor) <= {name for name, found in judged.keys.items() if found.grade == "poor"}
     assert judged.overall.grade == ("poor" if poor else "good")
-    assert all(name in judged.overall.text for name in poor)
+    assert all(name in judged.overall.said for name in poor)
     grades = [part.verdict.overall.grade for part in judged.tables.values()]
     assert ("poor" in grades) == bool(poor)
 

@@ -116,10 +116,10 @@ def test_unseen_pairs_are_those_that_no_true_row_has():
     assert found.share > 0
     assert found.expected_if_redrawn == pytest.approx(np.any(alone, axis=1).mean())
     shares = dict(zip(pairs, np.mean(new, axis=0)))
-    assert {p.attributes: p.share for p in found.worst} == {
+    assert dict(found.worst) == {
         DOMAIN.clique_names(key): pytest.approx(share) for key, share in shares.items() if share
     }
-    assert [p.share for p in found.worst] == sorted((p.share for p in found.worst), reverse=True)
+    assert [*found.worst] == sorted(found.worst, key=lambda pair: -pair[1])
 
 
 def test_many_columns_are_quick_and_small():

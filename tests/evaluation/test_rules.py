@@ -26,12 +26,11 @@ from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.conditions import read_values
 from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.grammar import parse_condition, written, written_value
-from adaptive_qs.table.propose import propose
+from adaptive_qs.table.propose import check_schema, propose
 from adaptive_qs.table.schema import (
     AS_PROPOSED,
     Schema,
     check_reviewed,
-    check_schema,
     rules_as_proposed,
 )
 

@@ -18,7 +18,6 @@ from adaptive_qs.evaluation.associations import (
     chi_square_variance,
     dependence_sentence,
 )
-from adaptive_qs.evaluation.checks import Finding
 from adaptive_qs.evaluation.evaluation import evaluate
 from adaptive_qs.evaluation.scale import (
     Scale,
@@ -113,7 +112,7 @@ def test_every_so_many_th_marginal_gives_the_scale_where_there_are_too_many(monk
     assert not scale.all
     assert list(scale.per_clique) == [c.attributes for c in cliques[::2]]
     some = f"{len(cliques[::2]):,} of them, with mean error "
-    assert some in marginals_finding(evaluation, scale).text
+    assert some in marginals_finding(evaluation, scale).said
 
 
 def population(rng, rows, codes, together, columns=3):
@@ -131,7 +130,7 @@ def judged(schema, true, made, ways):
     found = evaluation.findings
     graded = [f for f in (found["columns"], found["association"]) if f.grade in GRADES]
     # what chance explains has no grade
-    worst = max(graded, key=lambda f: GRADES.index(f.grade), default=None)
+    worst = max(graded, key=lambda f: [*GRADES].index(f.grade), default=None)
     return found["workload"], worst, evaluation.scale
 
 
@@ -288,7 +287,7 @@ def test_a_column_that_lost_or_got_all_of_its_weak_associations_is_named(faint):
     assert [change.names for change in found.weak_lost] == [("c0", "c2"), ("c1", "c2")]
     assert found.unconnected == ("c2",)
     assert AssociationsCheck().word_for(found) == ("fair", "some lost")
-    text = dependence_sentence(found)
+    text = dependence_sentence(found, (20_000, 20_000))
     assert "is independent of all other columns" in text
     assert "Weak associations: 2 of 2 lost: c0 × c2 (V 0.1" in text
     few = replace(found, unconnected=(), weak=20)  # a tenth may be lost if no column is cut off
@@ -299,7 +298,7 @@ def test_a_column_that_lost_or_got_all_of_its_weak_associations_is_named(faint):
     assert (found.weak, found.unconnected) == (0, ())
     assert [change.names for change in found.weak_made_up] == [("c0", "c2"), ("c1", "c2")]
     assert AssociationsCheck().word_for(found) == ("fair", "some new")
-    text = Finding("fair", "", dependence_sentence(found)).text
+    text = dependence_sentence(found, (20_000, 20_000))
     assert "2 weak associations, the largest c0 × c2 (V " in text
     assert "not measured together" in text
 

@@ -48,7 +48,7 @@ def test_verdict_json_and_page_have_it():
     found = evaluate(TRUE, MADE, SCHEMA, 1)
     assert found.parity == [0.5, 0.4]
     assert found.verdict.uses["games"] == "poor"
-    assert "parity (uneven)" in found.verdict.overall.text
+    assert "parity (uneven)" in found.verdict.overall.said
     assert found.as_json()["parity"] == [0.5, 0.4]
     page = evaluation_page(found, ("true.csv", "made.csv"))
     for text in ("Odd numbers", "Odd codes"):

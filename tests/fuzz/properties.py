@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded
 from adaptive_qs.table.coded import CodedTable
 from adaptive_qs.table.encode import read_table
-from adaptive_qs.table.propose import propose
-from adaptive_qs.table.schema import Schema, check_schema
+from adaptive_qs.table.propose import check_schema, propose
+from adaptive_qs.table.schema import Schema
 from adaptive_qs.workload.file import WorkloadFile, resolve_queries, resolve_workload
 
 from .commands import argument_lists, check_command

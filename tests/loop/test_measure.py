@@ -25,7 +25,7 @@ from adaptive_qs.loop.planner import ConditionalPlanner, allocate_precision
 from adaptive_qs.privacy.counts import LevelCounter
 from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.residual import centered, privacy_cost, variance_weight
-from adaptive_qs.strategy.columns import ColumnStrategy, column_strategies
+from adaptive_qs.strategy.integer import ColumnStrategy, column_strategies
 from adaptive_qs.table.coded import MAX_ROWS
 from adaptive_qs.workload.file import WorkloadFile
 

@@ -11,7 +11,7 @@ from adaptive_qs.loop.budget import LoopSettings, one_way_plan
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.residual import measured_variance
-from adaptive_qs.strategy.columns import column_strategies
+from adaptive_qs.strategy.integer import column_strategies
 from adaptive_qs.workload.file import WorkloadFile
 
 from .helpers import Recorder, Replay, counter_of, domain_of, skewed_rows

@@ -313,11 +313,12 @@ def retry() -> list[str]:
             ledger = book.resume(request, "the same table")
         else:
             ledger = book.reserve(request, "the same table", Cost.within(1.0))
-        with contextlib.suppress(_Interrupted):
+        try:
             mechanisms = Mechanisms(ledger, SystemEntropy(), observe)
             run_loop(mechanisms.table(MarginalCounter(table)), workload, mechanisms, 1.0)
             ledger.finish()
-        ledger.leave()
+        except _Interrupted:
+            ledger.leave()
         return calls
 
     with tempfile.TemporaryDirectory() as name:

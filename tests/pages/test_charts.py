@@ -1,4 +1,4 @@
-"""Colours are legible, shapes keep inside their picture, pages are whole and escaped."""
+"""Shapes keep inside their picture, pages are whole and escaped."""
 
 import re
 
@@ -7,42 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from adaptive_qs.pages import charts
-from adaptive_qs.pages.charts import (
-    HEIGHT,
-    Bar,
-    BarChart,
-    shaded_cell,
-)
-from adaptive_qs.pages.words import _environment, render
+from adaptive_qs.pages.words import HEIGHT, Bar, BarChart, _environment, render
 
 SHARES = st.floats(0, 1)
-
-
-def test_contrast_is_that_of_the_standard():
-    assert charts.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert charts.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
-
-
-def test_text_is_legible_on_every_shade():
-    for dark in (False, True):
-        shades = charts.shades(dark)
-        assert len({shade.name for shade in shades}) == len(shades) == 11
-        assert all(charts.contrast(s.background, s.text) >= 4.5 for s in shades)
-
-
-@given(st.floats(), st.floats())
-def test_every_value_has_a_shade(value, top):
-    assert charts.shade_class(value, top) in {shade.name for shade in charts.shades()}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (0.123, "+.12"), (-0.5, "−.50"), (1.0, "+1.00"), (0.004, "0"), (None, "–"),
-     (float("nan"), "–")],
-)  # fmt: skip
-def test_cells(value, text):
-    assert shaded_cell(value, 1.0).text == text
 
 
 @given(st.lists(st.tuples(SHARES, SHARES), min_size=1, max_size=50))

@@ -15,7 +15,6 @@ from adaptive_qs.machine import PhaseClock
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms
 from adaptive_qs.privacy.noise import InsecureSeed, SystemEntropy
-from adaptive_qs.release.facts import TABLES, list_facts
 from adaptive_qs.release.release import Release
 from adaptive_qs.release.statement import statement_page
 from adaptive_qs.run.budget import PrivacyTarget
@@ -304,22 +303,3 @@ def test_a_fault_in_the_page_does_not_cost_the_release(release, tmp_path, monkey
         assert archive.namelist() == MEMBERS
         assert b"could not be made" in archive.read("page.html")
     assert Release.load(tmp_path / "r.zip").draw(50, seed=1).table().num_rows == 50
-
-
-def test_columns_of_no_measured_combination_are_named_wherever_the_promise_is(tmp_path):
-    few = make_release(insecure_seed=1, rho=1e-4)
-    measured = {name for past in few.rounds if len(past.clique) > 1 for name in past.clique}
-    unconnected = tuple(name for name in few.schema.names[:4] if name not in measured)
-    assert unconnected
-    assert few.manifest.unconnected == unconnected
-    few.save(tmp_path / "r.zip")
-    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
-        assert json.loads(archive.read("manifest.json"))["unconnected"] == list(unconnected)
-        assert f"measured: {', '.join(unconnected)}\n" in archive.read("statement.md").decode()
-
-
-def test_the_facts_are_those_of_the_charges(release):
-    assert release.manifest.facts == list_facts(release.events, release.schema, TABLES)
-    assert release.manifest.mechanisms == ("exact discrete Gaussian", "exponential mechanism")
-    kinds = {fact.kind for fact in release.manifest.facts if fact.basis == "paid for"}
-    assert kinds == {"rows", "single columns", "combinations", "selections"}

@@ -79,7 +79,7 @@ def test_candidates_with_impossible_errors_are_never_taken(broken, monkeypatch):
 
     assert choose_mechanism(asked, "auto").name == "hdmm"
     monkeypatch.setattr(choose, "solve_product", spoilt)
-    monkeypatch.setattr(choose.table_mechanism, "may_be_solved", lambda *_: False)
+    monkeypatch.setattr(choose, "may_be_solved", lambda *_: False)
     assert choose_mechanism(asked, "auto").name == "querysmasher"
 
 
@@ -98,7 +98,7 @@ def test_nothing_is_tried_where_nothing_can_be_better(family, monkeypatch):
         raise AssertionError("a search without a purpose")
 
     monkeypatch.setattr(choose, "solve_product", refuse)
-    monkeypatch.setattr(choose.table_mechanism, "solve_full", refuse)
+    monkeypatch.setattr(choose, "solve_full", refuse)
     found = choose_mechanism(workload((7, 4, 6), [1, 2], family), "auto")
     assert found.name == "querysmasher"
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from adaptive_qs.domain import Attribute, Domain
-from adaptive_qs.strategy import columns
-from adaptive_qs.strategy.columns import ColumnStrategy, column_strategies
-from adaptive_qs.strategy.integer import GridFactor
+from adaptive_qs.strategy import integer as columns
+from adaptive_qs.strategy.integer import ColumnStrategy, GridFactor, column_strategies
 from adaptive_qs.workload.file import WorkloadFile
 
 DOMAIN = Domain(

@@ -8,12 +8,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from adaptive_qs.strategy.bounds import total_variance
-from adaptive_qs.strategy.fixed_basis import (
+from adaptive_qs.strategy.bounds import (
     solve_fourier,
     solve_fourier_product,
     solve_residual_planner,
     solve_with_basis,
+    total_variance,
 )
 from adaptive_qs.strategy.solution import (
     CenteringFactor,

@@ -10,16 +10,15 @@ import pytest
 
 from adaptive_qs.domain import Domain
 from adaptive_qs.strategy import solution as squares
+from adaptive_qs.strategy.bounds import FourierFactor
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.fixed_basis import FourierFactor
-from adaptive_qs.strategy.mechanism import ArrayCache, joint_squares
+from adaptive_qs.strategy.mechanism import joint_squares, solve_full
 from adaptive_qs.strategy.solution import (
     CenteringFactor,
     DenseFactor,
     IdentityFactor,
     SolverSettings,
 )
-from adaptive_qs.strategy.table_mechanism import solve_full
 from adaptive_qs.workload.axes import Affine, Circular, Marginal, Prefix, Range
 from adaptive_qs.workload.families import Random, squares_product
 from adaptive_qs.workload.matrices import Custom, CustomAxis
@@ -57,21 +56,6 @@ def test_a_large_axis_takes_no_matrix():
     assert by_length.shape == (100_001,)
     assert by_length[0] == 0
     assert by_length[-1] < 1e-9 * by_length.max()  # the whole circle is the total: no residual
-
-
-def test_the_least_recently_used_go_first():
-    cache, made = ArrayCache(3 * 80), []
-
-    def get(key):
-        return cache.get(key, lambda: made.append(key) or np.full(10, float(key)))
-
-    for key in (1, 2, 3, 1, 4, 1, 3, 2):
-        assert (get(key) == key).all()
-    assert made == [1, 2, 3, 4, 2]  # 2 went when 4 came, since 1 had been used after it
-    cache, made = ArrayCache(100), []  # what is larger is made each time
-    for key, size in (("x", 20), ("x", 20), ("y", 10), ("y", 10)):
-        cache.get(key, lambda key=key, size=size: made.append(key) or np.zeros(size))
-    assert made == ["x", "x", "y"]
 
 
 # Variances of queries: exact where the covariance is ill-conditioned, and fast elsewhere.

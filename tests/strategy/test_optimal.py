@@ -11,7 +11,7 @@ import pytest
 from adaptive_qs.errors import ResourceExceeded
 from adaptive_qs.strategy import optimal
 from adaptive_qs.strategy import optimal as module
-from adaptive_qs.strategy.fixed_basis import FourierFactor
+from adaptive_qs.strategy.bounds import FourierFactor
 from adaptive_qs.strategy.fixed_point import solve_dense, solve_rows, symmetric_blocks
 from adaptive_qs.strategy.optimal import SolveCache, solve, superadditive_bound
 from adaptive_qs.strategy.solution import CenteringFactor, SolverSettings, Status
@@ -20,8 +20,6 @@ from adaptive_qs.workload.residuals import CenteredAxis, CenteredQueries, Subwor
 
 from .oracles import (
     PROBLEMS,
-    affine,
-    centered,
     optimum,
     prefix,
     ranges,
@@ -70,34 +68,6 @@ def test_weights_over_many_orders_of_magnitude():
     errors = rows @ np.linalg.inv(matrix)
     assert solution.status == Status.OPTIMAL
     assert solution.objective == pytest.approx((errors**2).sum(), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rows", "shape", "count"),
-    [
-        (affine(5), (5, 5), 4),  # swap; both axes reversed (once centered)
-        (np.kron(prefix(4), prefix(4)), (4, 4), 4),  # both reversals (once centered)
-        (np.kron(prefix(4), ranges(3)), (4, 3), 4),
-        (ranges(7), (7,), 2),
-        (np.random.default_rng(0).normal(size=(9, 9)), (3, 3), 1),
-    ],
-)
-def test_symmetric_blocks_are_an_exact_change_of_coordinates(rows, shape, count):
-    gram = gram_of(centered(rows, *shape))
-    blocks = symmetric_blocks(lambda x: gram @ x, shape)
-    assert len(blocks.bases) == count
-    basis = np.concatenate([q.toarray() for q in blocks.bases], axis=1)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(len(gram)), atol=1e-14)
-    owner = np.repeat(np.arange(count), [q.shape[1] for q in blocks.bases])
-    turned = basis.T @ gram @ basis
-    assert np.abs(turned[owner[:, None] != owner]).max(initial=0) < 1e-12 * np.abs(gram).max()
-    # A diagonal matrix that is constant on orbits stays diagonal.
-    y = np.random.default_rng(1).random(blocks.sizes.size)
-    for q, members in zip(blocks.bases, blocks.members):
-        np.testing.assert_allclose(
-            (q.T @ (y[blocks.orbit][:, None] * q.toarray())), np.diag(y[members]), atol=1e-14
-        )
-    assert blocks.largest <= -(-len(gram) // count) + sum(shape)
 
 
 def test_symmetry_that_holds_only_roughly_is_not_used():
@@ -313,15 +283,6 @@ class Custom(Prefix):
     def gram(self):
         rows = np.arange(1, self.size + 1)[:, None] * np.tril(np.ones((self.size, self.size)))
         return rows.T @ rows
-
-
-def test_bounds_of_the_terms_bound_the_sum():
-    terms = (joint(1.0, Affine(6, 6)), term(2.0, Prefix(6), Range(6)))
-    both = sub(*terms)
-    alone = [solve(sub(term), SETTINGS) for term in terms]
-    bound = superadditive_bound(both, SETTINGS)
-    assert bound == pytest.approx(sum(solution.lower_bound for solution in alone), rel=1e-12)
-    assert 0 < bound <= solve(both, SETTINGS).objective
 
 
 def test_a_sum_that_is_refused_still_has_a_bound():

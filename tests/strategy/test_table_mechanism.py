@@ -9,14 +9,14 @@ from adaptive_qs.domain import Domain
 from adaptive_qs.errors import InputError, ResourceExceeded, WorkloadError
 from adaptive_qs.strategy import MECHANISMS
 from adaptive_qs.strategy.choose import choose_mechanism
-from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Strategy
-from adaptive_qs.strategy.table_mechanism import (
+from adaptive_qs.strategy.mechanism import (
     TableMechanism,
     any_mechanism_bound,
     full_gram,
     may_be_solved,
     solve_full,
 )
+from adaptive_qs.strategy.solution import DenseFactor, SolverSettings, Strategy
 from adaptive_qs.workload.axes import Prefix
 from adaptive_qs.workload.file import all_ways_queries
 from adaptive_qs.workload.matrices import CustomAxis
@@ -83,7 +83,7 @@ def test_bounds_on_large_domains_hold(family, ways, monkeypatch):
     workload = all_ways_queries(domain, ways, family)
     d = decompose_workload(workload)
     exact = any_mechanism_bound(d)
-    monkeypatch.setattr("adaptive_qs.strategy.table_mechanism.DENSE_CELLS", 0)
+    monkeypatch.setattr("adaptive_qs.strategy.mechanism.DENSE_CELLS", 0)
     assert 0 < any_mechanism_bound(d) <= exact * (1 + 1e-6)
     if family in ("marginal", "circular"):
         gram = full_gram(workload, (0, 1, 2))

@@ -108,7 +108,7 @@ CASES = {
     "answering.measure.KEPT_TEXTS": answers,
     "strategy.solution.BLOCK": planned,
     "workload.matrices.BLOCK": planned,
-    "strategy.fixed_basis.CHUNK_CELLS": planned,
+    "strategy.bounds.CHUNK_CELLS": planned,
     "table.write._ROWS": written,
     "table.read.FRAME_ROWS": recognised,
     "table.engines.local.SPOOL_BYTES": lambda f: watched(

@@ -155,6 +155,8 @@ def edited(**changes):
         (edited(persons=lambda t: t.drop(columns="id")), "'id' of the schema is missing"),
         (edited(trips=lambda t: t.drop(columns="person")), "'person' of the schema is missing"),
         (edited(homes=lambda t: t.assign(other=1)), "column 'other' is not in the schema"),
+        (edited(homes=lambda t: t.assign(region="999")), "^homes: column 'region' has a value"),
+        (edited(persons=lambda t: t.assign(sex="999")), "^persons: column 'sex' has a value"),
     ],
 )  # fmt: skip
 def test_tables_that_do_not_fit_each_other_are_refused_and_no_key_is_named(edit, words):

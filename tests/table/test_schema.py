@@ -10,7 +10,8 @@ import pytest
 
 from adaptive_qs.errors import SchemaError
 from adaptive_qs.table.files import sample_dataset
-from adaptive_qs.table.schema import PUBLISHED, Schema, check_schema, render
+from adaptive_qs.table.propose import check_schema
+from adaptive_qs.table.schema import PUBLISHED, Schema, render
 
 from ..published import validate_schema
 from .helpers import schema_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -274,18 +273,6 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     capsys.readouterr()
     assert main(["plan", *words, "--queries", "prefix"]) == 4  # synthesize needs all of these
     assert "560, more than 500" in capsys.readouterr().err
-
-
-def test_a_plan_of_sets_asked_for_twice_forecasts_what_synthesize_looks_at(files, capsys):
-    parts = [{"ways": [2]}, {"attributes": [["a", "b", "c"]], "weight": 3}, {"ways": [3]}]
-    Path("w.json").write_text(json.dumps({"version": 1, "parts": parts}))
-    words = ["--schema", "s.json", "--workload", "w.json", "--max-candidates", "8", "--rho", "1"]
-    assert main(["plan", *words, "--json"]) == 0
-    scoring = json.loads(capsys.readouterr().out)["scoring"]
-    assert main(["synthesize", "t.csv", *words, "--release", "r.zip", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["left_out"] == scoring["left_out"]
-    assert f"{scoring['candidates']} candidates with {scoring['cells']} cells" in err
 
 
 def test_threads_change_neither_what_is_left_out_nor_what_is_measured(tmp_path, capsys):

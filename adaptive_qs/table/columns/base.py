@@ -324,7 +324,7 @@ class ColumnBase(BaseModel):
         values = cells.unescaped(values, self.escapes)
         plain = self.plain(values)
         codes = self.read(plain)
-        empty = values.is_null().to_numpy(zero_copy_only=False)
+        empty = cells.from_arrow(values.is_null())
         blank = empty | cells.is_marker(values, ("",))
         codes[(codes < 0) & blank] = EMPTY
         if self.other_code is not None:
@@ -347,7 +347,9 @@ class ColumnBase(BaseModel):
         codes = codes.astype(np.int64)
         missing = codes == (-1 if self.missing_code is None else self.missing_code)
         draw = self.draw if drawer is None else drawer
-        return pc.if_else(pa.array(~missing), draw(np.where(missing, 0, codes), rng), None)
+        return pc.if_else(
+            cells.to_arrow(~missing), draw(np.where(missing, 0, codes), rng), cells.NULL
+        )
 
     def labels_of_codes(self) -> tuple[str, ...]:
         """Return one distinct label for each code.

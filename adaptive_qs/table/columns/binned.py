@@ -45,8 +45,6 @@ Learnt = Literal["min", "max", "bins"]
 
 MOST_HEAPS = 1000
 """The largest number of values of one column whose rows are counted."""
-WIDTH, MOST_BINS = 100, 20
-"""Width of a range without declared ends, and its bins, when the audit generates rows."""
 
 
 class Ending(BaseModel):
@@ -324,14 +322,14 @@ class NumberColumn(RangeColumn):
         return self._with_bins(edges, self.to_learn)
 
     def stand_in(self) -> Self:
-        """Return a column with bins of about equal width, and ends ``WIDTH`` apart if needed."""
+        """Return a column with bins of about equal width, and ends 100 apart if needed."""
         if self.private_bins is None:
             return self
         low = self.min
         if low is None:
-            low = 0 if self.max is None else self.max - WIDTH
-        high = low + WIDTH if self.max is None else self.max
-        count = min(self.private_bins, MOST_BINS)
+            low = 0 if self.max is None else self.max - 100
+        high = low + 100 if self.max is None else self.max
+        count = min(self.private_bins, 20)
         if self.places is None:
             return self.resolved(np.linspace(low, high, count + 1).tolist())
         unit = 10**self.places

@@ -35,14 +35,8 @@ if TYPE_CHECKING:
 
 Integer64 = Annotated[StrictInt, Field(gt=-(10**18), lt=10**18)]
 
-MAX_CATEGORIES = 1_000
-"""Most distinct values of a text column that is proposed."""
 MAX_EXACT = 2**53
 """Least integer that is an identifier."""
-MOST_VALUES = 8
-"""Most values of generated rows of the audit, instead of values to be learnt."""
-_WIDTH = 64
-"""Most characters of a list of values."""
 
 
 class CategoricalColumn(ColumnBase):
@@ -99,7 +93,7 @@ class CategoricalColumn(ColumnBase):
         """Return a column with more values than can be kept, if that is possible."""
         if self.private_values is None:
             return self
-        values = [f"value {k}" for k in range(min(self.private_values + 2, MOST_VALUES))]
+        values = [f"value {k}" for k in range(min(self.private_values + 2, 8))]
         return self.resolved([v for v in values if v not in self.missing])
 
     def _with_values(self, values: Sequence[str], learnt: tuple[Literal["values"]] | None) -> Self:
@@ -250,18 +244,18 @@ class CategoricalColumn(ColumnBase):
         """All values, or the first ones and the last."""
         if self.is_unlearnt:
             return TO_BE_LEARNT
-        half = _WIDTH // 2
-        shown = [v if len(v) <= half else f"{v[:half]}..." for v in map(str, self.labels)]
-        if len(", ".join(shown)) <= _WIDTH:
-            return ", ".join(shown)
-        kept = shown[:-1]
-        while len(kept) > 1 and len(", ".join([*kept, "...", shown[-1]])) > _WIDTH:
+        most = 64
+        shown = [v if len(v) <= 32 else f"{v[:32]}..." for v in map(str, self.labels)]
+        kept, last = shown[:-1], shown[-1:]
+        if len(", ".join(shown)) > most:
+            last = ["...", *last]
+        while len(kept) > 1 and len(", ".join([*kept, *last])) > most:
             kept.pop()
-        return ", ".join([*kept, "...", shown[-1]])
+        return ", ".join([*kept, *last])
 
     def read(self, values: pa.Array) -> Codes:
         """Return the codes of cells."""
-        labels = pa.array(self.labels)
+        labels = cells.to_arrow(self.labels)
         readable: Any = True
         if pa.types.is_string(labels.type):
             looked_up = cells.as_text(values)
@@ -271,13 +265,13 @@ class CategoricalColumn(ColumnBase):
             boolean = pa.types.is_boolean(labels.type)
             numbers, readable = (cells.as_booleans if boolean else cells.as_integers)(values)
             looked_up, labels = pa.array(numbers), labels.cast(pa.int64())
-        codes = pc.index_in(looked_up, value_set=labels).fill_null(OUTSIDE)
-        codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = pc.index_in(looked_up, value_set=labels).cast(pa.int64())
+        codes = cells.from_arrow(codes.fill_null(cells.to_arrow(np.array([OUTSIDE]))[0]))
         return np.where(readable, codes, UNREADABLE)
 
     def draw(self, codes: Codes, rng: np.random.Generator) -> pa.Array:
         """Draw values evenly inside bins."""
-        return pa.array(self.labels).take(pa.array(codes))
+        return cells.to_arrow(self.labels).take(cells.to_arrow(codes))
 
     def value_labels(self) -> list[str]:
         """Return the values and the catch-all, booleans as in JSON."""
@@ -318,7 +312,7 @@ class CategoricalColumn(ColumnBase):
         labels: dict[str, Any] = {"type": "categorical", "values": values}
         if ordered is not None:
             labels |= {"values": ordered, "ordered": True}
-        most = binning.codes_for(profile.filled)
+        most, most_labels = binning.codes_for(profile.filled), 1_000
         problem = spellings.numbers_spelled(values)
         if not problem and (problem := spellings.durations_spelled(values)):
             most = binning.periods_for(profile.filled)
@@ -333,9 +327,9 @@ class CategoricalColumn(ColumnBase):
             problem = spellings.keys_spelled(values, all_different)
         if not problem and len(values) >= max(20, 0.95 * profile.filled):
             problem = "an identifier or free text: nearly every value is different"
-        if not problem and (profile.too_many or len(values) > MAX_CATEGORIES):
+        if not problem and (profile.too_many or len(values) > most_labels):
             kind = "codes with leading zeros" if profile.zero_filled else "free text"
-            problem = f"{kind}: more than {MAX_CATEGORIES} values"
+            problem = f"{kind}: more than {most_labels} values"
         note = "digits with leading zeros are taken as text: are they codes?"
         return Draft(None, problem) if problem else Draft(labels, note * profile.zero_filled)
 

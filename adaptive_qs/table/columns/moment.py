@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adaptive_qs.table.columns.base import Codes
-    from adaptive_qs.table.profile import Profile, Span
+    from adaptive_qs.table.profile import Profile
+    from adaptive_qs.table.spellings import Span
 
 DayGranularity = Literal[
     "day", "week", "month", "quarter", "year", "5 years", "10 years", "100 years"
@@ -35,11 +36,10 @@ Granularity = Literal[
 ]
 
 _LENGTH = {"minute": 60, "hour": 3_600, "day": 86_400}
-_YEARS = {"5 years": 60, "10 years": 120, "100 years": 1_200}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
+_YEARS: dict[Granularity, int] = {"5 years": 60, "10 years": 120, "100 years": 1_200}
+_MONTHS: dict[Granularity, int] = {"month": 1, "quarter": 3, "year": 12, **_YEARS}
 _EPOCH_MONTHS = 12 * EPOCH.year
 """Months from the year 0 to 1970: periods of several years begin at round ones, such as 1900."""
-_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
 
 
 def find_period(moment: dt.date, granularity: Granularity) -> int:
@@ -222,7 +222,8 @@ class MomentColumn(RangeColumn):
                 for each in (periods, periods + 1)
             )
             return [bin_label(str(day), str(after - 1)) for day, after in zip(*days)]
-        moments = periods.astype(f"M8[{_UNITS[self.granularity]}]")
+        units = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m"}
+        moments = periods.astype(f"M8[{units[self.granularity]}]")
         mark = "h" if self.granularity == "hour" else ""
         return [f"{moment}{mark}" for moment in moments]
 
@@ -325,14 +326,12 @@ class DatetimeColumn(MomentColumn):
 
 # Drafts of dates and times.
 
-_COMPACT = "%Y%m%d"
-
 
 def _drafted(profile: Profile, days: bool) -> Draft | None:
     """Return the draft for moments, all or not all of them days; None for other cells."""
     compact = _compact_dates(profile)
     if compact is not None:
-        return Draft(_periods(profile, _COMPACT, compact)) if compact.days == days else None
+        return Draft(_periods(profile, "%Y%m%d", compact)) if compact.days == days else None
     if profile.numeric or not profile.dated:
         return None
     spans = profile.spans or {}
@@ -355,7 +354,7 @@ def _compact_dates(profile: Profile) -> Span | None:
     """Return the span of integers that are dates such as 20201231; None for others."""
     if not (profile.numeric or profile.dated):
         return None
-    span = (profile.spans or {}).get(_COMPACT)
+    span = (profile.spans or {}).get("%Y%m%d")
     if span is None or not profile.integers or len(profile.points) < 5:
         return None
     first, last = to_seconds(dt.date(1800, 1, 1)), to_seconds(dt.date(2200, 1, 1))
@@ -368,14 +367,7 @@ def _kind(span: Span) -> str:
 
 def _periods(profile: Profile, way: str | None, span: Span) -> dict[str, Any]:
     first, last = (EPOCH + dt.timedelta(seconds=s) for s in (span.first, span.last))
-    finest: tuple[Granularity, ...] = (
-        "month",
-        "quarter",
-        "year",
-        "5 years",
-        "10 years",
-        "100 years",
-    )
+    finest: tuple[Granularity, ...] = tuple(_MONTHS)
     if way is None or "%d" in way:
         finest = ("day", "week", *finest)
     if not span.days:

@@ -191,7 +191,7 @@ class IntegerColumn(NumberColumn):
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
-        return pa.array(points)
+        return cells.to_arrow(points)
 
     @property
     def heap_points(self) -> Codes:
@@ -336,7 +336,7 @@ class NumericColumn(NumberColumn):
         ends = [low, *(edge for edge, end in zip(self.bin_edges[1:], closed) if not end)]
         sizes = [abs(edge) for edge in ends if edge]
         orders = math.log10(max(sizes)) - math.log10(min(sizes)) if sizes else 0
-        wide = f", {orders:.0f} orders of magnitude," if orders >= binning.WIDE_SPAN else ""
+        wide = f", {orders:.0f} orders of magnitude," if orders >= 6 else ""
         return self._describe_range(f"{low:.9g} to {high:.9g}{wide}", True, own)
 
     def _single_values(self) -> list[float | None]:

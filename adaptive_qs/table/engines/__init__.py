@@ -83,22 +83,17 @@ class EngineOpener(Protocol):
     ) -> AbstractContextManager[CountingEngine]:
         """Read and encode the table; leaving the context removes all that was kept of it.
 
-        The schema has no open bins or values; sources are as for
-        :func:`adaptive_qs.table.encode.read_table`.
-
-        Raises:
-            InputError: If the table cannot be read or does not fit the schema.
-            ResourceExceeded: If it does not fit where the engine keeps it.
+        The schema has no open bins or values. Raises InputError if the table cannot be read or does
+        not fit the schema, ResourceExceeded if it does not fit where the engine keeps it.
         """
 
 
 DEFAULT_ENGINE = "auto"
-_LOCAL = "adaptive_qs.table.engines.local"
 ENGINES: Registry[EngineOpener] = Registry(
     {
-        DEFAULT_ENGINE: f"{_LOCAL}:open_auto",
-        "memory": f"{_LOCAL}:open_memory",
-        "stream": f"{_LOCAL}:open_stream",
+        DEFAULT_ENGINE: "adaptive_qs.table.engines.local:open_auto",
+        "memory": "adaptive_qs.table.engines.local:open_memory",
+        "stream": "adaptive_qs.table.engines.local:open_stream",
         "dask": "adaptive_qs.table.engines.dask:open_dask",
     }
 )

@@ -1,6 +1,6 @@
 """Counting on a Dask cluster: workers encode parts of a table, and only counts come back.
 
-A part is a file, some row groups of a Parquet file, or some whole rows of a CSV file. One task
+A part is a file, or some row groups of a Parquet file. One task
 encodes it as any other engine would, and the codes stay with its worker. A marginal is counted part
 by part and summed on the workers. Dask repeats the tasks of a lost worker elsewhere, where a part
 that is read again must give the same codes. Dask writes exceptions and arguments to logs. So tasks
@@ -42,8 +42,7 @@ from adaptive_qs.table.read import table_files, unreadable
 from adaptive_qs.table.schema import Schema
 
 try:
-    from distributed import Client, Future, KilledWorker, Security, wait
-    from distributed.comm.addressing import get_address_host_port, parse_address
+    from distributed import Client, Future, KilledWorker, wait
     from distributed.utils import silence_logging_cmgr
 except ImportError:
     raise InputError("engine dask is not installed: pip install 'adaptive-qs[dask]'") from None
@@ -52,26 +51,18 @@ CONNECT_SECONDS = 10
 """Time within which a scheduler answers, in seconds."""
 WORKERS_SECONDS = 60
 """Time for which a foreign cluster can have no worker, in seconds: new ones can be on their way."""
-LEAST_PART, MOST_PART = 2**22, 2**26
-"""Least and most bytes of a part of a file."""
+LEAST_PART = 2**22
+"""Least bytes of a part of a file."""
 HELD_ROWS = 2**20
 """Rows of a part of a table in memory."""
 BATCH_CELLS = 2**20
 """Cells that are counted together, unless a single marginal has more."""
-MOST_LISTED = 2**22
-"""Occupied cells that a worker lists in one step, except those of a single clique."""
 FAN = 8
 """Arrays that one task adds."""
 
 
 class Cluster:
-    """A cluster that runs tasks.
-
-    Args:
-        client: A connected client.
-        name: What messages call the cluster.
-        patience: Time for which it can have no workers, in seconds.
-    """
+    """A cluster that runs tasks; it can have no workers for ``patience`` seconds."""
 
     def __init__(self, client: Client, name: str, patience: float) -> None:
         self._client = client
@@ -106,20 +97,6 @@ class Cluster:
             workers = list(self._client.nthreads())
         self.results(self.submit_all(task, [argument] * len(workers), workers=workers))
 
-    def deal(self, sizes: Sequence[int]) -> list[str]:
-        """Return a worker for each of some parts, so that each gets its share by threads.
-
-        A worker also counts what it encodes, and the slowest one decides.
-        """
-        with self._failing():
-            threads = self._client.nthreads()
-        dealt, loads = [""] * len(sizes), dict.fromkeys(threads, 0)
-        for place in sorted(range(len(sizes)) if threads else (), key=lambda k: -sizes[k]):
-            after = {worker: (loads[worker] + sizes[place]) / threads[worker] for worker in loads}
-            dealt[place] = min(after, key=lambda worker: after[worker])
-            loads[dealt[place]] += sizes[place]
-        return dealt
-
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future:
         """Start a task."""
         return self.submit_all(task, *([each] for each in arguments))[0]
@@ -129,22 +106,19 @@ class Cluster:
         task: Callable[..., Any],
         *arguments: Sequence[Any],
         first: bool = False,
-        workers: Sequence[str] = (),
+        workers: Sequence[str] | None = None,
     ) -> list[Future]:
-        """Start a task for each value of the arguments, ``first`` or after all that wait.
-
-        Each runs on its worker, if there are ``workers``, unless that is lost.
-        """
+        """Start a task for each value of the arguments, ``first`` or after all that wait."""
         name = task.__name__.strip("_").replace("_", "-")
         keys = [f"adaptive-qs-{name}-{self._run}-{next(self._numbers)}" for _ in arguments[0]]
         with self._failing():
-            if not any(workers):
+            if workers is None:
                 started: list[Future] = self._client.map(
                     task, *arguments, key=keys, priority=int(first)
                 )
                 return started
             return [
-                self._client.submit(task, *each, key=key, workers=[on], allow_other_workers=True)
+                self._client.submit(task, *each, key=key, workers=[on])
                 for key, on, *each in zip(keys, workers, *arguments, strict=True)
             ]
 
@@ -225,7 +199,7 @@ class DaskEngine:
 
     def occupied(self, cliques: Sequence[Clique]) -> list[Occupied]:
         """Return the occupied cells of the marginals over some cliques, joined on the workers."""
-        most = max(MOST_LISTED // max(self._rows, 1), 1)
+        most = max(2**22 // max(self._rows, 1), 1)  # cells that a worker lists in one step
         runs = [cliques[k : k + most] for k in range(0, len(cliques), most)]
         return [
             found for run in runs for found in self._summed(remote.list_occupied, remote.join, run)
@@ -264,8 +238,7 @@ def open_dask(
         cluster.everywhere(remote.load, reader)
         if files is not None:
             parts = _file_parts(cluster, reader, files, threads)
-            readers, dealt = [reader] * len(parts), cluster.deal([part.size for part in parts])
-            tasks = cluster.submit_all(remote.encode, parts, readers, workers=dealt)
+            tasks = cluster.submit_all(remote.encode, parts, [reader] * len(parts))
         else:
             table = read_table(source, schema, None, options.check_held)
             with warnings.catch_warnings():
@@ -284,8 +257,7 @@ def check_cluster(source: Any, rows: int, options: EngineOptions) -> Iterator[En
     """Yield options with which :func:`open_dask` finds a cluster that works and sees a table.
 
     Raises:
-        InputError: If there is no cluster, it has no workers or other versions, or one of them does
-            not see a file.
+        InputError: If there is no cluster, or a worker does not see a file.
         ResourceExceeded: If the table is no file, and too large for the coordinator's memory.
     """
     files = find_path(source)
@@ -303,9 +275,9 @@ def _file_parts(
 ) -> list[remote.FilePart]:
     """Return the parts of all files, the large ones cut by workers."""
     whole = _whole_files(source)
-    total = sum(size for size, _ in (part.stamp for part in whole))
-    most = min(max(total // (4 * threads), LEAST_PART), MOST_PART)  # four parts per thread
-    large = [part for part in whole if part.stamp[0] > most]
+    total = sum(part.size for part in whole)
+    most = min(max(total // (4 * threads), LEAST_PART), 2**26)  # four parts per thread
+    large = [part for part in whole if part.size > most]
     cut = cluster.results([cluster.submit(remote.cut, part, reader, most) for part in large])
     return [part for part in whole if part not in large] + [piece for each in cut for piece in each]
 
@@ -314,7 +286,7 @@ def _whole_files(source: str | Path) -> list[remote.FilePart]:
     whole = []
     for path in map(os.path.abspath, table_files(source)):
         stamp = redacted(partial(remote.file_stamp, path), partial(unreadable, path))
-        whole.append(remote.FilePart(path, stamp))
+        whole.append(remote.FilePart(path, stamp, stamp[0]))
     return whole
 
 
@@ -323,8 +295,7 @@ def _sent(cluster: Cluster, table: CodedTable) -> list[Future]:
     for first in range(0, table.num_rows, HELD_ROWS):
         columns = [column[first : first + HELD_ROWS].copy() for column in table.columns]
         parts.append(remote.PartCodes(table.domain, columns))
-    dealt = cluster.deal([len(codes.columns[0]) for codes in parts])
-    return cluster.submit_all(remote.same, parts, workers=dealt)
+    return cluster.submit_all(remote.same, parts)
 
 
 def _facts_of_parts(
@@ -373,38 +344,9 @@ def _connected(options: EngineOptions) -> Iterator[Cluster]:
         f"Cannot connect to the scheduler at {shown(given)}. Check the address (such as "
         f"tls://host:8786) and that it is running{certificate}."
     )
-    if isinstance(options.scheduler, str) and not _is_address(options.scheduler):
-        raise no_answer
-    if with_tls and security is None:
-        security = _own_certificate(given)
     with silence_logging_cmgr(logging.CRITICAL), ExitStack() as stack:
         try:
             client = Client(given, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
         except Exception:  # noqa: BLE001  (each protocol fails in its own way)
             raise no_answer from None
         yield Cluster(stack.enter_context(client), f"scheduler {given}", WORKERS_SECONDS)
-
-
-def _own_certificate(address: str) -> Security:
-    security = Security()
-    try:
-        usable = security.get_connection_args("client")["ssl_context"] is not None
-    except (OSError, ValueError):  # ssl.SSLError is an OSError
-        usable = False
-    if not usable:
-        raise InputError(
-            f"scheduler {address}: no certificate to connect with: name ca-file, client.cert and "
-            "client.key, files that can be read, in Dask's settings under distributed.comm.tls"
-        )
-    return security
-
-
-def _is_address(text: str) -> bool:
-    """Return whether a client can try an address: it complains late about a malformed one."""
-    try:
-        scheme, _ = parse_address(text, strict=True)
-        if scheme != "inproc":  # of this process, where there is no port
-            get_address_host_port(text, strict=True)
-    except ValueError:
-        return False
-    return True

@@ -49,9 +49,7 @@ def preflight(
     ``domain`` has as many codes as each attribute can get.
 
     Raises:
-        InputError: If there is no folder for temporary files, the engine cannot be opened, or
-            workers
-            do not see the table.
+        InputError: If the engine cannot be opened, or workers do not see the table.
         ResourceExceeded: If there is no room.
     """
     name = engine_for(name, options)
@@ -94,9 +92,8 @@ def _no_room(folder: Path | None, what: str, error: OSError) -> ResourceExceeded
 class Spool(Rows):
     """A private table that is read from its source once; its rows can be read again from the spool.
 
-    A source can give other rows each time (a query with a sample, a file that is rewritten, a frame
-    that changes). A run sees the rows of one reading: the cells that were checked, and the rows of
-    a person that were counted, are those that are measured.
+    A source can give other rows each time (a query with a sample, a file that is rewritten). A run
+    sees the rows of one reading: those that were checked and counted are those that are measured.
 
     Args:
         table: The private table; no coded one.
@@ -210,13 +207,7 @@ def _select(chunk: Chunk, names: Sequence[str], requested: Sequence[str]) -> Chu
 
 @dataclass(frozen=True)
 class _Kept:
-    """A chunk in a spool.
-
-    Attributes:
-        start, end: Place of its bytes.
-        kinds: Kind of cells, and number of arrays, of each column.
-        chunk: All else.
-    """
+    """The place of a chunk in a spool, and kind of cells and number of arrays of each column."""
 
     start: int
     end: int
@@ -327,12 +318,7 @@ class StoredBlocks:
         return -(-self.num_rows // coded.BLOCK_ROWS)
 
     def fill(self, chunks: Iterable[Sequence[Codes]]) -> None:
-        """Take the rows of a table.
-
-        Raises:
-            InputError: the folder cannot be written.
-            ResourceExceeded: it has no room left.
-        """
+        """Take the rows of a table; raise ResourceExceeded if the folder has no room left."""
         for chunk in chunks:
             for part, codes in zip(self._pending, chunk):
                 part.append(codes)

@@ -23,10 +23,10 @@ from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.errors import AdaptiveQsError, DataError, InputError, ResourceExceeded
 from adaptive_qs.machine import find_version
 from adaptive_qs.table.coded import BlockEngine, HeldBlocks, code_dtype, load_programs
-from adaptive_qs.table.encode import encode_chunk, summed, with_plain_names
+from adaptive_qs.table.encode import encode_chunk, summed
 from adaptive_qs.table.engines import Occupied
 from adaptive_qs.table.files import inside
-from adaptive_qs.table.read import Piece, check_names, open_file
+from adaptive_qs.table.read import RowGroups, check_names, open_file
 from adaptive_qs.table.schema import Schema
 
 # Versions decide what a cell means: all machines must have the same.
@@ -62,9 +62,6 @@ FileVersion = tuple[int, int]
 """Size of a file, and the time of its last change (ns): equal on every machine that sees it."""
 
 
-_PACKAGE = __name__.partition(".")[0]
-
-
 @dataclass(frozen=True, repr=False)
 class Refusal:
     """An error that a task returns in place of a result; it is safe to print."""
@@ -74,32 +71,20 @@ class Refusal:
 
 @dataclass(frozen=True, repr=False)
 class FilePart:
-    """Rows that one task encodes.
+    """Rows that one task encodes: of a file (absolute path), in the state when the run began.
 
-    Attributes:
-        path: Absolute path of their file.
-        stamp: State of the file when the run began.
-        piece: Which of its rows; None for all.
+    ``size`` is their number of bytes.
     """
 
     path: str
     stamp: FileVersion
-    piece: Piece | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the rows."""
-        return self.stamp[0] if self.piece is None else self.piece.size
+    size: int
+    groups: RowGroups = None
 
 
 @dataclass(frozen=True, repr=False)
 class Reader:
-    """How workers read a table.
-
-    Attributes:
-        schema, versions: The schema, and the versions of the coordinator.
-        sums: Whether the cells of each part are summed.
-    """
+    """How workers read a table; ``sums`` is whether the cells of each part are summed."""
 
     schema: Schema
     versions: dict[str, str]
@@ -115,11 +100,9 @@ class CountRequest:
 
 @dataclass(frozen=True, repr=False)
 class PartFacts:
-    """What the coordinator keeps of a part.
+    """Number of rows of a part, and the sum of their cells if it is needed.
 
-    Attributes:
-        rows, row_sum: Their number, and the sum of their cells if it is needed.
-        digest: Digest of the codes, which must be the same however often a part is read.
+    ``digest`` of the codes must be the same however often a part is read.
     """
 
     rows: int
@@ -158,7 +141,9 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
         except MemoryError:
             return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
-            own = [f for f in traceback.extract_tb(error.__traceback__) if _PACKAGE in f.filename]
+            own = [
+                f for f in traceback.extract_tb(error.__traceback__) if "adaptive_qs" in f.filename
+            ]
             place = f"{os.path.basename(own[-1].filename)}:{own[-1].lineno}"
             words = f"internal error of a worker ({type(error).__name__} at {place})"
             return Refusal(AdaptiveQsError(f"{words}: this is a bug, please report it"))
@@ -190,9 +175,10 @@ def see(parts: Sequence[FilePart]) -> None:
 def cut(part: FilePart, reader: Reader, most_bytes: int) -> list[FilePart]:
     """Return the parts of a file, each of about this number of bytes if the format allows."""
     with _steady(part, reader), open_file(part.path, None, reader.schema.delimiter) as source:
-        source = with_plain_names(source, reader.schema)
         check_names(source, reader.schema.names, reader.schema.set_aside)
-        return [FilePart(part.path, part.stamp, piece) for piece in source.cut(most_bytes)]
+        several = [*source.cut(most_bytes)]
+        size = part.size // len(several)
+        return [FilePart(part.path, part.stamp, size, groups) for groups in several]
 
 
 @_safely
@@ -201,10 +187,9 @@ def encode(part: FilePart, reader: Reader) -> PartCodes:
     columns = reader.schema.columns
     codes: list[list[NDArray[Any]]] = [[] for _ in columns]
     sums: list[int] = []
-    with _steady(part, reader), open_file(part.path, part.piece, reader.schema.delimiter) as source:
-        source = with_plain_names(
-            summed(source, sums.append) if reader.sums else source, reader.schema
-        )
+    opened = open_file(part.path, part.groups, reader.schema.delimiter)
+    with _steady(part, reader), opened as source:
+        source = summed(source, sums.append) if reader.sums else source
         check_names(source, reader.schema.names, reader.schema.set_aside)
         for chunk in source.read(reader.schema.names):
             for kept, column, cells in zip(codes, columns, chunk.columns):
