@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MOST_SUBSETS = 2**21
-"""Largest number of distinct marginals inside those of a workload."""
+"""Largest number of distinct sub-marginals of a workload."""
 
 
 def downward_closure(cliques: Iterable[Clique]) -> tuple[Clique, ...]:
@@ -113,8 +113,8 @@ class CliqueIndex:
 
     Args:
         positions: number of positions that may be in a clique.
-        listed: cliques, by how many attributes they have; those of more than
-            ``62 / log2(positions)`` attributes with all their subsets, in the order of
+        listed: cliques, by how many attributes they have. Cliques of more than
+            ``62 / log2(positions)`` attributes come with all their subsets, in the order of
             :func:`downward_closure`.
     """
 

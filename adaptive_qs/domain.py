@@ -236,7 +236,7 @@ class Domain:
     def parents(self, residual: Clique) -> tuple[Groups, ...]:
         """Return the groups in which a residual sums to zero, for each of its attributes.
 
-        They are those of the next coarser level; a residual of one attribute is over its codes.
+        The groups are the next coarser level; a residual of one attribute is over its codes.
         """
         if len(residual) == 1:
             return (self.groups(residual[0], None),)
@@ -245,8 +245,8 @@ class Domain:
     def below(self, clique: Clique) -> Iterator[Clique]:
         """Iterate over the residuals of a marginal, the empty one first, by size.
 
-        They are over its subsets, at all its levels and coarser ones; those of one attribute are
-        over its codes. Without levels these are all subsets.
+        Residuals are over its subsets, at all its levels and coarser ones. A residual of one
+        attribute is over its codes. Without levels these are all subsets.
         """
         for part in subsets(clique):
             yield from self.at_levels(part) if len(part) > 1 else (self.columns(part),)

@@ -92,8 +92,8 @@ class Groups:
 def build_chain(levels: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return the nested ones of some public groupings of the same codes, from fine to coarse.
 
-    The one with most groups comes first, then each one whose groups are made of those of the last
-    one taken. One that distinguishes all codes, or none, is no level.
+    The grouping with most groups comes first, then each one whose groups are unions of groups of
+    the last one taken. A grouping that distinguishes all codes, or none, is no level.
 
     Args:
         levels: the group of each code, in any numbers.

@@ -16,10 +16,9 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from adaptive_qs.answering.api import answer
+from adaptive_qs.answering.api import answer, check_answers
 from adaptive_qs.answering.measure import answer_batches, answer_sets
 from adaptive_qs.answering.plan import Batch as Work
-from adaptive_qs.answering.plan import answers_limits
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.audit.replay import AuditReport, Check, Run, compare, record
 from adaptive_qs.audit.tables import (
@@ -36,14 +35,13 @@ from adaptive_qs.audit.tables import (
     write_rows,
 )
 from adaptive_qs.errors import ResourceExceeded
-from adaptive_qs.learn.schema import check_learnable, discovery_share
 from adaptive_qs.machine import PhaseClock, StepProgress, memory_bytes
 from adaptive_qs.privacy.budget import Budget
 from adaptive_qs.privacy.mechanisms import Mechanisms, auditing
 from adaptive_qs.privacy.noise import InsecureSeed
-from adaptive_qs.privacy.unit import DEFAULT_NEIGHBOURS, DEFAULT_WEIGH, ROWS, SetMember, Unit
+from adaptive_qs.privacy.unit import ROWS, Unit
 from adaptive_qs.run.budget import Limits, PrivacyTarget
-from adaptive_qs.run.options import SynthesizeOptions
+from adaptive_qs.run.options import AnswerOptions, SynthesizeOptions
 from adaptive_qs.run.states import CheckedRun
 from adaptive_qs.run.tables import Tables, check_tables, list_dropped, measure
 from adaptive_qs.strategy.mechanism import Mechanism
@@ -53,7 +51,7 @@ from adaptive_qs.table.encode import read_table
 from adaptive_qs.table.engines import DEFAULT_ENGINE, ENGINES
 from adaptive_qs.table.schema import Schema
 from adaptive_qs.table.tables import TableSet
-from adaptive_qs.workload.file import QuerySource, resolve_queries
+from adaptive_qs.workload.file import QuerySource
 
 MAX_MEMORY = 2**31
 """Default memory ceiling of a run, in bytes; findings must not depend on the machine."""
@@ -81,8 +79,32 @@ def least_memory(plan: Callable[[int], Any], most: int) -> int:
     return bisect_left(range(1, most), True, key=fits) + 1
 
 
+class _Planned:
+    """A run that spends a budget on a table, checked without rows.
+
+    Attributes:
+        checked: The checked run.
+    """
+
+    checked: CheckedRun[Any]
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """The budget."""
+        return self.checked.root.target
+
+    @property
+    def limits(self) -> Limits:
+        """The memory ceilings of the first or only table."""
+        return self.checked.root.work.limits
+
+    def at_ceiling(self) -> Self:
+        """Return the same run with the smallest memory ceiling that decides what is measured."""
+        return self
+
+
 @dataclass(frozen=True)
-class Synthesis:
+class Synthesis(_Planned):
     """A run of `Synthesizer.fit`; it publishes a release bundle and tables sampled from it.
 
     Attributes:
@@ -112,7 +134,7 @@ class Synthesis:
         return planned
 
     @cached_property
-    def checked(self) -> CheckedRun[Tables]:
+    def checked(self) -> CheckedRun[Tables]:  # type: ignore[override]
         """The checked run.
 
         Raises:
@@ -122,16 +144,6 @@ class Synthesis:
         if dropped := list_dropped(checked):
             raise ResourceExceeded(dropped[0])
         return checked
-
-    @property
-    def target(self) -> PrivacyTarget:
-        """The budget."""
-        return self.checked.root.target
-
-    @property
-    def limits(self) -> Limits:
-        """The memory ceilings of the first or only table."""
-        return self.checked.root.work.limits
 
     def at_ceiling(self) -> Self:
         """Return the same run with the smallest memory ceiling that its plan accepts.
@@ -180,26 +192,18 @@ class Synthesis:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(_Planned):
     """A run of `answer`; it publishes answers with their errors and intervals, and the statement.
 
     Attributes:
         schema: the public description of the columns.
         queries: the workload.
-        target: the budget.
-        choice: name of the mechanism.
         options: the options of the run, with its memory ceiling.
-        limits: the memory ceilings.
-        planned: the mechanism with integer strategies; None if codes are to be learnt.
     """
 
     schema: Schema
     queries: QuerySource
-    target: PrivacyTarget
-    choice: str
-    options: Mapping[str, Any]
-    limits: Limits
-    planned: Mechanism | None
+    options: AnswerOptions
 
     name = "answer"
 
@@ -219,33 +223,27 @@ class Batch:
                 the schema.
             ResourceExceeded: a strategy takes too much memory.
         """
-        schema, own = schema.without_heaps(), _run_options(options)
-        learns = bool(schema.private_columns)
-        share = discovery_share(schema) if learns else None
-        target = PrivacyTarget.of_answers(rho=rho, discovery_share=share).protecting(
-            _find_unit(TableSet.of_one(schema), options)
-        )
-        widest = schema.widest_domain()
-        resolved = resolve_queries(queries, widest)
-        check_learnable(resolved, schema)
-        limits = answers_limits(widest, own["max_memory"], 1)
-        if learns:
-            return cls(schema, queries, target, choice, own, limits, None)
-        left = target.within(target.budget)
-        planned = Work(resolved, widest, left, limits, choice).measurable.mechanism
-        return cls(schema, resolved, target, choice, own, limits, planned)
+        own = AnswerOptions(rho=rho, mechanism=choice, **_run_options(options))
+        batch = cls(schema, queries, own)
+        batch.planned  # noqa: B018  (raises what is refused)
+        return batch
 
-    def at_ceiling(self) -> Self:
-        """Return the same batch, which does not depend on the memory ceiling."""
-        return self
+    @cached_property
+    def checked(self) -> CheckedRun[Work]:  # type: ignore[override]
+        """The checked run."""
+        return check_answers(self.schema, self.queries, self.options, None)
+
+    @property
+    def planned(self) -> Mechanism:
+        """The mechanism with integer strategies, for the largest possible number of codes."""
+        return self.checked.root.work.measurable.mechanism
 
     def publish(
         self, source: Source, mechanisms: Mechanisms, folder: Path, sampled: bool
     ) -> Mapping[str, bytes]:
         """Spend the budget as :meth:`Synthesis.publish` does; there is nothing to sample."""
         if isinstance(source, CodedTable):
-            assert self.planned is not None, "codes leave nothing to be learnt"
-            units = self.target.within(self.target.budget).units
+            units = self.checked.root.work.target.units
             sets = answer_sets(
                 self.planned, mechanisms.table(MarginalCounter(source)), mechanisms, units
             )
@@ -253,10 +251,7 @@ class Batch:
                 "answers": table_bytes(pa.Table.from_batches(answer_batches(sets, self.schema)))
             }
         with audited_run(mechanisms):
-            answers = answer(
-                source, self.schema, self.queries, rho=self.target.rho, mechanism=self.choice,
-                **self.options,
-            )  # fmt: skip
+            answers = answer(source, self.schema, self.queries, **vars(self.options))
             table = answers.to_arrow()
         statement = answers.statement().model_dump_json().encode()
         return {"answers": table_bytes(table), "statement of the answers": statement}
@@ -270,15 +265,6 @@ def _run_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a run on generated rows, with a memory ceiling in bytes."""
     memory = memory_bytes(options.get("max_memory", MAX_MEMORY))
     return {**CONSENT, "workers": 1, **options, "max_memory": memory}
-
-
-def _find_unit(schema: TableSet, options: Mapping[str, Any]) -> Unit:
-    """Return the unit of a run: a row, a person, or a row of the root with everything below it."""
-    root, neighbours = schema.tables[schema.root], options.get("neighbours", DEFAULT_NEIGHBOURS)
-    weigh = options.get("weigh", DEFAULT_WEIGH)
-    unit = Unit.of(root.person, options.get("rows_per_person"), neighbours, weigh)
-    related = SetMember(schema.names, schema.root, schema.joins) if schema.is_set else None
-    return replace(unit, related=related)
 
 
 @contextmanager

@@ -25,15 +25,10 @@ from adaptive_qs.cli.options import (
     resumes,
     with_sidecar,
     workload_spec,
-)
+)  # fmt: skip
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
-from adaptive_qs.run.options import (
-    OUTPUT,
-    AnswerOptions,
-    MechanismOptions,
-    Option,
-)
+from adaptive_qs.run.options import OUTPUT, AnswerOptions, MechanismOptions, Option
 from adaptive_qs.table.files import FORMATS
 
 if TYPE_CHECKING:
@@ -50,7 +45,7 @@ MOST_MEASURED = 2**31
 """Largest number of cells that one measurement can have."""
 
 
-def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row, io.Row]:
+def shared_rows(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row, io.Row]:
     """Return rows with the mechanism, the cost of the run and the expected error."""
     from adaptive_qs.privacy.events import zcdp_name
     from adaptive_qs.strategy.solution import Status
@@ -67,15 +62,10 @@ def shared_lines(plan: BatchPlan, target: PrivacyTarget) -> tuple[io.Row, io.Row
     unit = " rows"
     if is_weighted(plan):
         unit = ": the root of weight x variance summed, divided by all queries"
-    return (
-        ("mechanism", f"{plan.choice.name} ({words})"),
-        (
-            "privacy",
-            f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost "
-            f"{target.cost:.6g}, rho {target.rho:.6g} ({zcdp_name(float(target.budget.delta))})",
-        ),
-        ("error", f"{rmse_words(plan)} {io.figure(plan.rmse)}{unit}"),
-    )
+    privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; privacy cost "
+    privacy += f"{target.cost:.6g}, rho {target.rho:.6g} ({zcdp_name(float(target.budget.delta))})"
+    error = f"{name_error(plan)} {io.figure(plan.rmse)}{unit}"
+    return ("mechanism", f"{plan.choice.name} ({words})"), ("privacy", privacy), ("error", error)
 
 
 def is_weighted(plan: BatchPlan) -> bool:
@@ -83,7 +73,7 @@ def is_weighted(plan: BatchPlan) -> bool:
     return any(bool((part.weights != 1).any()) for part in plan.workload.parts)
 
 
-def rmse_words(plan: BatchPlan) -> str:
+def name_error(plan: BatchPlan) -> str:
     """Return the name of the expected error."""
     return "expected weighted RMSE" if is_weighted(plan) else "expected RMSE"
 
@@ -159,45 +149,27 @@ def _unproven(plan: BatchPlan) -> str:
     return f"{count:,} of {counted(whole, 'subworkload')}"
 
 
-MANY_ANSWERS = 10_000_000
-"""Number of answers above which a plan states the size of their file."""
-
-
-def plan_json(plan: BatchPlan) -> dict[str, Any]:
+def list_fields(plan: BatchPlan) -> dict[str, Any]:
     """Return the JSON fields of a plan."""
     variance, exact = plan.max_variance
     forecast, target = plan.forecast, plan.target
     return {
-        "queries": plan.queries,
-        "rmse": plan.rmse,
-        "lower_bound_rmse": plan.lower_bound_rmse,
-        "max_variance": variance,
-        "cost": target.cost,
-        "mechanism": plan.choice.name,
-        "subworkloads": plan.choice.subworkloads,
-        "distinct_solves": plan.choice.distinct_solves,
-        "seconds": round(plan.seconds, 3),
-        "max_variance_exact": exact,
-        "gap": compute_gap(plan),
+        **io.pick(plan, "queries", "rmse", "lower_bound_rmse"), "max_variance": variance,
+        "cost": target.cost, "mechanism": plan.choice.name,
+        **io.pick(plan.choice, "subworkloads", "distinct_solves"),
+        "seconds": round(plan.seconds, 3), "max_variance_exact": exact, "gap": compute_gap(plan),
         "weighted": is_weighted(plan),
         "statuses": {str(status): count for status, count in plan.mechanism.statuses.items()},
-        "unit": target.unit.name,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "rho": target.rho,
-        "by_epsilon": [
-            {"epsilon": epsilon, "cost": cost, "rmse": rmse}
-            for epsilon, cost, rmse in plan.by_epsilon()
-        ],
+        "unit": target.unit.name, **io.pick(target, "epsilon", "delta", "rho"),
+        "by_epsilon": [dict(zip(("epsilon", "cost", "rmse"), row)) for row in plan.by_epsilon()],
         "forecast": {
             "memory_mb": round(forecast.memory_bytes / 2**20, 1),
-            "seconds": round(forecast.seconds, 3),
-            "answers": plan.queries,
+            "seconds": round(forecast.seconds, 3), "answers": plan.queries,
         },
-    }
+    }  # fmt: skip
 
 
-def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
+def list_rows(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     """Return the rows of a plan, with one on its cells."""
     from adaptive_qs.strategy.residual_mechanism import ResidualMechanism
 
@@ -206,37 +178,20 @@ def plan_lines(plan: BatchPlan, cells: io.Row) -> list[io.Row]:
     gap = io.excess(0.0 if abs(excess) < ROUNDING else excess)
     split = isinstance(plan.mechanism, ResidualMechanism)
     kind = "mechanism that measures residual spaces separately" if split else "matrix mechanism"
-    bound = f"{rmse_words(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
+    bound = f"{name_error(plan).removeprefix('expected ')} {io.figure(plan.lower_bound_rmse)}"
     solves = counted(plan.choice.distinct_solves, "distinct problem")
+    largest = f"standard error {'' if exact else 'at most '}{io.figure(math.sqrt(variance))} rows"
+    needs = f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds"
     return [
-        *shared_lines(plan, plan.target),
+        *shared_rows(plan, plan.target),
         io.protects(plan.target.unit),
-        (
-            "lower bound",
-            f"{bound} for any {kind}; gap {gap} of the squared error",
-        ),
-        (
-            "largest",
-            f"standard error {'' if exact else 'at most '}{io.figure(math.sqrt(variance))} rows",
-        ),
+        ("lower bound", f"{bound} for any {kind}; gap {gap} of the squared error"),
+        ("largest", largest),
         cells,
         ("solved", f"{counted(plan.choice.subworkloads, 'subworkload')}, {solves}"),
         ("planning", f"{plan.seconds:.1f} seconds"),
-        (
-            "answering",
-            f"about {forecast.memory_bytes / 2**20:,.0f} MB and {forecast.seconds:.1f} seconds "
-            f"without reading and writing{_file_words(plan)}",
-        ),
+        ("answering", f"{needs} without reading and writing"),
     ]
-
-
-def _file_words(plan: BatchPlan) -> str:
-    from adaptive_qs.answering.answers import file_bytes
-
-    if plan.queries < MANY_ANSWERS:
-        return ""
-    sizes = (file_bytes(plan.queries, f"a{suffix}") / 2**30 for suffix in (".parquet", ".csv"))
-    return "; the file takes about {:,.1f} GiB as Parquet and {:,.1f} GiB as CSV".format(*sizes)
 
 
 DEMO_OUT = Path("adult_answers.parquet")
@@ -294,42 +249,31 @@ def answer(data: PrivateTable = None, *, options: Options) -> None:
         else:
             rows = answers.write(out, confidence, kind, replacing)
     if options.as_json:
-        io.emit_json(_json(answers, out, rows, confidence))
+        io.emit_json(_list_answer_fields(answers, out, rows, confidence))
     else:
-        io.emit_done(_lines(answers, out, rows, confidence), out)
+        io.emit_done(_list_answer_rows(answers, out, rows, confidence), out)
 
 
-def _json(answers: Answers, out: Path, rows: int, confidence: float) -> Mapping[str, Any]:
+def _list_answer_fields(
+    answers: Answers, out: Path, rows: int, confidence: float
+) -> Mapping[str, Any]:
     plan, target = answers.plan, answers.target
     return {
-        "queries": plan.queries,
-        "rows": rows,
-        "out": str(out),
-        "mechanism": plan.choice.name,
-        "rmse": plan.rmse,
-        "lower_bound_rmse": plan.lower_bound_rmse,
-        "unit": target.unit.name,
-        "cost": target.cost,
-        "rho": target.rho,
-        "rho_spent": answers.rho_spent,
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "confidence": confidence,
-        **io.taken_json(answers.seconds),
-        "seed_insecure": answers.insecure,
+        "queries": plan.queries, "rows": rows, "out": str(out), "mechanism": plan.choice.name,
+        **io.pick(plan, "rmse", "lower_bound_rmse"), "unit": target.unit.name,
+        **io.pick(target, "cost", "rho"), "rho_spent": answers.rho_spent,
+        **io.pick(target, "epsilon", "delta"), "confidence": confidence,
+        **io.taken_json(answers.seconds), "seed_insecure": answers.insecure,
         "ledger": io.closed_json(answers.closed),
-    }
+    }  # fmt: skip
 
 
-def _lines(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
-    mechanism, privacy, error = shared_lines(answers.plan, answers.target)
-    stamp = [("NOT PRIVATE", answers.stamp.partition(": ")[2])] if answers.insecure else []
+def _list_answer_rows(answers: Answers, out: Path, rows: int, confidence: float) -> list[io.Row]:
+    mechanism, privacy, error = shared_rows(answers.plan, answers.target)
+    written = f"{io.shown_output(out)} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)"
     return [
-        *stamp,
-        (
-            "answers",
-            f"{io.shown_output(out)} ({counted(rows, 'row')}, {100 * confidence:g} % intervals)",
-        ),
+        *io.stamp_rows(answers.insecure, answers.stamp),
+        ("answers", written),
         mechanism,
         privacy,
         *io.closed_rows(answers.closed),

@@ -18,7 +18,7 @@ from adaptive_qs.run.options import (
     Option,
     PromiseOptions,
     UnitOptions,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from adaptive_qs.audit.replay import AuditReport
@@ -76,7 +76,7 @@ def audit(*, options: Options) -> int:
     with io.progress_bars() as bars:
         report = run_audit(
             described, spec, options.pairs, options.seed, rhos, partial(bars, "audit"),
-            max_memory=max_memory, **{name: getattr(options, name) for name in names},
+            max_memory=max_memory, **io.pick(options, *names),
         )  # fmt: skip
     failed = Counter(finding.check for finding in report.findings)
     checks = [(str(check), made, failed[check]) for check, made in report.made.items()]
@@ -94,9 +94,8 @@ def audit(*, options: Options) -> int:
 
 
 def _json(report: AuditReport, checks: list[tuple[str, int, int]]) -> dict[str, Any]:
-    figures = {name: getattr(report, name) for name in ("clean", "pairs", "runs", "draws", "moved")}
     return {
-        **figures,
+        **io.pick(report, "clean", "pairs", "runs", "draws", "moved"),
         "checks": [{"check": c, "made": made, "failed": bad} for c, made, bad in checks],
         "findings": [{"check": f.check, "run": f.where, "label": f.label} for f in report.findings],
     }

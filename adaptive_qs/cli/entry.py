@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import inspect
 import os
@@ -24,30 +25,17 @@ import adaptive_qs
 from adaptive_qs.cli import io
 from adaptive_qs.cli.io import PipeClosed, Stopped, emit, fail, spent
 from adaptive_qs.cli.options import parsed
-from adaptive_qs.errors import (
-    AdaptiveQsError,
-    InputError,
-    ResourceExceeded,
-    reason,
-)
+from adaptive_qs.errors import AdaptiveQsError, InputError, ResourceExceeded, reason
 
 COMMANDS = {
-    "synthesize": "synthesize",
-    "sample": "sample",
-    "marginals": "sample",
-    "plan": "plan",
-    "answer": "answer",
-    "evaluate": "evaluate",
-    "audit": "audit",
-    "ledger": "ledger",
+    "synthesize": "synthesize", "sample": "sample", "marginals": "sample", "plan": "plan",
+    "answer": "answer", "evaluate": "evaluate", "audit": "audit", "ledger": "ledger",
     "schema": "schema",
-}
+}  # fmt: skip
 """Module of each command, imported when it runs; a group has its ``COMMANDS`` there."""
 DEBUG_VARIABLE = "ADAPTIVE_QS_DEBUG"
 """Environment variable that enables tracebacks. They can show private values."""
 
-COLLECTIONS = (50_000, 50, 1_000)
-"""Thresholds of the garbage collector (``gc.set_threshold``)."""
 PATIENCE_SECONDS = 1.5
 """Seconds from a signal until the process ends even if it still works."""
 _LINE_SECONDS = 0.3
@@ -57,7 +45,6 @@ _FORCED = (
     "(--resume continues a run that has a ledger)"
 )
 
-_INSTALL = "--install-completion"
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer exports its subclasses only
 
 
@@ -108,11 +95,9 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     """Return the requested command, or an exit code if nothing is left to do (--help).
 
     Raises:
-        AdaptiveQsError: help cannot be printed.
-        InputError: shell completion cannot be installed.
+        AdaptiveQsError: If help cannot be printed, or shell completion cannot be installed.
     """
-    known = words and words[0] in COMMANDS
-    program = commands(words[0] if known else None)
+    program = commands(words[0] if words and words[0] in COMMANDS else None)
     try:
         found: Callable[[], int | None] | int = program.main(
             args=list(words), prog_name=io.PROGRAM, standalone_mode=False
@@ -120,7 +105,7 @@ def parse(words: Sequence[str]) -> Callable[[], int | None] | int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if _INSTALL not in words:
+        if "--install-completion" not in words:
             raise AdaptiveQsError(f"stdout cannot be written ({error.strerror})") from None
         raise InputError(
             f"completion cannot be installed in the home folder ({reason(error)}): put what "
@@ -230,7 +215,7 @@ def _signals() -> Iterator[None]:
 def _rare_collections() -> Iterator[None]:
     """Collect garbage less often, since imports and compilers create many lasting objects."""
     before = gc.get_threshold()
-    gc.set_threshold(*COLLECTIONS)
+    gc.set_threshold(50_000, 50, 1_000)
     try:
         yield
     finally:
@@ -286,6 +271,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     except OSError:
         if isinstance(error, OSError):
             return "the working folder is gone: change to a folder that exists", 2
+    if isinstance(error, ImportError | OSError) and _lacks_memory(error):
+        return "a library cannot be loaded in this memory: raise the limit (ulimit -v)", 4
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "adaptive_qs" in frame.filename]
     place = f" at {os.path.basename(own[-1].filename)}:{own[-1].lineno}" if own else ""
@@ -293,6 +280,15 @@ def _explain(error: Exception) -> tuple[str, int]:
         f"internal error ({type(error).__name__}{place}): this is a bug, please report it; "
         f"{DEBUG_VARIABLE}=1 shows a traceback, which may hold private values"
     ), 1
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, says that memory cannot be reserved."""
+    while error is not None:
+        if "failed to map segment" in str(error) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _open_streams() -> None:

@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adaptive_qs.cli.io import (
-    NOT_PUBLIC,
-    check_read_once,
-    emit,
-    emit_json,
-    emit_rows,
-    progress_bars,
-    readable,
-    show_figures,
-    shown,
-    taken_json,
-    taken_rows,
-)
+from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     TABLE_HELP,
     ForceOptions,
@@ -37,33 +25,15 @@ from adaptive_qs.cli.options import (
     locate_table,
     with_sidecar,
     workload_spec,
-)
+)  # fmt: skip
 from adaptive_qs.errors import InputError
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 
 if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
+    from adaptive_qs.evaluation.keys import SetEvaluation
     from adaptive_qs.machine import PhaseClock
     from adaptive_qs.table.sql import Query
-
-
-def show(evaluation: Evaluation, seconds: Mapping[str, float], report: Path | None) -> None:
-    """Print an evaluation, the verdict first, and the page that was written, if one was."""
-    from adaptive_qs.evaluation.evaluation import titled_findings
-
-    verdict = evaluation.verdict
-    emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])
-    show_figures(titled_findings(evaluation))
-    if evaluation.limitations:
-        emit_rows("Limitations", [("-", text) for text in evaluation.limitations])
-    closing = [NOT_PUBLIC]
-    if (promise := evaluation.comparison.promised.promise) is not None:
-        known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
-        known += "" if promise.delta is None else f", delta {promise.delta:g}"
-        closing.append(("promise", f"{known} ({promise.source})"))
-    if report is not None:
-        closing.append(("report", str(report)))
-    emit_rows("Done.", [*closing, *taken_rows(seconds)])
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -136,38 +106,74 @@ def evaluate(
     private, synthetic = _tables(true, synthetic, options.sql, options.database)
     _check_files(private, synthetic, options)
 
-    from adaptive_qs.evaluation.tables import OWNER_ONLY
+    from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
     from adaptive_qs.machine import PhaseClock
 
-    report = options.report
-    with progress_bars() as bars:
+    pages: dict[Path, str] = {}
+    with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         result = _compare(private, synthetic, options, clock)
         clock.start("verdict")
-        _ = result.verdict.overall
-        if report is not None:
-            from adaptive_qs.evaluation.evaluation import evaluation_page
-            from adaptive_qs.table.files import atomic_writer
-
+        verdict = result.verdict
+        _ = verdict.overall
+        if options.report is not None:
             clock.start("write")
-            names = shown(Path(locate_file(private).name)), shown(Path(synthetic.name))
-            page = evaluation_page(result, names)
-            with atomic_writer(report, options.force) as file:
-                file.write(page.encode())
-        seconds = clock.stop()
-    if options.as_json:
-        written = None if report is None else str(report)
-        emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
+            names = io.shown(Path(locate_file(private).name)), io.shown(Path(synthetic.name))
+            pages[options.report] = evaluation_page(result, names)
+        seconds = _write_pages(pages, options, clock)
+    if _is_json(result, seconds, options):
         return
-    emit(OWNER_ONLY)
-    show(result, seconds, report)
+    io.emit_rows(f"Verdict: {verdict.overall.word}", [("-", text) for text in verdict.brief])
+    io.show_figures(titled_findings(result))
+    if result.limitations:
+        io.emit_rows("Limitations", [("-", text) for text in result.limitations])
+    promised = []
+    if (promise := result.comparison.promised.promise) is not None:
+        known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
+        known += "" if promise.delta is None else f", delta {promise.delta:g}"
+        promised.append(("promise", f"{known} ({promise.source})"))
+    _close(promised, seconds, options)
+
+
+# What the results of one table and of a set have in common.
+
+
+def _write_pages(
+    pages: Mapping[Path, str], options: Options, clock: PhaseClock
+) -> Mapping[str, float]:
+    """Write the pages, and return the seconds of each phase."""
+    from adaptive_qs.table.files import atomic_writer
+
+    for path, text in pages.items():
+        with atomic_writer(path, options.force) as file:
+            file.write(text.encode())
+    return clock.stop()
+
+
+def _is_json(
+    result: Evaluation | SetEvaluation, seconds: Mapping[str, float], options: Options
+) -> bool:
+    """Write the result as JSON, if that is requested; otherwise its notice."""
+    from adaptive_qs.evaluation.tables import OWNER_ONLY
+
+    if options.as_json:
+        written = None if options.report is None else str(options.report)
+        io.emit_json({**result.as_json(), "report": written, **io.taken_json(seconds)})
+    else:
+        io.emit(OWNER_ONLY)
+    return options.as_json
+
+
+def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Options) -> None:
+    report = [] if options.report is None else [("report", str(options.report))]
+    io.emit_rows("Done.", [io.NOT_PUBLIC, *more, *report, *io.taken_rows(seconds)])
 
 
 def _check_files(private: Path | Query, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, control, report = options.schema, options.control, options.report
     workload_spec(options.workload, options.ways)
-    check_read_once([private, synthetic, control])
+    io.check_read_once([private, synthetic, control])
     if report is not None:
         inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, options.release]
         check_distinct([report], [*inputs, options.workload])
@@ -194,20 +200,13 @@ def _compare(
     schema = Schema.load(options.schema, options.max_memory)
     clock.start("read")
     with ExitStack() as opened:
-        first, second = (opened.enter_context(readable(each)) for each in (private, synthetic))
-        control = options.control and opened.enter_context(readable(options.control))
+        first, second = (opened.enter_context(io.readable(each)) for each in (private, synthetic))
+        control = options.control and opened.enter_context(io.readable(options.control))
         result = compare(
-            first,
-            second,
-            schema,
-            workload_spec(options.workload, options.ways),
-            rules=options.rule or (),
-            control=control,
-            release=options.release,
-            workers=threads,
-            progress=clock,
-            **{name: getattr(options, name) for name in SAME_NAMES},
-        )
+            first, second, schema, workload_spec(options.workload, options.ways),
+            rules=options.rule or (), control=control, release=options.release, workers=threads,
+            progress=clock, **io.pick(options, *SAME_NAMES),
+        )  # fmt: skip
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
@@ -262,42 +261,34 @@ def _evaluate_set(true: Path | None, synthetic: Path | None, options: Options) -
             raise InputError(f"--{name} is for one table, and the schema has several: remove it")
 
     from adaptive_qs.evaluation.keys import evaluate_set
-    from adaptive_qs.evaluation.tables import OWNER_ONLY
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.table.files import atomic_writer
     from adaptive_qs.table.joined import locate_tables
     from adaptive_qs.table.tables import TableSet
 
-    schema = TableSet.load(str(options.schema), options.max_memory)
+    schema, report = TableSet.load(str(options.schema), options.max_memory), options.report
     first, second = (locate_tables(place, schema) for place in (true, synthetic))
-    pages = _name_pages(schema.names, options, [*first.values(), *second.values()])
-    with progress_bars() as bars:
+    named = _name_pages(schema.names, options, [true, synthetic, *first.values(), *second.values()])
+    pages: dict[Path, str] = {}
+    with io.progress_bars() as bars:
         clock = PhaseClock(bars)
         result = evaluate_set(
             first, second, schema, seed=options.seed, workers=options.workers, progress=clock
         )
         clock.start("verdict")
-        lines = [(name, each.verdict) for name, each in result.tables.items()]
-        if options.report is not None:
-            names = {name: (shown(first[name]), shown(second[name])) for name in first}
-            texts = result.pages(names, pages, options.report.name)
-            for name, text in texts.items():
-                with atomic_writer(options.report.with_name(name), options.force) as file:
-                    file.write(text.encode())
-        seconds = clock.stop()
-    if options.as_json:
-        written = None if options.report is None else str(options.report)
-        emit_json({**result.as_json(), "report": written, **taken_json(seconds)})
+        verdicts = {name: each.verdict for name, each in result.tables.items()}
+        if report is not None:
+            names = {name: (io.shown(first[name]), io.shown(second[name])) for name in first}
+            texts = result.pages(names, named, report.name)
+            pages = {report.with_name(name): text for name, text in texts.items()}
+        seconds = _write_pages(pages, options, clock)
+    if _is_json(result, seconds, options):
         return
-    emit(OWNER_ONLY)
-    emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.said)])
-    for name, verdict in lines:
-        emit_rows(
-            f"Verdict on {name}: {verdict.overall.word}", [("-", text) for text in verdict.brief]
-        )
-    show_figures((f"Rows of {name} per parent", each) for name, each in result.keys.items())
-    report = [] if options.report is None else [("report", str(options.report))]
-    emit_rows("Done.", [NOT_PUBLIC, *report, *taken_rows(seconds)])
+    io.emit_rows(f"Verdict: {result.overall.word}", [("-", result.overall.said)])
+    for name, verdict in verdicts.items():
+        rows = [("-", text) for text in verdict.brief]
+        io.emit_rows(f"Verdict on {name}: {verdict.overall.word}", rows)
+    io.show_figures((f"Rows of {name} per parent", each) for name, each in result.keys.items())
+    _close([], seconds, options)
 
 
 def _name_pages(tables: Sequence[str], options: Options, inputs: Sequence[Path]) -> dict[str, str]:

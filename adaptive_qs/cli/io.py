@@ -135,6 +135,11 @@ def emit_json(content: Mapping[str, Any]) -> None:
     emit(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def pick(source: Any, *names: str) -> dict[str, Any]:
+    """Return attributes of an object by name, as fields of a JSON object."""
+    return {name: getattr(source, name) for name in names}
+
+
 def emit_rows(title: str, rows: Sequence[Row]) -> None:
     """Write a title, then names and values."""
     from rich.text import Text
@@ -214,7 +219,7 @@ def closed_rows(closed: FinishedRun | None) -> list[Row]:
     """Return a row with the ledger, the run and the remaining budget; none without a ledger."""
     if closed is None:
         return []
-    left = f"{rho_words(closed.left, left=True)} left"
+    left = f"{format_rho(closed.left, left=True)} left"
     return [("ledger", f"{closed.path}: run {closed.run} is finished; {left}")]
 
 
@@ -228,12 +233,17 @@ def closed_json(closed: FinishedRun | None) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def unconnected_rows(release: Release) -> list[Row]:
-    """Return a row that lists the columns without a measured combination, if there are any."""
+def stamp_rows(insecure: bool, stamp: str) -> list[Row]:
+    """Return a row that says why an output is not private, if it is not."""
+    return [("NOT PRIVATE", stamp.partition(": ")[2])] if insecure else []
+
+
+def list_unconnected(release: Release) -> list[str]:
+    """Return a text on the columns without a measured combination, if there are any."""
     if not (names := release.manifest.unconnected):
         return []
     shown = f"{_share_of_columns(release)} ({join_first(names, 6)})"
-    return [("unconnected", f"{shown}: no combination with them was measured")]
+    return [f"{shown}: no combination with them was measured"]
 
 
 def unconnected_warnings(release: Release) -> list[str]:
@@ -258,7 +268,7 @@ def protects(unit: Unit) -> Row:
     return "protects", f"{unit.name}; neighbouring tables {unit.relation}"
 
 
-def rho_words(cost: Cost, left: bool = False) -> str:
+def format_rho(cost: Cost, left: bool = False) -> str:
     """Format a cost in zCDP; with ``left``, a remaining budget that is rounded down."""
     from adaptive_qs.ledger.entries import round_down
     from adaptive_qs.privacy.events import zcdp_name

@@ -12,7 +12,7 @@ from adaptive_qs.arguments import (
     positive_integer,
     positive_number,
     shown,
-)
+)  # fmt: skip
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
     ForceOptions,
@@ -20,7 +20,7 @@ from adaptive_qs.cli.options import (
     check_distinct,
     check_file,
     companions,
-)
+)  # fmt: skip
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import (
@@ -32,7 +32,7 @@ from adaptive_qs.run.options import (
     Option,
     PromiseOptions,
     PublicRows,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from adaptive_qs.ledger.book import LedgerBook
@@ -40,59 +40,76 @@ if TYPE_CHECKING:
     from adaptive_qs.ledger.run import RunState
     from adaptive_qs.privacy.budget import PrivacyLoss
     from adaptive_qs.privacy.events import Cost
-    from adaptive_qs.privacy.unit import SetMember
+    from adaptive_qs.privacy.unit import Unit
 
-MOST_RUNS = 2**62
-"""Largest number of a run that a database holds."""
 HELP = "Count the budget of a data set over all runs: set its total, show, verify, export, restore."
+STATE = (
+    "State what was released since the copy was made: --release for each file, --rho for other "
+    "costs, or --none."
+)
 
 
-def _ledger_lines(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
-    lines = [
-        ("total", _cost_words(book, book.limit)),
-        ("counted", _cost_words(book, book.held, promise=_single_promise(book, runs))),
-        ("left", _cost_words(book, book.left, left=True)),
+# Facts of a ledger, as text and as JSON.
+
+
+def _list_rows(book: LedgerBook, runs: list[RunState]) -> list[io.Row]:
+    rows = [
+        ("total", _format_cost(book, book.limit)),
+        ("counted", _format_cost(book, book.held, promise=_find_promise(book, runs))),
+        ("left", _format_cost(book, book.left, left=True)),
         ("protects", f"{book.protected}; neighbouring tables {book.relation}"),
         ("head", book.head),
-        *(("restored", _restored_words(book, entry)) for entry in book.restorations()),
+        *(("restored", _describe_restored(book, entry)) for entry in book.restorations()),
     ]
-    if book.locked:
-        lines.append(("LOCKED", "adaptive-qs ledger restore unlocks it"))
-    if book.exceeds(runs):
-        lines.append(("EXCEEDED", "more was released than the total allows: its promise is broken"))
-    if still := ", ".join(str(run.number) for run in runs if run.state == "open"):
-        lines.append(
-            ("open", f"run {still} is running or was interrupted (continue it with --resume)")
+    still = ", ".join(str(run.number) for run in runs if run.state == "open")
+    states = {
+        "LOCKED": book.locked and "adaptive-qs ledger restore unlocks it",
+        "EXCEEDED": book.exceeds(runs)
+        and "more was released than the total allows: its promise is broken",
+        "open": still and f"run {still} is running or was interrupted (continue it with --resume)",
+        "NOT PRIVATE": any(run.insecure for run in runs)
+        and "some runs drew their noise from a seed",
+    }
+    return [
+        *rows,
+        *((name, text) for name, text in states.items() if isinstance(text, str) and text),
+    ]
+
+
+def _list_runs(runs: list[RunState]) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(run.number), run.request.get("command", "?"),
+            f"{run.state}, NOT PRIVATE" if run.insecure else run.state,
+            f"{run.releases:,}", run.started[:16].replace("T", " "),
+            f"{float(run.spent.rho):.6g}",
+            f"{float(run.reserved.rho):.6g}" if run.state == "open" else "",
         )
-    if any(run.insecure for run in runs):
-        lines.append(("NOT PRIVATE", "some runs drew their noise from a seed"))
-    return lines
+        for run in runs
+    ]  # fmt: skip
 
 
-def _restored_words(book: LedgerBook, entry: Restored) -> str:
+def _describe_restored(book: LedgerBook, entry: Restored) -> str:
     if not entry.confirmed:
         return "a copy was restored; what was released since was not stated"
     found = [counted(len(entry.releases), "lost release")]
     if entry.stated.rho_units or entry.stated.delta_units:
-        found.append(f"{io.rho_words(entry.stated)} as stated")
+        found.append(f"{io.format_rho(entry.stated)} as stated")
     if entry.missing:
         found.append(f"nothing else of {entry.missing:,} lost entries")
-    return f"a copy was restored; counted {' and '.join(found)}, {_cost_words(book, entry.cost)}"
+    return f"a copy was restored; counted {' and '.join(found)}, {_format_cost(book, entry.cost)}"
 
 
-def _single_promise(book: LedgerBook, runs: list[RunState]) -> PrivacyLoss | None:
+def _find_promise(book: LedgerBook, runs: list[RunState]) -> PrivacyLoss | None:
     """Return the (ε, δ) of the only run that counts; None if there are several or none."""
     return next((run.promise for run in runs if run.counted == book.held), None)
 
 
-def _cost_words(
-    book: LedgerBook,
-    cost: Cost,
-    left: bool = False,
-    promise: PrivacyLoss | None = None,
+def _format_cost(
+    book: LedgerBook, cost: Cost, left: bool = False, promise: PrivacyLoss | None = None
 ) -> str:
     """Format a cost in zCDP, rounded down if ``left``, and its ε at the ledger's δ."""
-    words, epsilon = io.rho_words(cost, left), book.compute_epsilon(cost, promise)
+    words, epsilon = io.format_rho(cost, left), book.compute_epsilon(cost, promise)
     if epsilon is not None:
         words += f", epsilon {epsilon:.6g} at delta {book.declared['delta']:g}"
     if cost.delta_units:
@@ -100,64 +117,49 @@ def _cost_words(
     return words
 
 
-def _ledger_json(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
+def _list_fields(book: LedgerBook, runs: list[RunState]) -> dict[str, Any]:
+    def fields(cost: Cost, promise: PrivacyLoss | None = None) -> dict[str, Any]:
+        return {
+            "rho": float(cost.rho), "rho_units": cost.rho_units,
+            "discovery_delta": float(cost.delta), "epsilon": book.compute_epsilon(cost, promise),
+        }  # fmt: skip
+
     return {
-        "ledger": book.identity,
-        "declared": dict(book.declared),
-        "protects": book.protected,
-        "neighbours": book.relation,
-        "total": _cost_json(book, book.limit),
-        "counted": _cost_json(book, book.held, _single_promise(book, runs)),
-        "left": _cost_json(book, book.left),
-        "head": book.head,
-        "locked": book.locked,
+        "ledger": book.identity, "declared": dict(book.declared), "protects": book.protected,
+        "neighbours": book.relation, "total": fields(book.limit),
+        "counted": fields(book.held, _find_promise(book, runs)), "left": fields(book.left),
+        "head": book.head, "locked": book.locked,
         "restored": [
             {
-                "confirmed": entry.confirmed,
-                "missing": entry.missing,
+                **io.pick(entry, "confirmed", "missing"),
                 "releases": [release.run for release in entry.releases],
-                "counted": _cost_json(book, entry.cost),
+                "counted": fields(entry.cost),
             }
             for entry in book.restorations()
         ],
         "runs": [
             {
-                "run": run.number,
-                "command": run.request.get("command"),
-                "state": run.state,
-                "releases": run.releases,
-                "events": len(run.events),
-                "started": run.started,
-                "ended": run.ended,
-                "seed_insecure": run.insecure,
-                "reserved": _cost_json(book, run.reserved, run.promise),
-                "spent": _cost_json(book, run.spent, run.promise),
-                "gaussian_mu": run.gaussian_mu,
+                "run": run.number, "command": run.request.get("command"),
+                **io.pick(run, "state", "releases"), "events": len(run.events),
+                **io.pick(run, "started", "ended"), "seed_insecure": run.insecure,
+                "reserved": fields(run.reserved, run.promise),
+                "spent": fields(run.spent, run.promise), "gaussian_mu": run.gaussian_mu,
             }
             for run in runs
         ],
-    }
+    }  # fmt: skip
 
 
-def _cost_json(book: LedgerBook, cost: Cost, promise: PrivacyLoss | None = None) -> dict[str, Any]:
-    return {
-        "rho": float(cost.rho),
-        "rho_units": cost.rho_units,
-        "discovery_delta": float(cost.delta),
-        "epsilon": book.compute_epsilon(cost, promise),
-    }
+# The options, and the commands.
 
 
-# The options.
-
-
-def _run_number(name: str, value: Any) -> int:
-    if (number := positive_integer(name, value)) > MOST_RUNS:
+def _as_run(name: str, value: Any) -> int:
+    if (number := positive_integer(name, value)) >= 2**62:  # more than a database holds
         raise InputError(f"{name} is {number}: adaptive-qs ledger show lists the runs")
     return number
 
 
-def _delta(name: str, value: Any) -> float:
+def _as_delta(name: str, value: Any) -> float:
     if (number := as_number(value)) is None or not 0 <= number < 1:
         raise InputError(f"{name} is {shown(value)}. Use a number from 0 to 1.")
     return number
@@ -225,15 +227,39 @@ class CreateOptions(LimitOptions, PublicRows, NeighbourOptions, PromiseOptions, 
         "all rows below it.", "FILE")] = None  # fmt: skip
 
 
-def _root_of_set(schema: Path, person: str | None) -> SetMember:
-    """Return the root of the set that a schema describes, whose rows the total protects.
+def create(*, options: CreateOptions) -> None:
+    """Create a ledger with the total that all runs on a data set may spend together.
 
-    Raises:
-        InputError: the schema describes one table, or a person column was given as well.
+    The total is set once. A secret key is written next to the ledger, to FILE.key; a resumed run
+    uses it to recognise its table. An anchor on another volume detects old copies of the ledger.
+    Set it with --anchor in every run.
     """
-    from adaptive_qs.privacy.unit import SetMember
+    path, anchor = options.path, options.anchor
+    from adaptive_qs.ledger.book import LedgerBook
+    from adaptive_qs.ledger.entries import Total
+    from adaptive_qs.privacy.budget import check_budget_warnings
+
+    total = Total.from_parameters(
+        options.epsilon, options.delta, options.rho, options.discovery_delta
+    )
+    unit = _find_unit(options)
+    check_distinct([Path(anchor) if anchor else None], companions(LedgerOptions(ledger=path)))
+    warnings = total.list_warnings(options.public_rows)
+    for warning in check_budget_warnings(warnings, options.beyond_limits):
+        io.warn(warning)
+    book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
+    io.emit(f"{path}: total budget of all runs: {_format_cost(book, book.limit)}")
+
+
+def _find_unit(options: CreateOptions) -> Unit:
+    """Return the unit that the total protects: a row, a person, or a row of the root of a set."""
+    from adaptive_qs.privacy.unit import SetMember, Unit
     from adaptive_qs.table.tables import TableSet
 
+    schema, person = options.schema, options.person
+    unit = Unit.of(person, None if person is None else 1, options.neighbours)
+    if schema is None:
+        return unit
     described = TableSet.load(schema)
     if not described.is_set:
         raise InputError(
@@ -244,37 +270,7 @@ def _root_of_set(schema: Path, person: str | None) -> SetMember:
         raise InputError(
             "--person cannot be combined with the schema of a set, whose root row is protected."
         )
-    return SetMember(described.names, described.root, described.joins)
-
-
-def create(*, options: CreateOptions) -> None:
-    """Create a ledger with the total that all runs on a data set may spend together.
-
-    The total is set once. A secret key is written next to the ledger, to FILE.key; a resumed run
-    uses it to recognise its table. An anchor on another volume detects old copies of the ledger.
-    Set it with --anchor in every run.
-    """
-    path, anchor, person = options.path, options.anchor, options.person
-    from adaptive_qs.ledger.book import LedgerBook
-    from adaptive_qs.ledger.entries import Total
-    from adaptive_qs.privacy.budget import check_budget_warnings
-    from adaptive_qs.privacy.unit import Unit
-
-    total = Total.from_parameters(
-        options.epsilon, options.delta, options.rho, options.discovery_delta
-    )
-    unit = Unit.of(person, None if person is None else 1, options.neighbours)
-    if options.schema is not None:
-        unit = replace(unit, related=_root_of_set(options.schema, person))
-    check_distinct(
-        [None if anchor is None else Path(anchor)], companions(LedgerOptions(ledger=path))
-    )
-    for warning in check_budget_warnings(
-        total.list_warnings(options.public_rows), options.beyond_limits
-    ):
-        io.warn(warning)
-    book = LedgerBook.create(path, total.limit, total.declared, anchor, unit)
-    io.emit(f"{path}: total budget of all runs: {_cost_words(book, book.limit)}")
+    return replace(unit, related=SetMember(described.names, described.root, described.joins))
 
 
 @dataclass(kw_only=True)
@@ -287,24 +283,12 @@ def show(*, options: ShowOptions) -> None:
     book = options.open_book(reading=True)
     runs = book.runs()
     if options.as_json:
-        io.emit_json(_ledger_json(book, runs))
+        io.emit_json(_list_fields(book, runs))
         return
-    io.emit_rows(str(book.path), _ledger_lines(book, runs))
-    rows = [
-        (
-            str(run.number),
-            run.request.get("command", "?"),
-            f"{run.state}, NOT PRIVATE" if run.insecure else run.state,
-            f"{run.releases:,}",
-            run.started[:16].replace("T", " "),
-            f"{float(run.spent.rho):.6g}",
-            f"{float(run.reserved.rho):.6g}" if run.state == "open" else "",
-        )
-        for run in runs
-    ]
-    if rows:
+    io.emit_rows(str(book.path), _list_rows(book, runs))
+    if runs:
         names = ["run", "command", "state", "releases", "started", "rho spent", "rho reserved"]
-        io.emit_columns(names, rows)
+        io.emit_columns(names, _list_runs(runs))
 
 
 @dataclass(kw_only=True)
@@ -326,20 +310,15 @@ def verify(*, options: VerifyOptions) -> None:
 
     release, book = options.release, options.open_book(reading=True)
     entries = book.verify()
-    unchecked: tuple[str, ...] = ()
+    content: dict[str, Any] = {"ledger": book.identity, "entries": entries, "sound": True}
+    text = f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound"
     if release is not None:
         found = read_released(release, options.max_memory)
         found.check(book)
-        unchecked = found.unchecked
-    if options.as_json:
-        content = {"ledger": book.identity, "entries": entries, "sound": True}
-        if release is not None:
-            content |= {"release": str(release), "unchecked": list(unchecked)}
-        io.emit_json(content)
-        return
-    placed = "" if release is None else f"; {release} is recorded in it"
-    left = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-    io.emit(f"{book.path}: {counted(entries, 'entry', 'entries')}, all sound{placed}{left}")
+        content |= {"release": str(release), "unchecked": list(found.unchecked)}
+        text += f"; {release} is recorded in it"
+        text += f"; not checked: {', '.join(found.unchecked)}" if found.unchecked else ""
+    io.emit_json(content) if options.as_json else io.emit(text)
 
 
 @dataclass(kw_only=True)
@@ -370,7 +349,7 @@ def export(*, options: ExportOptions) -> None:
 class CloseOptions(AnchoredOptions):
     """The options of `ledger close`."""
 
-    run: Annotated[int | None, Option("Number of the run.", "N", check=_run_number)] = None
+    run: Annotated[int | None, Option("Number of the run.", "N", check=_as_run)] = None
 
 
 def close(*, options: CloseOptions) -> None:
@@ -383,7 +362,7 @@ def close(*, options: CloseOptions) -> None:
         raise InputError("No run is set. Use --run N; adaptive-qs ledger show lists the runs.")
     book = options.open_book()
     book.close_run(run)
-    io.emit(f"{path}: run {run} is closed; {_cost_words(book, book.left, left=True)} left")
+    io.emit(f"{path}: run {run} is closed; {_format_cost(book, book.left, left=True)} left")
 
 
 def anchor(*, options: NewAnchorOptions) -> None:
@@ -411,7 +390,7 @@ class RestoreOptions(MemoryOptions, AnchoredOptions):
         "Other budget that was spent since the copy was made, in zCDP.", "R",
         check=positive_number)] = None  # fmt: skip
     discovery_delta: Annotated[float, Option(
-        "Part of delta that was spent on discovery since the copy was made.", "D", check=_delta
+        "Part of delta that was spent on discovery since the copy was made.", "D", check=_as_delta
     )] = 0.0  # fmt: skip
     none: Annotated[bool, Option("Nothing was released since the copy was made.")] = False
     missing: Annotated[int, Option(
@@ -430,9 +409,10 @@ def restore(*, options: RestoreOptions) -> None:
     from adaptive_qs.audit.released import read_released
     from adaptive_qs.privacy.events import Cost
 
-    path, nothing, missing, lock = options.path, options.none, options.missing, options.lock
-    release, rho, discovery_delta = options.release, options.rho, options.discovery_delta
-    if nothing and (release or rho is not None or discovery_delta):
+    path, nothing, missing = options.path, options.none, options.missing
+    rho, discovery_delta = options.rho, options.discovery_delta
+    confirmed = nothing or bool(options.release) or rho is not None or bool(discovery_delta)
+    if nothing and (options.release or rho is not None or discovery_delta):
         raise InputError(
             "--none cannot be combined with --release, --rho or --discovery-delta. Use one of them."
         )
@@ -441,7 +421,7 @@ def restore(*, options: RestoreOptions) -> None:
             "--missing needs --none, which states that the lost entries released nothing."
         )
     stated = Cost.covering(rho or 0.0, discovery_delta)
-    found = [read_released(file, options.max_memory) for file in release or ()]
+    found = [read_released(file, options.max_memory) for file in options.release or ()]
     book = options.open_book(restoring=True)
     lost = [one.recovered(book.identity) for one in found]
     if nothing and missing != book.missing:
@@ -450,26 +430,20 @@ def restore(*, options: RestoreOptions) -> None:
             "released with --release or what they spent with --rho. If they released nothing, set "
             f"--none --missing {book.missing}."
         )
-    confirmed = nothing or bool(lost) or rho is not None or bool(discovery_delta)
-    if lock and confirmed:
+    if options.lock and confirmed:
         raise InputError(
             "--lock cannot be combined with --release, --rho or --none. Use one of them."
         )
-    if not (confirmed or lock or book.missing or book.unmarked or book.locked):
+    if not (confirmed or options.lock or book.missing or book.unmarked or book.locked):
         raise InputError(
-            f"{path} is not known to lack entries. State what was released since the copy was "
-            "made: --release for each file, --rho for other costs, or --none. To refuse runs "
-            "until then, set --lock."
+            f"{path} is not known to lack entries. {STATE} To refuse runs until then, set --lock."
         )
     entry = book.restore(lost, stated, confirmed)
     if not entry.confirmed:
-        io.emit(
-            f"{path} is now locked. State what was released since the copy was made: --release for "
-            "each file, --rho for other costs, or --none."
-        )
+        io.emit(f"{path} is now locked. {STATE}")
         return
-    left = _cost_words(book, book.left, left=True)
-    io.emit(f"{path}: {_restored_words(book, entry)}; {left} left")
+    left = _format_cost(book, book.left, left=True)
+    io.emit(f"{path}: {_describe_restored(book, entry)}; {left} left")
 
 
 COMMANDS = (create, show, verify, export, close, anchor, restore)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, replace
 from fnmatch import fnmatch
 from functools import partial, wraps
@@ -16,7 +15,6 @@ from zipfile import is_zipfile
 
 import typer
 
-from adaptive_qs.arguments import LONGEST_SHOWN
 from adaptive_qs.cli import io
 from adaptive_qs.errors import AdaptiveQsError, InputError
 from adaptive_qs.run.options import OUTPUT, PANELS, Field, Option, checked, read_options
@@ -116,28 +114,12 @@ class OutputOptions(JsonOptions, ForceOptions):
 
 
 def read_number(field: Field, text: str) -> Any:
-    """Return the number that a text says; other text as it is, which is then refused.
-
-    Raises:
-        InputError: a double cannot hold the number.
-    """
-    if int in field.kinds:
-        try:
-            return int(text)
-        except ValueError:
-            pass
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    digits = [int(c) for c in text.lower().partition("e")[0] if c.isdecimal()]
-    if (any(digits) and not number) or (digits and math.isinf(number)):
-        name = field.flag.removeprefix("--")
-        raise InputError(
-            f"{name} is {text[:LONGEST_SHOWN]}, or {number or 0:g} as a double: give a number from "
-            "1e-307 to 1e308"
-        )
-    return number
+    """Return the number that a text contains; other text as it is, which is then refused."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            if kind is float or int in field.kinds:
+                return kind(text)
+    return text
 
 
 def read_text(field: Field, text: Any) -> Any:
@@ -185,12 +167,9 @@ def _parameter(field: Field) -> inspect.Parameter:
     if field.default is MISSING:
         default = inspect.Parameter.empty
     option = typer.Option(
-        field.flag,
-        metavar=field.option.metavar,
-        help=field.help,
-        rich_help_panel=field.option.panel,
-        show_default=False,
-    )
+        field.flag, metavar=field.option.metavar, help=field.help,
+        rich_help_panel=field.option.panel, show_default=False,
+    )  # fmt: skip
     kind: Any = bool if is_flag else list[str] if is_list else str
     kind = kind if is_flag or default is not None else kind | None
     return inspect.Parameter(
@@ -307,23 +286,19 @@ def resumes(path: Path, options: RunOptions) -> bool:
 
 def check_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path | None]) -> None:
     """Refuse an output that is an input, another output, or one of the files of a table."""
-    inputs = [None if path is None else inside(path)[0] for path in inputs]
-    seen = {os.path.realpath(path) for path in inputs if path is not None}
+    known = {table: Path(os.path.realpath(table)) for path in filter(None, inputs)
+             for table in (inside(path)[0],)}  # fmt: skip
+    seen = {*known.values()}
     for path in filter(None, outputs):
-        for table in filter(None, inputs):
-            folder, pattern = os.path.isdir(table), is_pattern(table)
-            within = folder and os.path.realpath(path.parent) == os.path.realpath(table)
-            if within or (pattern and fnmatch(os.path.realpath(path), os.path.realpath(table))):
-                raise InputError(
-                    f"Cannot write to {path}: it would be one of the files of {table}. "
-                    "Choose another path."
-                )
-        if os.path.realpath(path) in seen:
-            raise InputError(
-                f"Cannot write to {path}: it is also an input or another output. Choose another "
-                "path."
-            )
-        seen.add(os.path.realpath(path))
+        place = Path(os.path.realpath(path))
+        problem = "it is also an input or another output" if place in seen else ""
+        for table, real in known.items():
+            within = os.path.isdir(table) and real in place.parents
+            if within or (is_pattern(table) and fnmatch(str(place), str(real))):
+                problem = f"it would be one of the files of {table}"
+        if problem:
+            raise InputError(f"Cannot write to {path}: {problem}. Choose another path.")
+        seen.add(place)
 
 
 def private_inputs(
@@ -335,7 +310,7 @@ def private_inputs(
     """
     schema, sql, database = options.schema, options.sql, options.database
     if options.demo:
-        if data is not None or schema is not None or sql is not None or database is not None:
+        if (data, schema, sql, database) != (None,) * 4:
             raise InputError("--demo has its own data and schema. Remove DATA and --schema.")
         epsilon = options.epsilon if options.budgeted else 1.0
         renewing = options.force or options.out is None

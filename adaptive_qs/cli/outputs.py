@@ -140,29 +140,24 @@ class Outputs:
             check_release(self.release, release_force)
 
     def write(
-        self,
-        release: ReleaseSet,
-        drawn: Iterable[DrawnTable],
-        requested: Mapping[str, Any],
-        formulas: Formulas,
-        replacing: bool,
-        clock: PhaseClock,
-    ) -> dict[str, Written]:
+        self, release: ReleaseSet, drawn: Iterable[DrawnTable], requested: Mapping[str, Any],
+        formulas: Formulas, replacing: bool, clock: PhaseClock,
+    ) -> dict[str, Written]:  # fmt: skip
         """Write the tables of a sample as they are drawn, each with its stamp and its sidecar.
 
-        A sidecar has what it takes to sample the table again, the SHA-256 of its file, and every
+        A sidecar has the parameters that draw the table again, the SHA-256 of its file, and every
         charge of the table. A table on standard output is CSV, without these.
 
         Args:
-            release: What the tables are drawn from.
+            release: The release from which the tables are drawn.
             drawn: The tables, root first.
-            requested: The seed of the sample, and what else was requested of it.
+            requested: The seed of the sample, and its other parameters.
             formulas: Which texts are escaped in CSV.
             replacing: Whether files are replaced.
             clock: Reports the phases.
 
         Returns:
-            What was written, by name.
+            The written tables, by name.
         """
         from adaptive_qs.table.write import CSV, table_format, write_pages, write_set, write_table
 
@@ -179,9 +174,9 @@ class Outputs:
 
                 write_set(named(), self.out, partial(state, done, found, requested), replacing)
             return found
-        if release.schema.is_set and self.out is not None:
-            _make_folder(self.out)
         for table in tables:
+            if release.schema.is_set and self.out is not None:
+                _make_folder(self.out)
             path, pages = self.tables[table.name], timed(table.pages, clock)
             if path == io.STANDARD:
                 write_pages(pages, CSV, io.Stdout(), table.schema, formulas)  # type: ignore[arg-type]
@@ -220,11 +215,9 @@ class Outputs:
             put_stamp = stack.enter_context(stamped(file, release.manifest.stamp))
 
             def state(
-                tables: Sequence[DrawnTable],
-                found: Mapping[str, Written],
-                requested: Mapping[str, Any],
-                sha256: str,
-            ) -> None:
+                tables: Sequence[DrawnTable], found: Mapping[str, Written],
+                requested: Mapping[str, Any], sha256: str,
+            ) -> None:  # fmt: skip
                 for table in tables:
                     part, root = release.tables[table.name], found.get(release.schema.root)
                     rows = {"root_rows": table.rows if root is None else root.rows}

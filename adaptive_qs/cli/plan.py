@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from adaptive_qs.cli import io
 from adaptive_qs.cli.answer import (
     is_weighted,
-    plan_json,
-    plan_lines,
-    rmse_words,
+    list_fields,
+    list_rows,
+    name_error,
     show_limits,
-)
+)  # fmt: skip
 from adaptive_qs.cli.options import (
     FamilyOptions,
     JsonOptions,
@@ -22,7 +22,7 @@ from adaptive_qs.cli.options import (
     demo_files,
     naming_queries,
     workload_spec,
-)
+)  # fmt: skip
 from adaptive_qs.errors import InputError, ResourceExceeded
 from adaptive_qs.pages.words import at_resolution, counted, join_first, short
 from adaptive_qs.run.options import (
@@ -32,7 +32,7 @@ from adaptive_qs.run.options import (
     SynthesizeOptions,
     check_public_rows,
     read_options,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from adaptive_qs.answering.plan import BatchPlan
@@ -136,7 +136,7 @@ def plan(*, options: Options) -> None:
     cells = describe_cells(planned, options.public_rows)
     if options.as_json:
         more = {"tables": forecast, "scoring": scoring, "refused": None}
-        io.emit_json({**plan_json(planned), **cells, **more})
+        io.emit_json({**list_fields(planned), **cells, **more})
     else:
         _emit_plan(planned, cells, lines)
 
@@ -145,10 +145,10 @@ def _emit_plan(plan: BatchPlan, cells: Mapping[str, Any], lines: list[io.Row]) -
     about = counted(plan.workload.num_sets, "set")
     io.emit_rows(
         f"{counted(plan.queries, 'query', 'queries')} about {about} of attributes",
-        [*plan_lines(plan, cells_line(plan, cells)), *lines],
+        [*list_rows(plan, list_cells(plan, cells)), *lines],
     )
     io.emit_columns(
-        ["epsilon", "privacy cost", rmse_words(plan)],
+        ["epsilon", "privacy cost", name_error(plan)],
         [(f"{e:.4g}", f"{cost:.4g}", io.figure(rmse)) for e, cost, rmse in plan.by_epsilon()],
     )
 
@@ -162,13 +162,13 @@ def _forecast_tables(
 ) -> tuple[list[io.Row], dict[str, Any] | None, dict[str, Any]]:
     tables = describe_tables(schema, spec, looked, options) if options.budgeted else None
     scoring, scored = describe_scoring(looked, left_out, options.counted_rows, options)
-    lines = [] if tables is None else table_lines(looked, tables)
+    lines = [] if tables is None else list_measurements(looked, tables)
     if scoring["target"] is not None:
         lines.append(("target", f"{scoring['target']}: {SERVED}"))
     return [*lines, scored], tables, scoring
 
 
-# What `plan` says, for people and for scripts.
+# What `plan` says. The fields of JSON objects are described in docs/reference/json.md.
 
 
 SERVED = "each set of attributes is also requested together with it"
@@ -176,42 +176,34 @@ SERVED = "each set of attributes is also requested together with it"
 
 
 def describe_cells(plan: BatchPlan, rows: int | None) -> dict[str, Any]:
-    """Return the cells of the marginals over a workload's sets of attributes, each set once.
+    """Return fields on the cells of the marginals over a workload's sets of attributes.
 
     Args:
-        plan: what was planned.
-        rows: about how many rows the table will have; None where that is not public.
-
-    Returns:
-        Fields that scripts rely on. ``relative_rmse`` is the expected RMSE as a part of the rows
-        of a cell: None without rows, with weights, or where queries count more than a cell.
+        plan: The plan.
+        rows: The public number of rows; None if it is not known.
     """
     import numpy as np
 
     from adaptive_qs.workload.axes import Marginal
 
+    sizes = np.asarray(plan.workload.domain.sizes, dtype=np.float64)
     sets: dict[int, list[Any]] = {}
-    single = True
     for part in plan.workload.parts:
         sets.setdefault(part.degree, []).append(part.cliques)
-        families = part.axis.values()
-        single = single and bool(families) and all(isinstance(q, Marginal) for q in families)
-    sizes = np.asarray(plan.workload.domain.sizes, dtype=np.float64)
     distinct = [np.unique(np.concatenate(some), axis=0) for some in sets.values()]
     cells = np.concatenate([sizes[some].prod(axis=1) for some in distinct])
+    families = [[*part.axis.values()] for part in plan.workload.parts]
+    single = all(some and all(isinstance(q, Marginal) for q in some) for some in families)
     mean = float(cells.mean())
     each = None if rows is None else rows / mean
-    comparable = each is not None and single and not is_weighted(plan)
     return {
-        "cells": {"mean": mean, "largest": int(cells.max())},
-        "rows": rows,
-        "rows_per_cell": each,
-        "relative_rmse": plan.rmse / each if comparable and each else None,
-    }
+        "cells": {"mean": mean, "largest": int(cells.max())}, "rows": rows, "rows_per_cell": each,
+        "relative_rmse": plan.rmse / each if each and single and not is_weighted(plan) else None,
+    }  # fmt: skip
 
 
-def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
-    """Return the same for people."""
+def list_cells(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
+    """Return the same as a row of text."""
     mean, largest = (io.figure(found["cells"][name]) for name in ("mean", "largest"))
     text = f"{mean} per marginal on average, {largest} at most"
     if found["rows"] is None:
@@ -219,30 +211,14 @@ def cells_line(plan: BatchPlan, found: Mapping[str, Any]) -> io.Row:
     each = io.figure(found["rows_per_cell"])
     text += f"; with {found['rows']:,} rows a cell holds {each} rows on average"
     if found["relative_rmse"] is not None:
-        text += f", and the {rmse_words(plan)} is {io.percent(found['relative_rmse'])} of this"
+        text += f", and the {name_error(plan)} is {io.percent(found['relative_rmse'])} of this"
     return ("cells", text)
 
 
 def describe_tables(
     schema: Schema, spec: WorkloadSpec, workload: Workload, options: PlanOptions
 ) -> dict[str, Any]:
-    """Predict what `synthesize` makes of a workload with the same budget.
-
-    Args:
-        schema: the public schema.
-        spec: the workload as it was given.
-        workload: the marginals that can be selected.
-        options: the options of the run.
-
-    Returns:
-        Fields that scripts rely on: ``total_std``, the standard deviation of its number of rows or
-        less; ``unconnected``, columns that it will likely leave independent of all others (None
-        without rows, or where no combination is requested, or too many); ``least_rows``, about how
-        many rows each column takes not to be (None likewise); ``resolutions``, the combinations
-        that it will likely measure, each with the groups of codes of its columns (None likewise);
-        ``strategies``, the columns that it will measure by other queries than their cells, each
-        with the number of them and the noise that its cells get, relative to that of counting them.
-    """
+    """Predict what `synthesize` measures of a workload with the same budget."""
     from adaptive_qs.loop.estimates import CELLS_ALONE
     from adaptive_qs.loop.forecast import LoopForecast
     from adaptive_qs.run.budget import PrivacyTarget, resolve_budget
@@ -261,117 +237,92 @@ def describe_tables(
 def predict_measurements(
     forecast: LoopForecast, strategies: Strategies, rows: int | None
 ) -> dict[str, Any]:
-    """Return the fields of :func:`describe_tables` for a table of about ``rows`` rows."""
+    """Return fields on the measurements of a table of about ``rows`` rows."""
     from adaptive_qs.loop.forecast import total_std
 
     workload = forecast.workload
-    foreseen = forecast.resolutions(rows) if forecast.possible and rows else None
+    predicted = forecast.resolutions(rows) if forecast.possible and rows else None
     return {
         "total_std": total_std(workload, forecast.rho, rows or 0),
         "unconnected": list(forecast.columns(rows)) if forecast.possible and rows else None,
         "least_rows": forecast.least_rows() if forecast.possible else None,
-        "resolutions": foreseen and [one._asdict() for one in foreseen],
+        "resolutions": predicted and [one._asdict() for one in predicted],
         "strategies": [
             {
-                "column": workload.domain.names[i],
-                "queries": len(strategy.integers),
+                "column": workload.domain.names[i], "queries": len(strategy.integers),
                 "cell_noise": strategy.cell_noise,
             }
             for i, strategy in sorted(strategies.items())
         ],
-    }
+    }  # fmt: skip
 
 
 def describe_scoring(
-    workload: Workload,
-    left_out: DroppedMarginals | None,
-    rows: int | None,
+    workload: Workload, dropped: DroppedMarginals | None, rows: int | None,
     options: SelectionOptions,
-) -> tuple[dict[str, Any], io.Row]:
-    """Describe what a scoring pass of `synthesize` scores.
-
-    Returns:
-        Fields that scripts rely on: ``candidates``, marginals that may be measured; ``cells`` of
-        all of them; ``seconds`` of a processor, without what rows take where their number is not
-        given; ``memory_mb`` without the rows; ``left_out``, what is not looked at and why, or
-        None; ``target``, the column that a table would serve, or None. And the candidates in one
-        line.
-    """
+) -> tuple[dict[str, Any], io.Row]:  # fmt: skip
+    """Return fields on a scoring pass of `synthesize`, and the same as a row of text."""
     from adaptive_qs.run.tables import scoring_forecast
 
     found = scoring_forecast(workload, rows, options)
-    left = None if left_out is None else str(left_out)
+    left = None if dropped is None else str(dropped)
     return {
-        "candidates": found.candidates,
-        "cells": found.cells,
-        "seconds": found.seconds,
-        "memory_mb": round(found.memory_bytes / 2**20, 1),
-        "left_out": left,
+        **io.pick(found, "candidates", "cells", "seconds"),
+        "memory_mb": round(found.memory_bytes / 2**20, 1), "left_out": left,
         "target": workload.target,
-    }, ("scoring", "; ".join(filter(None, (str(found), left))))
+    }, ("scoring", "; ".join(filter(None, (str(found), left))))  # fmt: skip
 
 
-def table_lines(workload: Workload, found: Mapping[str, Any], flag: str = "--rows") -> list[io.Row]:
-    """Return lines of text on the synthetic table that the workload would get."""
-    lines = [tables_line(len(workload.domain), found, flag)]
-    if found["resolutions"] is not None:
-        lines.append(resolution_line(workload, found))
-    if found["strategies"]:
-        lines.append(strategies_line(found))
-    return lines
-
-
-def tables_line(columns: int, found: Mapping[str, Any], flag: str) -> io.Row:
-    """Return a row on the columns of the synthetic table; ``flag`` is the option for rows."""
+def list_measurements(
+    workload: Workload, found: Mapping[str, Any], flag: str = "--rows "
+) -> list[io.Row]:
+    """Return rows on the synthetic table of a workload; ``flag`` is the option for its rows."""
     from adaptive_qs.loop.forecast import REMEDY
 
-    std, unconnected = io.figure(found["total_std"]), found["unconnected"]
-    text = f"would measure the number of rows with a standard error of about {std}"
-    if found["least_rows"] is None:
-        return ("synthesize", text)
-    if unconnected is None:
-        flag = flag if flag.endswith("=") else f"{flag} "
-        return ("synthesize", f"{text} ({flag}N shows which columns would be independent)")
-    if not unconnected:
-        return ("synthesize", f"{text}; probably no column would be independent of all others")
-    if found["least_rows"].keys() == set(unconnected):
-        return ("synthesize", f"{text}; probably nothing but single columns. {REMEDY}")
-    some = f"{len(unconnected):,} of {counted(columns, 'column')}"
-    named = f"probably independent of all others: {join_first(unconnected, 6)}. {REMEDY}"
-    return ("synthesize", f"{text}; {some} {named}")
+    text = "would measure the number of rows with a standard error of about "
+    text += io.figure(found["total_std"])
+    least, unconnected = found["least_rows"], found["unconnected"]
+    if least is not None and unconnected is None:
+        text += f" ({flag}N shows which columns would be independent)"
+    elif least is not None and not unconnected:
+        text += "; probably no column would be independent of all others"
+    elif least is not None and least.keys() == set(unconnected):
+        text += f"; probably nothing but single columns. {REMEDY}"
+    elif least is not None:
+        some = f"{len(unconnected):,} of {counted(len(workload.domain), 'column')}"
+        named = join_first(unconnected, 6)
+        text += f"; {some} probably independent of all others: {named}. {REMEDY}"
+    rows = [("synthesize", text)]
+    if found["resolutions"] is not None:
+        rows.append(("resolution", _describe_resolutions(workload, found["resolutions"])))
+    if found["strategies"]:
+        queries = [
+            f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
+            f"(noise of cells +{io.excess(one['cell_noise'] - 1)})"
+            for one in found["strategies"]
+        ]
+        text = f"single columns measured by queries of the workload: {join_first(queries, 4)}"
+        rows.append(("strategies", text))
+    return rows
 
 
-def resolution_line(workload: Workload, found: Mapping[str, Any]) -> io.Row:
-    """How finely combinations would likely be measured, for people; those over groups are named."""
+def _describe_resolutions(workload: Workload, likely: list[dict[str, Any]]) -> str:
+    """Describe how finely combinations would likely be measured; those over groups are named."""
     from adaptive_qs.loop.candidates import measurable_cliques
 
-    likely = found["resolutions"]
     combinations = sum(len(clique) > 1 for clique in measurable_cliques(workload))
-    fine = [one for one in likely if one["groups"] == one["codes"]]
-    some = [at_resolution(**one) for one in likely if one not in fine]
+    some = [at_resolution(**one) for one in likely if one["groups"] != one["codes"]]
     text = f"probably {len(likely):,} of {counted(combinations, 'marginal')} measured"
     if some:
-        text += f": {len(fine):,} at full resolution, {len(some):,} with grouped codes"
+        fine = len(likely) - len(some)
+        text += f": {fine:,} at full resolution, {len(some):,} with grouped codes"
         text += f" ({join_first(some, 4)})"
     elif likely:
         text += ", at full resolution"
     if len(likely) < combinations:
-        missed = "all columns" if not likely else "what the others would show beyond these"
+        missed = "what the others would show beyond these" if likely else "all columns"
         text += f"; {missed} would be independent"
-    return ("resolution", text)
-
-
-def strategies_line(found: Mapping[str, Any]) -> io.Row:
-    """Which single columns would be measured by other queries than their cells, for people."""
-    some = [
-        f"{short(one['column'])} {counted(one['queries'], 'query', 'queries')} "
-        f"(noise of cells +{io.excess(one['cell_noise'] - 1)})"
-        for one in found["strategies"]
-    ]
-    return (
-        "strategies",
-        f"single columns measured by queries of the workload: {join_first(some, 4)}",
-    )
+    return text
 
 
 # `plan` of a set of tables: what each would get of one budget.
@@ -414,13 +365,12 @@ def _plan_set(schema: TableSet, workload: Any, options: Options) -> None:
         known = "" if error is None else f", each cell known to about +/- {io.figure(error)} rows"
         budget = f"rho {share * target.rho:.6g} ({io.percent(share)})"
         lines.append((name, f"{budget} for {some}{known} if all are measured"))
-        lines += [*table_lines(work.workload, forecast, f"--rows {name}="), scored]
+        lines += [*list_measurements(work.workload, forecast, f"--rows {name}="), scored]
     for warning in warnings.values():
         io.warn(warning)
     if options.as_json:
-        promise = {name: getattr(target, name) for name in ("epsilon", "delta", "rho")}
         unit = {"unit": last.protected, "neighbours": last.relation}
-        io.emit_json({**promise, **unit, "tables": found})
+        io.emit_json({**io.pick(target, "epsilon", "delta", "rho"), **unit, "tables": found})
         return
     privacy = f"epsilon {target.epsilon:.6g}, delta {target.delta:g}; rho {target.rho:.6g}"
     protects = f"{last.protected}; neighbouring tables {last.relation}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +17,15 @@ from adaptive_qs.cli.options import (
     check_table,
     chosen_formulas,
     with_sidecar,
-)
+)  # fmt: skip
 from adaptive_qs.cli.outputs import Outputs
-from adaptive_qs.cli.synthesize import OUT_HELP, DrawOptions, table_rows, warn_of_tables
+from adaptive_qs.cli.synthesize import (
+    OUT_HELP,
+    DrawOptions,
+    list_contradictions,
+    table_rows,
+    warn_of_tables,
+)  # fmt: skip
 from adaptive_qs.pages.words import counted
 from adaptive_qs.run.options import OUTPUT, MachineOptions, Option
 from adaptive_qs.table.files import FORMATS
@@ -51,11 +57,8 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
     that meet it are drawn. Of a set of tables, conditions select rows of the root, which come with
     all rows below them.
     """
-    where, balance, kind = (
-        options.where,
-        options.balance,
-        chosen_formulas(options.formulas, release),
-    )
+    where, balance = options.where, options.balance
+    kind = chosen_formulas(options.formulas, release)
     from adaptive_qs.machine import PhaseClock, plan_workers
     from adaptive_qs.release.release import check_rows, chosen_seed
     from adaptive_qs.release.tables import ReleaseSet
@@ -83,8 +86,7 @@ def sample(release: ReleaseFile, *, options: SampleOptions) -> None:
         io.warn(warning)
     seconds, root = clock.stop(), written[loaded.schema.root]
     if options.as_json:
-        found = [asdict(one) for table in written.values() for one in table.contradictions]
-        content = {"rows": root.rows, "share": root.share, "contradictions": found}
+        content = {**io.pick(root, "rows", "share"), "contradictions": list_contradictions(written)}
         if loaded.schema.is_set:
             content["tables"] = {name: table.json() for name, table in written.items()}
         content |= io.taken_json(seconds)
@@ -161,16 +163,9 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
         _write_counts(found, out, loaded, kind, sampling, options.force)
     seconds = clock.stop()
     if options.as_json:
-        content = {
-            "columns": list(found.columns),
-            "cells": found.counts.size,
-            "basis": found.basis,
-            "standard_error": found.standard_error,
-            "out": str(out),
-            **io.taken_json(seconds),
-            "seed_insecure": loaded.insecure,
-        }
-        io.emit_json(content)
+        content = {"columns": list(found.columns), "cells": found.counts.size}
+        content |= {**io.pick(found, "basis", "standard_error"), "out": str(out)}
+        io.emit_json({**content, **io.taken_json(seconds), "seed_insecure": loaded.insecure})
         return
     words = {"model": FITTED, "measured": MEASURED, "partly measured": PARTLY}[found.basis]
     lines = [
@@ -185,13 +180,9 @@ def marginals(release: ReleaseFile, *, options: MarginalsOptions) -> None:
 
 
 def _write_counts(
-    found: Marginal,
-    path: Path,
-    release: Release,
-    formulas: Formulas,
-    sampling: Mapping[str, Any],
-    replacing: bool,
-) -> None:
+    found: Marginal, path: Path, release: Release, formulas: Formulas,
+    sampling: Mapping[str, Any], replacing: bool,
+) -> None:  # fmt: skip
     from adaptive_qs.release.bundle import with_manifest
     from adaptive_qs.table.files import STAMP_KEY, stamped
     from adaptive_qs.table.write import table_format, write_batches
@@ -200,10 +191,7 @@ def _write_counts(
     kind = formulas if table_format(path).is_text else "keep"
     table = found.table(release.schema, kind).replace_schema_metadata({STAMP_KEY: stamp})
     marginal = {"columns": list(found.columns), "basis": found.basis, **sampling}
-    with (
-        with_manifest(path, replacing) as write_manifest,
-        stamped(path, stamp) as put_stamp,
-    ):
+    with with_manifest(path, replacing) as write_manifest, stamped(path, stamp) as put_stamp:
 
         def state(sha256: str) -> None:
             write_manifest(release.manifest, marginal=marginal, sha256=sha256)

@@ -45,7 +45,8 @@ def init(
 ) -> None:
     """Propose a schema from the data. The proposal is not private and must be reviewed.
 
-    With --out it also lists the columns and the points to review.
+    With --out it also lists the columns and the points to review. Of a set of tables, it proposes
+    one table at a time: put these schemas under "tables", and add "keys".
     """
     from adaptive_qs.evaluation.finding import proposed_rules
     from adaptive_qs.table.propose import propose

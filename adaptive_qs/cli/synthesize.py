@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from os.path import exists
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from adaptive_qs.cli import io
 from adaptive_qs.cli.options import (
@@ -23,7 +23,7 @@ from adaptive_qs.cli.options import (
     resumes,
     with_sidecar,
     workload_spec,
-)
+)  # fmt: skip
 from adaptive_qs.cli.outputs import Outputs, Written
 from adaptive_qs.errors import InputError
 from adaptive_qs.pages.words import counted
@@ -42,26 +42,14 @@ if TYPE_CHECKING:
 # What `synthesize` says when it is done, for people and for scripts.
 
 
-class TargetCoverage(NamedTuple):
-    """How many of the requested marginals that contain the target column were measured."""
-
-    column: str
-    measured: int
-    combinations: int
-
-    def __str__(self) -> str:
-        some = counted(self.combinations, "combination")
-        return f"{self.column}: {self.measured:,} of {some} with it measured"
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A finished run.
 
     Attributes:
-        data, schema: The files that went in.
-        outputs: The files that came out.
-        release: What was released.
+        data, schema: The files that were read.
+        outputs: The files that were written.
+        release: The release.
         seconds: Seconds per phase.
         closed: The run in its ledger, if there is one.
         written: The tables that were written, by name.
@@ -73,56 +61,50 @@ class Outcome:
     release: ReleaseSet
     seconds: Mapping[str, float]
     closed: FinishedRun | None
-    written: Mapping[str, Written] = field(default_factory=dict)
+    written: Mapping[str, Written]
 
-    def json(self) -> dict[str, Any]:
+    def list_fields(self) -> dict[str, Any]:
         """Return the fields that scripts rely on."""
-        manifest, root = self.release.manifest, self.release.schema.root
-        found = [asdict(one) for table in self.written.values() for one in table.contradictions]
+        release, outputs = self.release, self.outputs
+        manifest, root = release.manifest, release.schema.root
         content = {
-            "rows": self.written[root].rows if self.written else self.release.root.num_rows,
-            "rho": manifest.rho,
-            "rho_spent": self.release.rho_spent,
-            "epsilon": manifest.epsilon,
-            "delta": manifest.delta,
-            "unit": self.release.unit,
-            "neighbours": manifest.neighbours,
-            "rounds": self.release.rounds,
-            **io.taken_json(self.seconds),
-            "seed_insecure": self.release.insecure,
-            "out": None if self.outputs.out is None else str(self.outputs.out),
-            "release": None if self.outputs.release is None else str(self.outputs.release),
+            "rows": self.written[root].rows if self.written else release.root.num_rows,
+            "rho": manifest.rho, "rho_spent": release.rho_spent, "epsilon": manifest.epsilon,
+            "delta": manifest.delta, "unit": release.unit, "neighbours": manifest.neighbours,
+            "rounds": release.rounds, **io.taken_json(self.seconds),
+            "seed_insecure": release.insecure,
+            "out": None if outputs.out is None else str(outputs.out),
+            "release": None if outputs.release is None else str(outputs.release),
             "ledger": io.closed_json(self.closed),
             "unconnected": list(self._label(lambda each: each.manifest.unconnected)),
-            "left_out": "; ".join(self._label(_list_left_out)) or None,
-            "contradictions": found,
-            "target": None if (coverage := self.coverage) is None else coverage._asdict(),
-        }
-        if self.release.schema.is_set:
+            "left_out": "; ".join(self._label(_list_dropped)) or None,
+            "contradictions": list_contradictions(self.written), "target": self.coverage,
+        }  # fmt: skip
+        if release.schema.is_set:
             content["tables"] = {
                 name: {
                     **(self.written[name].json() if self.written else {"rows": each.num_rows}),
-                    "rho_spent": each.manifest.rho_spent,
-                    "rounds": len(each.rounds),
+                    "rho_spent": each.manifest.rho_spent, "rounds": len(each.rounds),
                     "unconnected": list(each.manifest.unconnected),
                 }
-                for name, each in self.release.tables.items()
-            }
+                for name, each in release.tables.items()
+            }  # fmt: skip
         return content
 
     def _label(self, find: Any) -> tuple[str, ...]:
         return self.release.label({n: find(each) for n, each in self.release.tables.items()})
 
     @property
-    def coverage(self) -> TargetCoverage | None:
-        """How many marginals for models were measured; None if no target was named."""
+    def coverage(self) -> dict[str, Any] | None:
+        """How many marginals with the target column were measured; None without a target."""
         release = self.release.root
         target, workload = release.manifest.settings.get("target"), release.workload
         if target is None:
             return None
         (attribute,) = workload.domain.clique([target])
         requested = [c for c in workload.cliques if attribute in c and len(c) > 1]
-        return TargetCoverage(target, len(_list_measured(release, requested)), len(requested))
+        measured = len(_list_measured(release, requested))
+        return {"column": target, "measured": measured, "combinations": len(requested)}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -130,28 +112,26 @@ class Outcome:
         unconnected = self._label(io.unconnected_warnings)
         return (*self.release.warnings, *unconnected, *warn_of_tables(self.written))
 
-    def lines(self) -> list[io.Row]:
+    def list_rows(self) -> list[io.Row]:
         """Return the same for a data steward, with the next command to try."""
-        manifest = self.release.manifest
-        rows: list[io.Row] = []
-        if self.release.insecure:
-            rows.append(("NOT PRIVATE", manifest.stamp.partition(": ")[2]))
-        rows += table_rows(self.written)
-        share = manifest.spent_share(self.release.events)
+        release, manifest = self.release, self.release.manifest
+        share = manifest.spent_share(release.events)
         spent = "fully" if share > 1 - 1e-5 else f"{share:.2%}"
-        rows += [
+        rows = [
+            *io.stamp_rows(release.insecure, manifest.stamp),
+            *table_rows(self.written),
             ("release", str(self.outputs.release or "not saved (use --release FILE)")),
             ("privacy", f"epsilon {manifest.epsilon:.6g}, delta {manifest.delta:g}"),
             ("budget", f"rho {manifest.rho:.6g} ({manifest.zcdp}), {spent} spent"),
             *io.closed_rows(self.closed),
-            ("protects", f"{self.release.unit}; neighbouring tables {manifest.neighbours}"),
+            ("protects", f"{release.unit}; neighbouring tables {manifest.neighbours}"),
             *(("measured", text) for text in self._label(_describe_measured)),
         ]
-        if (coverage := self.coverage) is not None:
-            rows.append(("target", str(coverage)))
-        for name, each in self.release.tables.items():
-            label = f"{name}: " if self.release.schema.is_set else ""
-            rows += [(row, f"{label}{text}") for row, text in io.unconnected_rows(each)]
+        if (found := self.coverage) is not None:
+            some = counted(found["combinations"], "combination")
+            text = f"{found['column']}: {found['measured']:,} of {some} with it measured"
+            rows.append(("target", text))
+        rows += [("unconnected", text) for text in self._label(io.list_unconnected)]
         rows += io.taken_rows(self.seconds)
         if following := self._next():
             piped = " < DATA" if "-" in following else ""
@@ -180,6 +160,11 @@ def table_rows(written: Mapping[str, Written]) -> list[io.Row]:
     return [("table" if alone else name, str(table)) for name, table in written.items()]
 
 
+def list_contradictions(written: Mapping[str, Written]) -> list[dict[str, Any]]:
+    """Return the contradictions between tables and their release, as JSON fields."""
+    return [asdict(one) for table in written.values() for one in table.contradictions]
+
+
 def warn_of_tables(written: Mapping[str, Written]) -> list[str]:
     """Return warnings about tables that contradict their release."""
     from adaptive_qs.release.drawing import warn_of_contradictions
@@ -191,7 +176,7 @@ def warn_of_tables(written: Mapping[str, Written]) -> list[str]:
     return found
 
 
-def _list_left_out(release: Release) -> list[str]:
+def _list_dropped(release: Release) -> list[str]:
     left = release.manifest.settings.get("left_out")
     return [] if left is None else [left]
 
@@ -304,30 +289,25 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
     for warning in outcome.warnings:
         io.warn(warning)
     if options.as_json:
-        io.emit_json(outcome.json())
+        io.emit_json(outcome.list_fields())
     else:
-        io.emit_done(outcome.lines(), outputs.out)
+        io.emit_done(outcome.list_rows(), outputs.out)
 
 
 def _locate_tables(source: Path | Query, schema: TableSet) -> dict[str, Any]:
     """Return the tables of a set by name, or the only table."""
     if not schema.is_set:
         return {schema.root: source}
-    if not isinstance(source, Path):
-        raise InputError("--sql gives one table, and the schema describes several: name a folder")
-    if source == io.STANDARD:
-        raise InputError("- holds one table, and the schema describes several: name a folder")
+    if not isinstance(source, Path) or source == io.STANDARD:
+        given = "- holds" if isinstance(source, Path) else "--sql gives"
+        raise InputError(f"{given} one table, and the schema describes several: name a folder")
     from adaptive_qs.table.joined import locate_tables
 
     return dict(locate_tables(source, schema))
 
 
 def _check_outputs(
-    outputs: Outputs,
-    schema: TableSet,
-    inputs: Sequence[Path],
-    options: Options,
-    replacing: bool,
+    outputs: Outputs, schema: TableSet, inputs: Sequence[Path], options: Options, replacing: bool
 ) -> tuple[bool, bool]:
     """Refuse outputs that cannot be written; return whether tables and release replace files."""
     if outputs.out is None and outputs.release is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from adaptive_qs.errors import DataError
 from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Word
-from adaptive_qs.evaluation.promise import Promise, advantage_bound, why_no_promise
+from adaptive_qs.evaluation.promise import Promise, advantage_bound
 from adaptive_qs.evaluation.tables import (
     MAX_DENSE_CELLS,
     TablePair,
@@ -346,16 +346,7 @@ def measure_membership(
     population, and has to distinguish rows of the true table (members) from the other half of the
     control rows (non-members), equally many.
 
-    Args:
-        true: the private rows that the synthetic table was made from.
-        synthetic: the released rows.
-        control: rows of the same population that were held out.
-        promise: of the release; None if it is not known or void.
-        seed: of the draw of targets and reference rows.
-        workers: number of threads.
-        progress: called with steps done and in all.
-        confidence: with which all intervals hold together.
-        notes: on the control rows (:func:`check_control`).
+    All intervals hold together with this confidence. Notes are on the control rows.
 
     Raises:
         InputError: the promise is no promise.
@@ -428,7 +419,7 @@ class AttackCheck(Check):
         """Compare the most certain gain with the bound."""
         promised = evaluation.comparison.promised
         if facts is None or not facts.scores:
-            reason = why_no_promise(promised.statement)
+            reason = promised.limitation
             text = "No control table was given, so no attack was run"
             text += f". {reason}." if reason else "; the promise holds without it."
             advice = ("Provide a control table to run the membership attacks.",)

@@ -22,8 +22,7 @@ from adaptive_qs.evaluation.scale import (
 )
 from adaptive_qs.evaluation.tables import TablePair, exactly_coded
 from adaptive_qs.pages.words import Bar, BarChart, count, counted, quoted, share, short
-from adaptive_qs.release.page import Group
-from adaptive_qs.release.page import column_chart as chart_of_column
+from adaptive_qs.release.page import Group, column_chart
 from adaptive_qs.table.columns.base import ColumnBase
 from adaptive_qs.table.schema import Schema
 
@@ -161,22 +160,15 @@ def column_charts(columns: Sequence[ColumnPair], schema: Schema) -> list[tuple[s
     return [
         (f"{short(c.name)} · no. {c.number}",
          f"total variation {share(c.variation, 2)}; fresh sample {share(c.fresh, 2)}",
-         column_chart(c, schema))
+         column_chart(schema.column(c.name), np.maximum(*c.shares).tolist(), partial(_bar, c)))
         for c in columns[:COLUMNS_SHOWN]
     ]  # fmt: skip
 
 
-def column_chart(column: ColumnPair, schema: Schema) -> BarChart:
-    """Return the shares of both tables; values are combined by their larger share."""
-    true, made = column.shares
-
-    def bar(group: Group) -> Bar:
-        codes = list(group.codes)
-        values = (float(true[codes].sum()), float(made[codes].sum()))
-        return Bar(group.label, values, ends=group.ends)
-
-    weights = np.maximum(true, made).tolist()
-    return chart_of_column(schema.column(column.name), weights, bar)
+def _bar(column: ColumnPair, group: Group) -> Bar:
+    codes = list(group.codes)
+    values = tuple(float(shares[codes].sum()) for shares in column.shares)
+    return Bar(group.label, values, ends=group.ends)
 
 
 # The values of a column in both tables.

@@ -17,7 +17,7 @@ from adaptive_qs.evaluation.attack import check_control
 from adaptive_qs.evaluation.checks import Check, Comparison, Facts, Finding, Table, Verdict, plain
 from adaptive_qs.evaluation.marginals import workload_scale
 from adaptive_qs.evaluation.models import ModelSettings
-from adaptive_qs.evaluation.promise import Promised, find_promise, why_no_promise
+from adaptive_qs.evaluation.promise import Promised, find_promise
 from adaptive_qs.evaluation.queries import ComparedSource, resolve_compared
 from adaptive_qs.evaluation.rules import Rule, declared_rules, parse_rule
 from adaptive_qs.evaluation.scale import WorkloadScale
@@ -322,7 +322,6 @@ def render_page(
         notes=notes,
         links=links,
         statement=statement,
-        no_promise=why_no_promise(statement),
         versions=versions(),
         notice=OWNER_ONLY,
         page_rows=25,  # of a table that are shown; up to long_table are folded

@@ -18,10 +18,11 @@ from adaptive_qs.evaluation.rules import (
     RuleCheck,
     check_rules,
     parse_rule,
+    row_values,
 )
 from adaptive_qs.evaluation.tables import DAY, JointCodes, PairCounts, TablePair, count_pairs
 from adaptive_qs.table.columns.base import ColumnBase
-from adaptive_qs.table.conditions import NEAR, Values, read_values
+from adaptive_qs.table.conditions import NEAR, Values
 from adaptive_qs.table.encode import read_with_amounts
 from adaptive_qs.table.grammar import written, written_value
 from adaptive_qs.table.rules import Ruleset
@@ -163,7 +164,7 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
     if joint.true_rows < LEAST_CHANCES:
         return []
     ranked = [c for c in schema.columns if c.ranked and c.kind is not None]
-    glances = {c.name: _values(joint.pair, c, slice(GLANCE)) for c in ranked}
+    glances = {c.name: row_values(joint.pair, 0, c, slice(GLANCE)) for c in ranked}
     found = [
         _strictest(joint, schema, *pair)
         for pair in combinations(sorted(ranked, key=lambda c: str(c.kind)), 2)
@@ -171,13 +172,6 @@ def _orders(joint: JointCodes, schema: Schema) -> list[Predicate]:
     ]
     best = sorted(filter(None, found), key=lambda entry: -entry[0])
     return [rule for _, rule in best[:MOST_TRIED]]
-
-
-def _values(pair: TablePair, column: ColumnBase, rows: slice) -> Values:
-    """Return the values of some rows of the true table."""
-    amounts = pair.find_amounts(column, 0)
-    codes = pair.true.columns[pair.domain.names.index(column.name)]
-    return read_values(column, codes[rows], None if amounts is None else amounts[rows])
 
 
 def _signs(x: Values, y: Values) -> list[str]:
@@ -196,9 +190,8 @@ def _strictest(
     joint: JointCodes, schema: Schema, left: ColumnBase, right: ColumnBase
 ) -> tuple[float, Predicate] | None:
     """Return the strictest comparison that holds in all rows, and its part as `_telling` does."""
-    whole = slice(None)
     least = LEAST_BROKEN if left.scale == right.scale else LEAST_CROSSED
-    signs = _signs(*(_values(joint.pair, column, whole) for column in (left, right)))
+    signs = _signs(*(row_values(joint.pair, 0, column) for column in (left, right)))
     texts = (f"{written(left.name)} {sign} {written(right.name)}" for sign in signs)
     return next(filter(None, (_telling(joint, schema, text, least) for text in texts)), None)
 

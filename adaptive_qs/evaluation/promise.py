@@ -37,24 +37,48 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class Promised:
-    """What is known of the release behind a table.
+    """The release behind a table, and its promise.
+
+    The promise is that of the budget that was spent, which can be less than the whole. If part of δ
+    was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
+    nothing is promised: the promise does not cover what the schema reveals.
 
     Attributes:
         release: the bundle, or the statement next to the table; None if there is neither.
-        promise: of the release; None if it is not known, or nothing is promised.
-        limitation: why there is no promise, for the reader.
+        source: name of the release, or the reason why it is not known.
         sampling: how the table was drawn, as the statement next to it says.
     """
 
     release: Bundle | Statement | None = None
-    promise: Promise | None = None
-    limitation: str | None = None
+    source: str = "no release was given, and no statement is next to the synthetic table"
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def statement(self) -> Statement | None:
         """The statement of the release, if it is known."""
         return self.release.manifest if isinstance(self.release, Bundle) else self.release
+
+    @property
+    def limitation(self) -> str | None:
+        """The reason why there is no promise, without a full stop."""
+        if self.statement is None:
+            return f"The privacy promise is not known: {self.source}"
+        if self.statement.insecure:
+            return f"Nothing is promised: {self.source} says NOT PRIVATE, its noise is known"
+        if self.statement.drafted:
+            return (
+                "The promise does not cover what the schema reveals, which was taken from the "
+                f"data as {self.source} says"
+            )
+        return None
+
+    @property
+    def promise(self) -> Promise | None:
+        """The promise of the release, if there is one."""
+        if self.limitation is not None or self.statement is None:
+            return None
+        rho = None if self.statement.delta_spent else self.statement.rho_spent
+        return Promise(rho, self.statement.epsilon, self.statement.delta, self.source)
 
 
 def find_promise(
@@ -64,10 +88,6 @@ def find_promise(
     max_memory: int | str | None = None,
 ) -> Promised:
     """Find the promise of a release, or else of the statement next to the synthetic table.
-
-    The promise is that of the budget that was spent, which can be less than the whole. If part of δ
-    was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
-    nothing is promised: the promise does not cover what the schema reveals.
 
     Raises:
         InputError: the release cannot be read, or was made with another schema.
@@ -91,47 +111,21 @@ def find_promise(
                 "that the synthetic table comes from, and give it as --schema, too"
             )
     elif sidecar is None or not exists(sidecar):
-        return _unknown("no --release was given, and no statement is next to the synthetic table")
+        return Promised()
     else:
         source = sidecar.name
         try:
             fields = {key: value for key, value in content.items() if key in Manifest.model_fields}
             found = Manifest.model_validate(fields)
         except ValidationError:
-            return _unknown(f"{source} is damaged, or of another version")
+            return Promised(source=f"{source} is damaged, or of another version")
         if found.schema_fingerprint != schema.fingerprint:
-            return _unknown(
-                f"{source} is of a release with another schema, such as one in which values were "
-                "learnt: name the release as the schema"
+            return Promised(
+                source=f"{source} is of a release with another schema, such as one in which values "
+                "were learnt: name the release as the schema"
             )
     sampling = content.get("sampling")
-    sampling = sampling if isinstance(sampling, dict) else {}
-    statement = found.manifest if isinstance(found, Bundle) else found
-    if statement.insecure:
-        reason = f"nothing is promised: {source} says NOT PRIVATE, its noise can be predicted"
-        return Promised(found, None, reason, sampling)
-    if statement.drafted:
-        reason = f"no bound: {source} says that the schema was taken from the data, and the privacy"
-        reason += " promise does not cover what it reveals"
-        return Promised(found, None, reason, sampling)
-    rho = None if statement.delta_spent else statement.rho_spent
-    promise = Promise(rho, statement.epsilon, statement.delta, source)
-    return Promised(found, promise, None, sampling)
-
-
-def _unknown(reason: str) -> Promised:
-    return Promised(limitation=f"the privacy promise is not known: {reason}")
-
-
-def why_no_promise(statement: Statement | None) -> str | None:
-    """Return why nothing can be said of a promise, without a full stop; None if there is one."""
-    if statement is None:
-        return "The promise behind the table is not known"
-    if statement.insecure:
-        return "Nothing is promised: the noise came from a seed, and can be predicted"
-    if statement.drafted:
-        return "The promise does not cover what the schema reveals, which was taken from the data"
-    return None
+    return Promised(found, source, sampling if isinstance(sampling, dict) else {})
 
 
 # The advantage that a privacy promise leaves to any membership attack; docs/proofs.md, section 10.

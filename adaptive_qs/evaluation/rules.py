@@ -157,10 +157,13 @@ def _distribution(values: Values) -> tuple[Values, NDArray[np.float64]]:
     return _take(values, first), counts / len(values.low)
 
 
-def row_values(pair: TablePair, table: int, column: ColumnBase) -> Values:
-    """Return the values of the rows of one table (0 true, 1 synthetic), of the cells if known."""
+def row_values(
+    pair: TablePair, table: int, column: ColumnBase, rows: slice = slice(None)
+) -> Values:
+    """Return the values of rows of one table (0 true, 1 synthetic), of the cells if known."""
     codes = (pair.true, pair.synthetic)[table].columns[pair.domain.names.index(column.name)]
-    return read_values(column, codes, pair.amounts[table].get(column.name))
+    amounts = pair.amounts[table].get(column.name)
+    return read_values(column, codes[rows], None if amounts is None else amounts[rows])
 
 
 # How often rules are broken.

@@ -469,6 +469,9 @@ def _name(error: sqlite3.Error) -> str:
 
 def _explanation(path: Path, error: sqlite3.Error) -> LedgerError:
     name = _name(error)
+    with suppress(OSError):  # SQLite does not name the reason if the log or its index cannot grow
+        if name == "SQLITE_ERROR" and shutil.disk_usage(path.resolve().parent).free < 2**16:
+            name = "SQLITE_FULL"
     unknown = f"the ledger cannot be used ({name or 'unknown reason'}): {RESTORE}"
     reasons = (text for prefixes, text in _REASONS.items() if name.startswith(prefixes))
     return LedgerError(f"{path}: {next(reasons, unknown)}")

@@ -178,17 +178,17 @@ class Budget(Ledger):
 class Part(Ledger):
     """A part of a budget, for one of several tables that one promise covers.
 
-    It charges the whole, and refuses what does not fit the part besides. Of the whole it is as
-    precise an account as the whole itself: what a choice takes falls with what remains, so that
-    the filter of the whole has at least as much left as that of the part and what lies outside it.
+    It charges the whole budget, and also refuses events that do not fit the part. A choice takes
+    less of a larger remainder, so the filter of the whole always has at least as much left as the
+    filter of the part and the rest of the budget together.
 
     Args:
-        whole: what it is a part of; others may follow one another, with parts of what is left.
-        limit: the part, at most what the whole has left.
-        unit: whom the whole protects, by the number of rows that a unit has in this table.
+        whole: The whole budget; its parts follow one another.
+        limit: The part, at most what the whole has left.
+        unit: The unit of the whole, with its number of rows in this table.
 
     Raises:
-        ValueError: the unit is not that of the whole.
+        ValueError: If the unit differs from the unit of the whole.
     """
 
     def __init__(self, whole: Ledger, limit: Cost, unit: Unit) -> None:
@@ -199,13 +199,13 @@ class Part(Ledger):
 
     @property
     def left(self) -> Cost:
-        """What may still be spent: of the part, and of the whole."""
+        """The budget that is left, of the part and of the whole."""
         own, whole = super().left, self._whole.left
         return Cost(min(own.rho_units, whole.rho_units), min(own.delta_units, whole.delta_units))
 
     @property
     def place(self) -> LedgerPosition | None:
-        """Where the releases of the whole stand."""
+        """The position of the whole."""
         return self._whole.place
 
     def release(

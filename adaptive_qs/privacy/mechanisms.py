@@ -168,7 +168,7 @@ class Mechanisms:
         Args:
             event: The charge for one row: purpose, noise, threshold and share of δ.
             texts: Every value that occurs, with its count.
-            at_most: Maximum number of values; those of the largest noisy counts are released.
+            at_most: Maximum number of values; the largest noisy counts decide which.
 
         Returns:
             Values whose noisy count passes the threshold, in ascending order.

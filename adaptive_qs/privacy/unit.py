@@ -15,25 +15,23 @@ from adaptive_qs.privacy import DEFAULT_NEIGHBOURS as DEFAULT_NEIGHBOURS
 from adaptive_qs.privacy import DEFAULT_WEIGH as DEFAULT_WEIGH
 from adaptive_qs.privacy.events import Cost, E, GaussianEvent
 
-# All that is measured is a function of the rows that are kept, and its sensitivity is proven for
-# one row more or less. Two neighbours of another kind are a chain of tables of which each has one
-# row more or less than the one before, with ``group`` steps. By the triangle inequality values
-# change by at most ``group`` times as much (L2), and scores likewise. So a group costs
-# group² times the ρ of a row, by noise and by choices alike, and ``group`` times the δ.
+# Every measurement is a function of the rows that count, and its sensitivity is proven for one row
+# more or less. Neighbours of another kind are the ends of a chain of ``group`` + 1 tables, each
+# with one row more or less than the one before. By the triangle inequality values change by at most
+# ``group`` times as much (L2), and scores likewise. So a group costs group² times the ρ of a row,
+# for noise and for choices, and ``group`` times the δ.
 #
-# Of counts it may be known how far what two rows contribute is apart at most, d, which is less than
-# twice the sensitivity where rows that are far from 0 are not opposite each other. A person that is
-# replaced changes such counts by K·d at most: its rows are paired with those of the other one, and
-# those left over change them by no more than d each.
+# A largest distance d between the contributions of two rows may be known. It can be less than twice
+# the sensitivity. Replacing a person changes such counts by at most K·d: each row of one person is
+# paired with a row of the other, and a row without a partner changes the counts by at most d.
 #
-# Nobody who measures has to know: the one door by which counts leave
+# Code that measures is about single rows: the one door by which counts leave
 # (:mod:`adaptive_qs.privacy.mechanisms`) takes events for a row, and charges and records them for
-# the unit of its ledger; what may be spent on rows is computed from the budget by
-# :meth:`Unit.for_rows`.
+# the unit of its ledger. :meth:`Unit.for_rows` converts a budget to the cost for rows.
 #
-# Where persons weigh alike, each has exactly K rows in the table that is counted: theirs, repeated.
-# A person changes it by K rows at most, as before, so nothing above changes. What is published is
-# divided by K: there a person is one row (:attr:`Unit.copies`).
+# If persons weigh alike, each person has exactly K rows in the counted table, by repetition. A
+# person still changes it by at most K rows. Published numbers are divided by K, so that a person is
+# one row (:attr:`Unit.copies`).
 #
 # Proof: docs/proofs.md, section 11.
 

@@ -182,7 +182,7 @@ def _is_sound(found: TableMechanism) -> bool:
     """Return whether all answers are unbiased and have the stated variances.
 
     An ill-conditioned strategy may lose queries, or its covariance may not be its own. Variances of
-    cells do not matter: one that no query asks about may have none.
+    cells do not matter: a cell without a query can have none.
     """
     largest, _ = found.largest_variance()
     figures = np.array([largest, found.total_error])
@@ -215,8 +215,8 @@ def plan_fourier(request: PlanRequest) -> MechanismChoice:
 def plan_hdmm(request: PlanRequest) -> MechanismChoice:
     """Plan HDMM: a product of strategies or weighted marginals (McKenna et al.).
 
-    Measuring marginals with weights is measuring residuals with some shares, of which the best are
-    those of ResidualPlanner; where they meet the bound, as for marginals, nothing else is tried.
+    Measuring weighted marginals is measuring residuals with shares, of which ResidualPlanner has
+    the best. If they meet the bound, as for marginals, nothing else is tried.
     Queries that are no products are refused (WorkloadError).
     """
     d, gap = request.decomposition, request.settings.gap

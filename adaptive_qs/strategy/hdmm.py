@@ -199,7 +199,7 @@ def optimize_axes(
         workload: sets with queries that are not all zero.
         settings: limits of each solve.
         solve: the solver for one attribute.
-        start: errors of each attribute's factors to start from, those of the identity by default.
+        start: errors of each attribute's factors to start from; by default of the identity.
         coarse_gap: gap of the solves while the others still move.
     """
     axes: list[Factor] = [IdentityFactor(n) for n in workload.sizes]

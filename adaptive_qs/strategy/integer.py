@@ -1,4 +1,4 @@
-"""Strategies with integer coefficients, so that measurements can be exact, and those of columns."""
+"""Integer strategies, whose measurements are exact, and the strategies of single columns."""
 
 from __future__ import annotations
 
@@ -174,9 +174,9 @@ def _ignored(shape: tuple[int, ...], balanced: tuple[bool, ...]) -> Array:
 
 # Strategies with integer coefficients, so that measurements can be exact.
 #
-# A factor B_k becomes M_k = round(2^s B_k); its sensitivity, inverse and covariance are those of
-# M_k, so nothing that is reported depends on the rounding having been fine enough. Where the rows
-# of B_k sum to zero along an axis those of M_k do so exactly: the estimate of a residual stays
+# A factor B_k becomes M_k = round(2^s B_k); the sensitivity, inverse and covariance are of M_k,
+# so nothing that is reported depends on the rounding having been fine enough. Where the rows
+# of B_k sum to zero along an axis the rows of M_k do so exactly: the estimate of a residual stays
 # unbiased.
 
 MOST_BITS, LEAST_BITS = 24, 4
@@ -349,7 +349,7 @@ def _rounded(factor: Factor, bits: int, of_residual: bool) -> Factor:
 #
 #     minimise tr(G V⁺) / L_G + tr(Π V⁺) / L_Π     with G the Gram matrix of the subworkload
 #
-# of its residual space (He et al., section 6.2) and L the optima by themselves, so that no constant
+# of its residual space (He et al., section 6.2) and L the separate optima, so that no constant
 # says how much cells count. Sizes and the workload decide, no row.
 
 
@@ -380,7 +380,7 @@ class ColumnStrategy:
 
     @classmethod
     def of_integers(cls, rows: Integers) -> ColumnStrategy:
-        """Build the strategy with this M; errors are those of the class."""
+        """Build the strategy with this M; errors are as for the class."""
         return cls(GridFactor(rows, (True,), rows.shape[1:]))
 
     @property

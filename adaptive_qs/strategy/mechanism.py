@@ -145,7 +145,7 @@ def largest_bias(
     """Return max_q ‖q (I − V⁺V)‖ / ‖q‖, the bias of exact measurements, estimated on random tables.
 
     Zero where the strategy supports the queries and its covariance is its own: then V⁺Bᵀ estimates
-    them without bias, and q V⁺ qᵀ is the variance of that estimate. A cell that no query asks about
+    them without bias, and q V⁺ qᵀ is the variance of that estimate. A cell without a query
     may have no variance at all. For the arguments see :func:`joint_squares`.
     """
     rng = np.random.Generator(np.random.PCG64(0))  # probes of a public matrix, not privacy noise

@@ -38,10 +38,7 @@ NULL = pa.nulls(1)[0]
 
 
 def to_arrow(values: Any) -> pa.Array:
-    """Return an array of numbers or a list of texts as an Arrow array.
-
-    ``pa.array`` does the same, and imports pandas first if it is there.
-    """
+    """Return numbers or texts as ``pa.array`` does, without its import of pandas."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "bif":
         bits = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else values
         content = pa.py_buffer(np.ascontiguousarray(bits))
@@ -57,7 +54,7 @@ def to_arrow(values: Any) -> pa.Array:
 
 
 def from_arrow(values: pa.Array) -> NDArray[Any]:
-    """Return numbers or truth values without nulls as ``to_numpy`` does, without pandas."""
+    """Return numbers without nulls as ``to_numpy`` does, without its import of pandas."""
     if pa.types.is_boolean(values.type):
         return np.from_dlpack(values.cast(pa.uint8())).view(np.bool_)
     return np.from_dlpack(values)
@@ -473,24 +470,6 @@ _READERS: tuple[tuple[Any, Callable[[Objects], Parted]], ...] = (
 def unreadable_column(label: str, name: str, _: Exception) -> DataError:
     """Return the error that a library cannot read the cells of a column."""
     return DataError(f"{label}: column {name!r} cannot be read: write it as text")
-
-
-def frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
-    """Return a column of a data frame (a series of narwhals), each cell by its own type."""
-    if series.implementation.is_pandas_like():
-        column = series.to_pandas()
-        if column.dtype == object:
-            return object_cells(column.to_numpy())
-        if column.dtype == "category" and column.dtype.categories.dtype == object:
-            codes = column.cat.codes.to_numpy()
-            used, places = np.unique(codes[codes >= 0], return_inverse=True)
-            rows = np.full(len(codes), -1)
-            rows[codes >= 0] = places
-            values = object_cells(column.cat.categories.to_numpy()[used])
-            return MixedCells.of(values).take(rows)
-    elif series.implementation.is_polars() and str(series.dtype) == "Object":
-        return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
-    return series.to_arrow()
 
 
 # Errors from libraries that read private cells, replaced by ones that quote none of them.

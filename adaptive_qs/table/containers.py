@@ -53,7 +53,10 @@ def choose_table(
     if not names:
         raise DataError(f"{path}: has no {what}: check the file")
     if len(names) > 1:
-        raise DataError(f"{path}: has {len(names)} {what}s: name one, as {path}::NAME")
+        raise DataError(
+            f"{path}: has {len(names)} {what}s: name one, as {path}::NAME. For a set, propose a "
+            'schema for each table, and join them by "tables".'
+        )
     return names[0]
 
 

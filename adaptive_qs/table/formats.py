@@ -225,13 +225,10 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
     return tuple(name.strip(ASCII_SPACE) for name in header), other
 
 
-def _explain_header(path: Path) -> DataError:
+def _explain_header(path: Path, error: Exception | None = None) -> DataError:
+    if isinstance(error, OSError):
+        return unreadable(path, error)
     return DataError(f"{path}: the header line cannot be read: give UTF-8 text with separators")
-
-
-def explain_csv_opening(path: Path, error: Exception) -> DataError:
-    """Return what is wrong with a CSV file that cannot be opened."""
-    return unreadable(path, error) if isinstance(error, OSError) else _explain_header(path)
 
 
 def _parse_blocks(
@@ -371,5 +368,5 @@ def _cut_parquet(file: pq.ParquetFile, most_bytes: int) -> Iterator[RowGroups]:
     yield groups
 
 
-CSV_READER = Reader(open_csv, explain_csv_opening)
+CSV_READER = Reader(open_csv, _explain_header)
 PARQUET_READER = Reader(open_parquet, explain_parquet, check_parquet)

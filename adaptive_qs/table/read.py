@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
@@ -22,7 +23,7 @@ from adaptive_qs.errors import DataError, InputError, reason
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import (
     MixedCells,
-    frame_cells,
+    object_cells,
     redacted,
     unreadable_column,
 )
@@ -154,12 +155,6 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
 # Files by their first bytes.
 
 _ZIP_MAGIC = b"PK\x03\x04"
-_BOOK_MAGIC = {
-    "Excel": (0, _ZIP_MAGIC),
-    "SQLite": (0, b"SQLite format 3\0"),
-    "DuckDB": (8, b"DUCK"),
-}
-"""Where the first bytes of files with several tables stand, and what they are."""
 
 
 @contextmanager
@@ -181,26 +176,17 @@ def open_file(
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
         raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
-
-    def start() -> bytes:
-        with path.open("rb") as file:
-            return file.read(16)
-
-    first = redacted(start, partial(unreadable, path))
+    first = redacted(partial(_read_start, path), partial(unreadable, path))
     _refuse_kind(path, first)
-    suffix, is_parquet = path.suffix.lower(), first.startswith(PARQUET_MAGIC)
-    kind = "Parquet" if is_parquet or suffix in (".parquet", ".pq") else "CSV"
-    for book, (place, magic) in _BOOK_MAGIC.items():
-        if first[place:].startswith(magic):
-            kind = book
+    kind = _find_kind(path, first)
     reader = READERS[kind]
-    if kind in _BOOK_MAGIC:
+    if kind not in ("CSV", "Parquet"):
         opened = reader.open(path, name)
     elif name is not None:
         raise DataError(f"{path}: holds no several tables: leave out ::{name}")
-    elif not is_parquet and is_written_only(path):
+    elif not first.startswith(PARQUET_MAGIC) and is_written_only(path):
         raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
-    elif suffix in (".xlsx", ".sqlite", ".duckdb"):
+    elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
             f"{path}: is no readable file of the kind that its name says: save it again, or export "
             "the table as CSV"
@@ -209,6 +195,23 @@ def open_file(
         opened = reader.open(path, delimiter if kind == "CSV" else groups)
     with _open_redacted(opened, partial(reader.explain, path)) as source:
         yield source
+
+
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(16)
+
+
+def _find_kind(path: Path, first: bytes) -> str:
+    """Return the format of a file that begins so, a key of ``READERS``."""
+    if first.startswith(_ZIP_MAGIC):
+        return "Excel"
+    if first.startswith(b"SQLite format 3\0"):
+        return "SQLite"
+    if first[8:].startswith(b"DUCK"):
+        return "DuckDB"
+    is_parquet = first.startswith(PARQUET_MAGIC) or path.suffix.lower() in (".parquet", ".pq")
+    return "Parquet" if is_parquet else "CSV"
 
 
 def _refuse_kind(path: Path, first: bytes) -> None:
@@ -253,19 +256,11 @@ def check_held(source: Any, most_bytes: int, names: Collection[str]) -> None:
     if not isinstance(source, str | Path):
         return
     path = inside(source)[0]
-    if not path.is_file():  # reading a pipe would wait; what opens it explains it
-        return
-    with contextlib.suppress(OSError):
-        with path.open("rb") as file:
-            first = file.read(len(_ZIP_MAGIC))
-        kind = {_ZIP_MAGIC: "Excel", PARQUET_MAGIC: "Parquet"}.get(first)
-        if kind is not None:
-            reader = READERS[kind]
-            with contextlib.suppress(DataError):  # as above
-                redacted(
-                    partial(reader.check_held, path, names, most_bytes),
-                    partial(reader.explain, path),
-                )
+    if path.is_file():  # reading a pipe would wait
+        with contextlib.suppress(OSError, DataError):  # what opens it explains it
+            reader = READERS[_find_kind(path, _read_start(path))]
+            held = partial(reader.check_held, path, names, most_bytes)
+            redacted(held, partial(reader.explain, path))
 
 
 # Tables in several files: all of a folder, or all that a pattern names.
@@ -341,6 +336,24 @@ def _open_files(label: str, files: Sequence[Path], delimiter: str | None) -> Ite
 # Data frames, and any table.
 
 
+def _frame_cells(series: Any) -> pa.Array | pa.ChunkedArray | MixedCells:
+    """Return a column of a data frame (a series of narwhals), each cell by its own type."""
+    if series.implementation.is_pandas_like():
+        column = series.to_pandas()
+        if column.dtype == object:
+            return object_cells(column.to_numpy())
+        if column.dtype == "category" and column.dtype.categories.dtype == object:
+            codes = column.cat.codes.to_numpy()
+            used, places = np.unique(codes[codes >= 0], return_inverse=True)
+            rows = np.full(len(codes), -1)
+            rows[codes >= 0] = places
+            values = object_cells(column.cat.categories.to_numpy()[used])
+            return MixedCells.of(values).take(rows)
+    elif series.implementation.is_polars() and str(series.dtype) == "Object":
+        return object_cells(np.array([*series.to_list(), None], dtype=object)[:-1])
+    return series.to_arrow()
+
+
 def frame_source(table: Any) -> Source:
     """Return a pandas, polars or pyarrow table as a source; raise DataError if it is none.
 
@@ -361,7 +374,7 @@ def frame_source(table: Any) -> Source:
     bad = partial(unreadable_column, FRAME)
 
     def read_cells(part: Any, name: str) -> Cells:
-        return frame_cells(part[:, names.index(name)])
+        return _frame_cells(part[:, names.index(name)])
 
     def read(requested: Sequence[str]) -> Iterator[Chunk]:
         rows = len(frame)
@@ -440,7 +453,7 @@ def check_alike(source: Source) -> None:
         if sorted(names) != sorted(source.names):
             raise DataError(
                 f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
-                "one table"
+                'one table. For a set, propose a schema for each table, and join them by "tables".'
             )
 
 

@@ -36,7 +36,7 @@ AboutText = Annotated[Text, Field(min_length=1, max_length=4_000)]
 class DeclaredRule(BaseModel):
     """A rule between columns that holds in every row."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rule: RuleText
     """What holds, such as "start <= end" or "city determines county"; see the guide to rules."""
@@ -53,7 +53,7 @@ class Schema(BaseModel):
     mapping with `load` and `parse` (errors are `SchemaError`).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -494,4 +494,4 @@ PUBLISHED = Path(__file__).with_name("schema.schema.json")
 
 def render() -> str:
     """Return the text of the published file."""
-    return render_schema("schema", Schema.model_json_schema())
+    return render_schema("schema", Schema)

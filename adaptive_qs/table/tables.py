@@ -41,7 +41,7 @@ LONE = "table"
 class Key(BaseModel):
     """A column whose value names the row of another table that a row belongs to."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     child: Text
     """Table whose rows belong to rows of the parent."""
@@ -105,7 +105,7 @@ class TableSet(BaseModel):
     Build one from a file or a mapping with `load` and `parse` (errors are `SchemaError`).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -447,4 +447,4 @@ PUBLISHED = Path(__file__).with_name("tables.schema.json")
 
 def render() -> str:
     """Return the text of the published file."""
-    return render_schema("tables", TableSet.model_json_schema())
+    return render_schema("tables", TableSet)

@@ -130,7 +130,7 @@ class QueryFamily(BaseModel):
     The fields are the parameters: JSON Schema, reference pages and errors are made from them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     joint: ClassVar[bool] = False
     """Whether the queries are on all attributes of a set together."""

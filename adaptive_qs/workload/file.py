@@ -104,7 +104,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 class Part(BaseModel):
     """Some sets of attributes, the queries on each of them, and their weight."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ways: Annotated[tuple[Ways, ...], Field(min_length=1)] | None = None
     """All sets of this many attributes, for each number listed."""
@@ -171,7 +171,7 @@ class Part(BaseModel):
 class WorkloadFile(BaseModel):
     """A workload as written in a file; the attributes are checked against a domain later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1]
     """Version of the file format."""
@@ -326,7 +326,7 @@ def split_workload(
 
     Args:
         spec: The workload. Numbers of ways stand for marginals of every table.
-        domains: The attributes of each table, by name, behind those of its ancestors.
+        domains: The attributes of each table, by name, behind the attributes of its ancestors.
         given: The number of attributes of the ancestors.
 
     Raises:
@@ -347,17 +347,19 @@ def split_workload(
             if not any(set(names) <= set(domain.names) for domain in domains.values()):
                 raise WorkloadError(
                     f"{source}: part {number}: no table has all of {', '.join(map(repr, names))} "
-                    "among its columns and those of its ancestors: ask for others"
+                    "among its columns and the columns of its ancestors: request others"
                 )
     found = {}
     for name, domain in domains.items():
         parts = [each for each in (part.within(domain) for part in file.parts) if each is not None]
         if parts:
-            asked = file.model_copy(update={"parts": parts}).workload(domain, source, MOST_LISTED)
-            weights = {c: weight for c, weight in asked.weights.items() if c[-1] >= given[name]}
+            requested = file.model_copy(update={"parts": parts}).workload(
+                domain, source, MOST_LISTED
+            )
+            weights = {c: weight for c, weight in requested.weights.items() if c[-1] >= given[name]}
         if not parts or not weights:
-            raise WorkloadError(f"{source}: asks for no marginal of {name}: add one")
-        found[name] = replace(asked, weights=weights)
+            raise WorkloadError(f"{source}: requests no marginal of {name}: add one")
+        found[name] = replace(requested, weights=weights)
     return found
 
 
@@ -460,7 +462,7 @@ PUBLISHED = Path(__file__).with_name("workload.schema.json")
 
 def render() -> str:
     """Return the text of the published file."""
-    return render_schema("workload", WorkloadFile.model_json_schema(schema_generator=_AnyOf))
+    return render_schema("workload", WorkloadFile, schema_generator=_AnyOf)
 
 
 class _AnyOf(GenerateJsonSchema):

@@ -15,7 +15,7 @@ from adaptive_qs.workload.workload import LEAST_WEIGHT, MOST_WEIGHT, Workload
 
 Array = NDArray[np.float64]
 
-# What may be measured are the marginals that a workload asks for and those inside them. Sizes,
+# The requested marginals and their sub-marginals may be measured. Sizes,
 # weights and ceilings decide which of them are left out, no row:
 #
 # 1. every single column stays;

@@ -1,4 +1,4 @@
-"""What a workload asks of each residual space (He et al., section 6.2)."""
+"""The problem that a workload sets in each residual space (He et al., section 6.2)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Subworkload:
-    """Everything a workload asks of one residual space; hashable, so that it is solved once.
+    """The queries of a workload in one residual space; hashable, so that it is solved once.
 
     Attributes:
         shape: sizes of the residual's axes; () is the total.
@@ -163,7 +163,7 @@ class Subworkload:
 
 Indices = NDArray[np.int64]
 Terms = dict[tuple[CenteredQueries, ...], int]
-"""Distinct products of centered queries, numbered as they come."""
+"""Distinct products of centered queries, numbered in order of appearance."""
 
 ZERO_SHARE = 1e-13
 """Share of its queries' squared norm below which a centered part is zero."""

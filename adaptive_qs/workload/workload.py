@@ -264,7 +264,7 @@ class Workload:
                 weights[joined] = min(weights.get(joined, 0.0) + weight, MOST_WEIGHT)
         if weights.keys() == {(attribute,)}:
             raise WorkloadError(
-                f"the workload asks for nothing but the target {target!r}: add the columns that "
+                f"the workload requests nothing but the target {target!r}: add the columns that "
                 "models predict it from"
             )
         added = Counter(len(clique) for clique in weights if clique not in self.weights)

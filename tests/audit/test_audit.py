@@ -321,7 +321,7 @@ def test_neighbours_cannot_be_told_apart_where_marginals_are_scored_from_occupie
 
 def test_the_ceiling_is_the_least_memory_that_can_be_planned_for():
     tight = Synthesis.of(EVERYTHING, 2, 1.0).at_ceiling()
-    least, marginals = tight.limits.max_memory_bytes, tight.job.root.work.workload
+    least, marginals = tight.limits.max_memory_bytes, tight.checked.root.work.workload
     assert Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least).limits == tight.limits
     with pytest.raises(ResourceExceeded):
         Synthesis.of(EVERYTHING, 2, 1.0, max_memory=least - 1)

@@ -1,26 +1,15 @@
 """A small private table on disk, and the command line called in process."""
 
-import json
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from adaptive_qs.cli.entry import main
 from adaptive_qs.generate.rows import SynthesisSettings
 
-SCHEMA = {
-    "version": 1,
-    "columns": [
-        {"name": "job", "type": "categorical", "values": ["a", "b"], "missing": ["?"]},
-        {"name": "age", "type": "integer", "min": 0, "max": 9},
-        {"name": "day", "type": "date", "min": "2020-01-01", "max": "2020-01-09"},
-    ],
-}
-HEADER = "job,age,day"
+from .transcripts import write_inputs
 
 
 class Outcome(NamedTuple):
@@ -29,14 +18,6 @@ class Outcome(NamedTuple):
     code: int
     out: str
     err: str
-
-
-def rows(count=300):
-    rng = np.random.default_rng(1)
-    return [
-        f"{rng.choice(['a', 'b', '?'])},{rng.integers(10)},2020-01-0{rng.integers(1, 10)}"
-        for _ in range(count)
-    ]
 
 
 def done(outcome):
@@ -65,17 +46,11 @@ def working_in(folder):
         yield folder
 
 
-def write_inputs():
-    Path("t.csv").write_text("\n".join([HEADER, *rows()]) + "\n")
-    Path("s.json").write_text(json.dumps(SCHEMA))
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working directory with t.csv, s.json and w.json."""
     monkeypatch.chdir(tmp_path)
     write_inputs()
-    Path("w.json").write_text(json.dumps({"version": 1, "parts": [{"ways": [1]}]}))
     return tmp_path
 
 
@@ -103,8 +78,5 @@ def unspent(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def quick_tables(monkeypatch):
+def _quick(quick_tables):
     """Fit tables with few rows: these tests are not about their quality."""
-    monkeypatch.setattr(
-        "adaptive_qs.release.release.SynthesisSettings", partial(SynthesisSettings, fit_rows=500)
-    )

@@ -25,13 +25,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from adaptive_qs.answering.api import answer
 from adaptive_qs.cli.io import readable
 from adaptive_qs.errors import DataError, InputError
 from adaptive_qs.machine import Fault, on_reach
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.files import claimed
-from adaptive_qs.table.schema import Schema
 
 from ..faults.children import Child
 from .conftest import done, refused
@@ -334,14 +332,6 @@ def test_evaluate_takes_one_table_from_standard_input(run, pipe):
         Path("r.html").unlink()
 
 
-@pytest.mark.parametrize(
-    "tables", [["-", "-"], ["-", "t.csv", "--control", "-"], ["t.csv", "-", "--control", "-"]]
-)
-def test_standard_input_holds_one_table(run, pipe, tables):
-    pipe(contents())
-    assert "- is used twice" in refused(run("evaluate", *tables, "--schema", "s.json"))
-
-
 def test_schema_init_and_check_read_standard_input(run, pipe):
     Path("a.csv").write_text("age,town\n" + "1,a\n2,b\n3,a\n" * 30)
     expected = run("schema", "init", "a.csv")
@@ -468,29 +458,6 @@ def test_nothing_is_left_of_a_process_that_is_stopped(folder, how):
     process.stdin.close()
     process.stderr.close()
     assert list(spool.iterdir()) == []
-
-
-@pytest.mark.parametrize("url", ["https://example.org/t.csv", "s3://bucket/t.parquet"])
-def test_a_url_is_to_be_downloaded_first(run, url):
-    line = f"{url}: is a URL: download it first, and name the file"
-    for arguments in (
-        ["synthesize", url, *SEEDED, "--out", "o.csv"],
-        ["answer", url, *SEEDED, "--out", "o.csv"],
-        ["evaluate", url, "t.csv", "--schema", "s.json"],
-        ["evaluate", "t.csv", url, "--schema", "s.json"],
-        ["schema", "init", url],
-        ["schema", "check", "s.json", url],
-    ):
-        said = run(*arguments)
-        assert (said.code, said.err.splitlines()[-1]) == (2, f"error: {line}"), said
-    for call in (lambda: Synthesizer(epsilon=1).fit(url, schema="s.json"), lambda: _answers(url)):
-        with pytest.raises(DataError) as caught:
-            call()
-        assert str(caught.value) == line
-
-
-def _answers(source):
-    return answer(source, Schema.load("s.json"), [1], epsilon=1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from adaptive_qs.privacy.events import Cost
 from adaptive_qs.synthesizer import Synthesizer
 from adaptive_qs.table.schema import TAKEN_FROM_DATA, UNREVIEWED, Schema
 
-from .conftest import SCHEMA, done, refused
+from .conftest import done, refused
+from .transcripts import SCHEMA
 
 DRAFT = {**SCHEMA, "description": f"{TAKEN_FROM_DATA} Its ends are rounded."}
 VERBS = {"synthesize": "o.csv", "answer": "a.csv"}
@@ -49,19 +50,6 @@ def test_it_is_taken_when_asked_and_the_statement_says_what_is_not_covered(verb,
     Path("draft.json").write_text(json.dumps({**DRAFT, "description": "Its ends are rounded."}))
     outcome = run(*command(verb, "--force"))  # a reviewed one needs no option
     assert (outcome.code, outcome.err) == (0, "")
-
-
-def test_other_commands_take_it(run):
-    done(run(*command("synthesize", "--unreviewed-schema", "--release", "r.zip")))
-    for words in (
-        ["plan", "--schema", "draft.json", "--ways", "1"],
-        ["audit", "--schema", "draft.json", "--ways", "1", "--pairs", "1"],
-        ["evaluate", "t.csv", "o.csv", "--schema", "draft.json"],
-    ):
-        done(run(*words))
-    for words in (["sample", "r.zip"], ["marginals", "r.zip", "--columns", "age"]):
-        outcome = done(run(*words, "--out", f"{words[0]}.csv"))
-        assert f"warning: r.zip: {UNREVIEWED}" in outcome.err
 
 
 def test_python_refuses_it_alike():

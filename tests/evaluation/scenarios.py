@@ -91,8 +91,7 @@ def contradicted(part=0.4, drawn=1_500.0, **statement):
     found = compared(changed("mood", part, "high"), 1)
     cell = {"columns": ["mood"], "cell": ["high"], "measured": 600.0, "drawn": drawn,
             "standard_errors": 40.0}  # fmt: skip
-    promised = Promised(manifest, None, "no bound: it is made up",
-                        {"rows": ROWS, "contradictions": [cell]})  # fmt: skip
+    promised = Promised(manifest, sampling={"rows": ROWS, "contradictions": [cell]})
     comparison = replace(found.comparison, promised=promised)
     release = found.checks[0].measure(comparison)
     return replace(found, comparison=comparison, facts={**found.facts, "release": release})

@@ -203,9 +203,9 @@ def test_of_few_rows_no_share_of_unseen_pairs_is_named():
     ("statement", "text"),
     [
         (SimpleNamespace(drafted=False, insecure=False), "the promise holds without it"),
-        (SimpleNamespace(drafted=False, insecure=True), "the noise came from a seed"),
+        (SimpleNamespace(drafted=False, insecure=True), "its noise is known"),
         (SimpleNamespace(drafted=True, insecure=False), "does not cover what the schema reveals"),
-        (None, "The promise behind the table is not known"),
+        (None, "The privacy promise is not known"),
     ],
 )
 def test_a_promise_is_claimed_only_if_there_is_one(statement, text):

@@ -1,6 +1,7 @@
 """Files that are no ledgers, other versions, waiting, clocks, permissions."""
 
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -211,3 +212,20 @@ def test_large_outputs_are_kept_in_pieces(tmp_path, monkeypatch):
     kept = again.release([costing(1)] * len(vectors), pytest.fail)
     assert [v.tolist() for v in kept] == [v.tolist() for v in vectors]
     crash(again)
+
+
+def test_a_ledger_is_made_or_the_disk_is_said_to_be_full(tmp_path, monkeypatch):
+    """SQLite gives no reason where the log or its index cannot grow."""
+
+    def fail(*_):
+        error = sqlite3.OperationalError("SQL logic error")
+        error.sqlite_errorname = "SQLITE_ERROR"
+        raise error
+
+    for free, said in ((2**15, "no space left for the ledger"), (2**30, "cannot be used")):
+        usage = shutil.disk_usage(tmp_path)._replace(free=free)
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+            patch.setattr(store, "_connect", fail)
+            with pytest.raises(LedgerError, match=said):
+                LedgerBook.create(tmp_path / f"l{free}", Cost.within(1), {"rho": 1, "delta": 1e-9})

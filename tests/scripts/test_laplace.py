@@ -92,9 +92,6 @@ def test_example_15():
     assert grouped.total_error <= apart.total_error
 
 
-# OPT_0 for Laplace noise against dense inverses, finite differences and published errors.
-
-
 @pytest.mark.parametrize(
     ("queries", "published"), [(Range(64), 5.55), (Prefix(64), 5.32)], ids=["range", "prefix"]
 )

@@ -6,7 +6,7 @@ import socket
 import numpy as np
 import pytest
 
-from scripts.results import with_earlier, write_atomically, write_results
+from scripts.results import write_atomically, write_results
 
 
 def test_a_result_says_how_it_was_made_and_names_neither_machine_nor_folders(tmp_path):
@@ -30,15 +30,6 @@ def test_a_result_says_how_it_was_made_and_names_neither_machine_nor_folders(tmp
     assert table == [{"a": "1", "b": ""}, {"a": "2", "b": "x"}]
 
 
-@pytest.mark.parametrize("bad", [float("nan"), object()])
-def test_what_json_cannot_hold_leaves_the_old_file(tmp_path, bad):
-    write_results("trial", 1, {}, None, folder=tmp_path)
-    before = (tmp_path / "trial.json").read_text()
-    with pytest.raises((ValueError, TypeError)):
-        write_results("trial", bad, {}, None, folder=tmp_path)
-    assert (tmp_path / "trial.json").read_text() == before
-
-
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
     write_atomically(path, "old")
@@ -51,12 +42,3 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
         write_atomically(path, "new")
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
     assert path.read_text() == "old"
-
-
-def test_cases_that_were_not_run_keep_their_rows(tmp_path):
-    rows = with_earlier("r", [{"case": "b", "s": 1}, {"case": "a", "s": 2}], "abc", tmp_path)
-    assert [(row["case"], row["s"]) for row in rows] == [("a", 2), ("b", 1)]
-    write_results("r", rows, {}, None, rows, tmp_path)
-    later = with_earlier("r", [{"case": "c", "s": 3}, {"case": "a", "s": 4}], "abc", tmp_path)
-    assert [(row["case"], row["s"]) for row in later] == [("a", 4), ("b", 1), ("c", 3)]
-    assert all(set(row) == {"case", "s", "commit"} for row in later)

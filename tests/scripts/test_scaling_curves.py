@@ -37,10 +37,3 @@ def test_every_curve_is_measured_written_and_drawn(tmp_path, monkeypatch):
     drawn = (tmp_path / "scaling_curves.svg").read_text()
     for curve in varied:
         assert f">{curve}<" in drawn
-
-
-def test_the_model_counts_rows_for_each_attribute_and_cells():
-    model = scaling_curves.model_of
-    assert model(0, 4, 10, 2) == pytest.approx(6 * 100 * scaling_curves.CELL_NS / 1e9)
-    rows = model(10**9, 4, 10, 2) - model(0, 4, 10, 2)
-    assert rows == pytest.approx(6 * 2 * scaling_curves.ROW_NS)

@@ -1,4 +1,4 @@
-""""""
+"""Codes of a table and their exact counts, against a count row by row; what is kept of them."""
 
 from __future__ import annotations
 
@@ -108,16 +108,6 @@ def test_threads_may_ask_at_the_same_time():
     with ThreadPoolExecutor(8) as pool:
         for clique, found in zip(pairs, pool.map(counter.count, pairs), strict=True):
             np.testing.assert_array_equal(found, slow_count(table, clique))
-
-
-@pytest.mark.parametrize("size", [2**8, 2**8 + 1, 2**16, 2**16 + 1, 2**17])
-def test_the_first_and_last_code_of_any_width_are_counted(size):
-    domain = Domain.from_sizes({"a": size, "b": 2})
-    codes = [np.array([0, size - 1, size - 1]), np.array([0, 1, 1])]
-    counted = MarginalCounter(CodedTable.from_codes(domain, codes)).count((0, 1))
-    assert counted[0, 0] == 1
-    assert counted[size - 1, 1] == 2
-    assert counted.sum() == 3
 
 
 def test_more_rows_than_the_public_bound_are_refused_without_telling_how_many(monkeypatch):

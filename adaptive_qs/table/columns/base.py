@@ -119,7 +119,7 @@ class ColumnBase(BaseModel):
     ``outside`` (with its choices as a ``Literal``) for types that declare them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[Text, Field(min_length=1)]
     """Name of the column in the data."""

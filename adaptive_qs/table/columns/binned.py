@@ -50,7 +50,7 @@ MOST_HEAPS = 1000
 class Ending(BaseModel):
     """Values that end alike: points that leave a remainder, and the rows counted on them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     remainder: Annotated[int, Field(ge=0)]
     """What is left when the mark of a value is divided by the modulus. Marks count steps of the
@@ -64,7 +64,7 @@ class Ending(BaseModel):
 class Counted(BaseModel):
     """Noisy numbers of rows with frequent values, as the program notes them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: tuple[int, ...] = ()
     """Rows with each of the heaps, with noise."""
