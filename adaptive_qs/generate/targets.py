@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.domain import Clique
+from adaptive_qs.generate.walk import smooth_counts
 from adaptive_qs.machine import njit
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate, decompose, variance_weight
 
@@ -79,7 +80,9 @@ def project_to_simplex(array: Array, total: float) -> Array:
 #
 # The first is a projection of the noisy counts. Where codes are unordered, it is the nearest point
 # of the simplex, which takes the same from every cell. Where they are ordered, the distribution
-# function is projected instead (isotonic regression), which moves mass between neighbours only.
+# function is projected instead (isotonic regression), which moves mass between neighbours only. The
+# less of the rows is in codes that stand clear of the noise, the more a smooth curve from which
+# heaps stand off (`walk.py`) takes its place.
 #
 # The second is a posterior mean, with a prior learnt from the column itself (Robbins 1956). Cells
 # of an unordered column have levels drawn from one unknown distribution (Kiefer and Wolfowitz 1956;
@@ -96,7 +99,12 @@ ROUNDS = 60
 
 
 def denoise_counts(
-    noisy: Array, noise_std: float, total: float, ordered: bool, independent: bool = True
+    noisy: Array,
+    noise_std: float,
+    total: float,
+    ordered: bool,
+    independent: bool = True,
+    beyond: int = 0,
 ) -> Array:
     """Estimate the non-negative counts of a column's codes from noisy ones.
 
@@ -107,10 +115,16 @@ def denoise_counts(
         ordered: whether neighbouring codes are similar and prefixes of them matter.
         independent: whether the noise of different cells is independent. The noise of a strategy
             is not: its ranges are precise already, so that they are only projected.
+        beyond: number of codes at the end that are off the scale of the others.
     """
     projected = (project_distribution if ordered else project_to_simplex)(noisy, total)
     if not independent:
         return projected
+    if ordered:
+        clear = min(noisy[noisy >= CLEAR * noise_std].sum() / total, 1.0)
+        means, variances = smooth_counts(noisy, noise_std, total, beyond)
+        smooth = _move_to_total(means, np.maximum(variances, 1e-6 * noise_std**2), total)
+        projected = clear * projected + (1 - clear) * smooth
     return 0.5 * (projected + posterior_means(noisy, noise_std, total, ordered))
 
 
@@ -254,12 +268,14 @@ def single_target(model: ReferenceModel, attribute: int) -> Target:
     projected = make_target(model, (attribute,))
     if not model.precision((attribute,)):
         return projected
+    described = model.domain.attributes[attribute]
     counts = denoise_counts(
         model.marginal((attribute,)),
         projected.noise_std,
         max(model.total, 1.0),
-        model.domain.attributes[attribute].ordered,
-        independent=attribute not in model.column_noise,
+        described.ordered,
+        attribute not in model.column_noise,
+        described.beyond,
     )
     return Target(projected.clique, counts, projected.noise_std)
 

@@ -129,7 +129,7 @@ def _synthesized(
     frame: pd.DataFrame, content: Any, epsilon: float, seed: int, uniform: bool
 ) -> tuple[Schema, pa.Table, float]:
     """The released schema, a table, and the mean error of the pairs of columns."""
-    run = Synthesizer(epsilon, DELTA, insecure_seed=seed, unreviewed_schema=True)
+    run = Synthesizer(epsilon=epsilon, delta=DELTA, insecure_seed=seed, unreviewed_schema=True)
     release = run.fit(frame, schema=content).release_
     table = release.draw(seed=seed).table()
     true, synthetic = (read_table(rows, release.schema) for rows in (frame, table))

@@ -272,3 +272,15 @@ def test_columns_without_a_measurement_are_those_of_the_reference():
         np.testing.assert_allclose(target.counts, 100 / target.counts.size)
         np.testing.assert_allclose(share, 1 / target.counts.size)
     assert denoise_model(model, singles).estimates.keys() == {()}
+
+
+def test_what_stands_clear_of_the_noise_is_projected_as_before():
+    """A column of clear codes is what its projection and posterior say; other ones are smoothed."""
+    clear = noisy(STEPS[STEPS > 0] * 100, 25.0, 1)
+    total = clear.sum()
+    before = project_distribution(clear, total) + posterior_means(clear, 25.0, total, True)
+    np.testing.assert_allclose(denoise_counts(clear, 25.0, total, True), before / 2, rtol=1e-9)
+    rough = noisy(np.full(64, 30.0), 60.0, 1)
+    before = project_distribution(rough, 1920.0) + posterior_means(rough, 60.0, 1920.0, True)
+    found = denoise_counts(rough, 60.0, 1920.0, True)
+    assert np.abs(found - 30).sum() < 0.5 * np.abs(before / 2 - 30).sum()
