@@ -55,11 +55,14 @@ def smooth_counts(
     deviations = noise_std**2 * 4.0 ** np.arange(math.ceil(math.log2(largest)) + 2)
     even = total / size
     start = math.log(min(max(float(np.median(noisy)), even / 100), even))
+    spread = noise_std**2 + np.concatenate([[0.0], deviations, [0.0]])
     found = np.empty((len(STRENGTHS), 2, size))
     evidence = np.empty(len(STRENGTHS))
     for k, strength in enumerate(STRENGTHS):
-        curve = np.full(size, start)
-        evidence[k] = _fit(noisy, noise_std, total, strength, deviations, curve, found[k])
+        logs, shares = np.full(size, start), np.full(spread.size, 1 - CURVE - EMPTY)
+        shares /= deviations.size
+        shares[0], shares[-1] = CURVE, EMPTY
+        evidence[k] = _fit(noisy, noise_std, total, strength, spread, shares, logs, found[k])
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     means[:size], variances[:size] = np.tensordot(weights, found, 1)
@@ -69,21 +72,19 @@ def smooth_counts(
 
 @njit(cache=True, nogil=True)
 def _fit(  # type: ignore[no-untyped-def]
-    noisy, noise_std, total, strength, deviations, logs, found
+    noisy, noise_std, total, strength, spread, shares, logs, found
 ):
     """Write mean and variance of each count for one strength, and return its log-evidence.
 
-    ``logs`` is the logarithm of the curve at the start; it is overwritten.
+    ``spread`` has the variance of a noisy count of each kind around the curve, or around 0 for the
+    last kind. ``shares`` of the kinds and ``logs``, the logarithm of the curve, are those at the
+    start; both are overwritten.
     """
-    codes, kinds = noisy.size, deviations.size + 2
-    spread = np.empty(kinds)  # variance of a noisy count around the curve, or around 0 (the last)
-    spread[0] = spread[kinds - 1] = noise_std**2
-    spread[1 : kinds - 1] = deviations + noise_std**2
-    shares = np.full(kinds, (1 - CURVE - EMPTY) / (kinds - 2))
-    shares[0], shares[kinds - 1] = CURVE, EMPTY
+    codes, kinds = noisy.size, spread.size
     chances = np.zeros((codes, kinds))
-    chances[:, 0] = 1.0
-    weights, kept = np.empty(codes), np.empty(codes)
+    for i in range(codes):
+        chances[i, 0] = 1.0
+    weights, kept, curve = np.empty(codes), np.empty(codes), np.empty(codes)
     likelihood, rest, doubt, log_det = 0.0, 0.0, 0.0, 0.0
     variances = np.empty(codes)
     for _ in range(ROUNDS):
@@ -97,8 +98,10 @@ def _fit(  # type: ignore[no-untyped-def]
             rest -= off * noisy[i]
             doubt += off * noise_std**2
         log_det = _climb(noisy, weights, strength, kept, rest, doubt, logs, variances)
-        likelihood = _assign(noisy, np.exp(logs), spread, shares, chances)
-    _moments(noisy, np.exp(logs), spread, noise_std**2, chances, variances, found)
+        for i in range(codes):
+            curve[i] = math.exp(logs[i])
+        likelihood = _assign(noisy, curve, spread, shares, chances)
+    _moments(noisy, curve, spread, noise_std**2, chances, variances, found)
     penalty = 0.0
     for i in range(codes):
         rest -= kept[i] * math.exp(logs[i])
@@ -115,8 +118,10 @@ def _assign(noisy, curve, spread, shares, chances):  # type: ignore[no-untyped-d
     Returns the log-likelihood of the shares before.
     """
     codes, kinds = chances.shape
-    heights = np.log(shares) - 0.5 * np.log(spread)
-    shares[:] = TINY
+    heights = np.empty(kinds)
+    for k in range(kinds):
+        heights[k] = math.log(shares[k]) - 0.5 * math.log(spread[k])
+        shares[k] = TINY
     shares[0] += 1.0  # one code on the curve beforehand
     likelihood = 0.0
     for i in range(codes):
@@ -132,7 +137,11 @@ def _assign(noisy, curve, spread, shares, chances):  # type: ignore[no-untyped-d
             chances[i, k] /= sum_
             shares[k] += chances[i, k]
         likelihood += largest + math.log(sum_)
-    shares /= shares.sum()
+    sum_ = 0.0
+    for k in range(kinds):
+        sum_ += shares[k]
+    for k in range(kinds):
+        shares[k] /= sum_
     return likelihood
 
 
@@ -147,6 +156,7 @@ def _climb(  # type: ignore[no-untyped-def]
     """
     codes = noisy.size
     diagonal, slope, along = np.empty(codes), np.empty(codes), np.empty(codes)
+    lift, moved = np.empty(codes), np.empty(codes)
     now = _objective(noisy, weights, strength, kept, rest, doubt, logs)
     for step in range(STEPS + 1):
         sum_ = rest
@@ -167,24 +177,41 @@ def _climb(  # type: ignore[no-untyped-def]
         if step == STEPS:
             break
         _solve(diagonal, strength, slope)
-        lift = along.copy()
+        for i in range(codes):
+            lift[i] = along[i]
         _solve(diagonal, strength, lift)
-        slope -= lift * ((along @ slope) / (doubt + along @ lift))
-        length = min(1.0, 3.0 / (np.abs(slope).max() + TINY))
+        share, longest = _product(along, slope) / (doubt + _product(along, lift)), TINY
+        for i in range(codes):
+            slope[i] -= share * lift[i]
+            longest = max(longest, abs(slope[i]))
+        length = min(1.0, 3.0 / longest)
         for _ in range(20):
-            moved = logs - length * slope
+            for i in range(codes):
+                moved[i] = logs[i] - length * slope[i]
             value = _objective(noisy, weights, strength, kept, rest, doubt, moved)
             if value <= now:
-                logs[:], now = moved, value
+                for i in range(codes):
+                    logs[i] = moved[i]
+                now = value
                 break
             length /= 2
-    lift = along.copy()
+    for i in range(codes):
+        lift[i] = along[i]
     log_det = _solve(diagonal, strength, lift)
-    rank_one = doubt + along @ lift
+    rank_one = doubt + _product(along, lift)
     _inverse_diagonal(diagonal, strength, variances)
     for i in range(codes):
         variances[i] -= lift[i] ** 2 / rank_one
     return log_det + math.log(rank_one / doubt)
+
+
+@njit(cache=True, nogil=True)
+def _product(left, right):  # type: ignore[no-untyped-def]
+    """Return the inner product of two vectors."""
+    sum_ = 0.0
+    for i in range(left.size):
+        sum_ += left[i] * right[i]
+    return sum_
 
 
 @njit(cache=True, nogil=True)
@@ -207,26 +234,30 @@ def _solve(diagonal, strength, right):  # type: ignore[no-untyped-def]
     Returns the log-determinant.
     """
     codes = diagonal.size
-    pivots = diagonal.copy()
+    pivots, log_det = np.empty(codes), math.log(diagonal[0])
+    pivots[0] = diagonal[0]
     for i in range(1, codes):
         factor = strength / pivots[i - 1]
-        pivots[i] -= factor * strength
+        pivots[i] = diagonal[i] - factor * strength
+        log_det += math.log(pivots[i])
         right[i] += factor * right[i - 1]
     right[codes - 1] /= pivots[codes - 1]
     for i in range(codes - 2, -1, -1):
         right[i] = (right[i] + strength * right[i + 1]) / pivots[i]
-    return np.log(pivots).sum()
+    return log_det
 
 
 @njit(cache=True, nogil=True)
 def _inverse_diagonal(diagonal, strength, found):  # type: ignore[no-untyped-def]
     """Write the diagonal of the inverse of the same matrix, from pivots of both directions."""
     codes = diagonal.size
-    down, up = diagonal.copy(), diagonal.copy()
-    for i in range(1, codes):
-        down[i] -= strength**2 / down[i - 1]
-        up[codes - 1 - i] -= strength**2 / up[codes - i]
-    found[:] = 1 / (down + up - diagonal)
+    up = np.empty(codes)
+    up[codes - 1] = down = diagonal[codes - 1]
+    for i in range(codes - 2, -1, -1):
+        up[i] = diagonal[i] - strength**2 / up[i + 1]
+    for i in range(codes):
+        down = diagonal[i] - (strength**2 / down if i else 0.0)
+        found[i] = 1 / (down + up[i] - diagonal[i])
 
 
 @njit(cache=True, nogil=True)
