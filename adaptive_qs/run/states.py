@@ -1,13 +1,13 @@
 """The states of a run: checked, read, spending, finished. The budget is opened after all reading.
 
-checked = check_tables(schema, options)      # nothing is read
-with checked.read(tables, clock) as read:    # nothing is spent
-with read.begin() as run:                # the budget is reserved
-run.learn(clock)                     # bins and values that the schema leaves open
-release = ...                        # measured through run.mechanisms
-run.publish(release.digests())
-...                                          # outputs are written
-run.finish()                                 # outputs are in place
+    checked = check_tables(schema, options)  # nothing is read
+    with checked.read(tables, clock) as read:  # nothing is spent
+        with read.begin() as run:  # the budget is reserved
+            run.learn(clock)  # bins and values that the schema leaves open
+            release = ...  # measured through run.mechanisms
+            run.publish(release.digests())
+            ...  # outputs are written
+            run.finish()  # outputs are in place
 """
 
 from __future__ import annotations
