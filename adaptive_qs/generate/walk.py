@@ -85,10 +85,10 @@ def _fit(  # type: ignore[no-untyped-def]
     for i in range(codes):
         chances[i, 0] = 1.0
     weights, kept, curve = np.empty(codes), np.empty(codes), np.empty(codes)
-    likelihood, rest, doubt, log_det = 0.0, 0.0, 0.0, 0.0
+    likelihood, rest, slack, log_det = 0.0, 0.0, 0.0, 0.0
     variances = np.empty(codes)
     for _ in range(ROUNDS):
-        rest, doubt = total, noise_std**2
+        rest, slack = total, noise_std**2
         for i in range(codes):
             weights[i] = kept[i] = 0.0
             for k in range(kinds - 1):
@@ -96,8 +96,8 @@ def _fit(  # type: ignore[no-untyped-def]
                 kept[i] += chances[i, k] * noise_std**2 / spread[k]
             off = 1 - chances[i, kinds - 1] - kept[i]
             rest -= off * noisy[i]
-            doubt += off * noise_std**2
-        log_det = _climb(noisy, weights, strength, kept, rest, doubt, logs, variances)
+            slack += off * noise_std**2
+        log_det = _climb(noisy, weights, strength, kept, rest, slack, logs, variances)
         for i in range(codes):
             curve[i] = math.exp(logs[i])
         likelihood = _assign(noisy, curve, spread, shares, chances)
@@ -107,7 +107,7 @@ def _fit(  # type: ignore[no-untyped-def]
         rest -= kept[i] * math.exp(logs[i])
         if i:
             penalty += strength * (logs[i] - logs[i - 1]) ** 2
-    penalty += rest**2 / doubt + math.log(doubt) + log_det - (codes - 1) * math.log(strength)
+    penalty += rest**2 / slack + math.log(slack) + log_det - (codes - 1) * math.log(strength)
     return likelihood - 0.5 * penalty
 
 
@@ -147,7 +147,7 @@ def _assign(noisy, curve, spread, shares, chances):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def _climb(  # type: ignore[no-untyped-def]
-    noisy, weights, strength, kept, rest, doubt, logs, variances
+    noisy, weights, strength, kept, rest, slack, logs, variances
 ):
     """Take Newton's steps to the curve that minimises `_objective`.
 
@@ -157,7 +157,7 @@ def _climb(  # type: ignore[no-untyped-def]
     codes = noisy.size
     diagonal, slope, along = np.empty(codes), np.empty(codes), np.empty(codes)
     lift, moved = np.empty(codes), np.empty(codes)
-    now = _objective(noisy, weights, strength, kept, rest, doubt, logs)
+    now = _objective(noisy, weights, strength, kept, rest, slack, logs)
     for step in range(STEPS + 1):
         sum_ = rest
         for i in range(codes):
@@ -165,11 +165,11 @@ def _climb(  # type: ignore[no-untyped-def]
             sum_ -= along[i]
         for i in range(codes):
             level = math.exp(logs[i])
-            slope[i] = weights[i] * level * (level - noisy[i]) - sum_ / doubt * along[i]
+            slope[i] = weights[i] * level * (level - noisy[i]) - sum_ / slack * along[i]
             diagonal[i] = TINY + weights[i] * level**2
             if step < STEPS:  # the second derivative itself where it is larger
                 diagonal[i] += weights[i] * level * max(level - noisy[i], 0.0)
-                diagonal[i] += max(-sum_ / doubt * along[i], 0.0)
+                diagonal[i] += max(-sum_ / slack * along[i], 0.0)
             for j in (i - 1, i + 1):
                 if 0 <= j < codes:
                     diagonal[i] += strength
@@ -180,7 +180,7 @@ def _climb(  # type: ignore[no-untyped-def]
         for i in range(codes):
             lift[i] = along[i]
         _solve(diagonal, strength, lift)
-        share, longest = _product(along, slope) / (doubt + _product(along, lift)), TINY
+        share, longest = _product(along, slope) / (slack + _product(along, lift)), TINY
         for i in range(codes):
             slope[i] -= share * lift[i]
             longest = max(longest, abs(slope[i]))
@@ -188,7 +188,7 @@ def _climb(  # type: ignore[no-untyped-def]
         for _ in range(20):
             for i in range(codes):
                 moved[i] = logs[i] - length * slope[i]
-            value = _objective(noisy, weights, strength, kept, rest, doubt, moved)
+            value = _objective(noisy, weights, strength, kept, rest, slack, moved)
             if value <= now:
                 for i in range(codes):
                     logs[i] = moved[i]
@@ -198,11 +198,11 @@ def _climb(  # type: ignore[no-untyped-def]
     for i in range(codes):
         lift[i] = along[i]
     log_det = _solve(diagonal, strength, lift)
-    rank_one = doubt + _product(along, lift)
+    rank_one = slack + _product(along, lift)
     _inverse_diagonal(diagonal, strength, variances)
     for i in range(codes):
         variances[i] -= lift[i] ** 2 / rank_one
-    return log_det + math.log(rank_one / doubt)
+    return log_det + math.log(rank_one / slack)
 
 
 @njit(cache=True, nogil=True)
@@ -215,8 +215,8 @@ def _product(left, right):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _objective(noisy, weights, strength, kept, rest, doubt, logs):  # type: ignore[no-untyped-def]
-    """Return Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² / doubt."""
+def _objective(noisy, weights, strength, kept, rest, slack, logs):  # type: ignore[no-untyped-def]
+    """Return Σ w (noisy − λ)² + strength Σ (steps of log λ)² + (rest − Σ kept λ)² / slack."""
     sum_ = 0.0
     for i in range(noisy.size):
         level = math.exp(logs[i])
@@ -224,12 +224,12 @@ def _objective(noisy, weights, strength, kept, rest, doubt, logs):  # type: igno
         sum_ += weights[i] * (noisy[i] - level) ** 2
         if i:
             sum_ += strength * (logs[i] - logs[i - 1]) ** 2
-    return sum_ + rest**2 / doubt
+    return sum_ + rest**2 / slack
 
 
 @njit(cache=True, nogil=True)
 def _solve(diagonal, strength, right):  # type: ignore[no-untyped-def]
-    """Solve the system with this diagonal and −strength beside it, in place.
+    """Solve the system with this diagonal and −strength next to it, in place.
 
     Returns the log-determinant.
     """

@@ -8,6 +8,8 @@
             run.publish(release.digests())
             ...  # outputs are written
             run.finish()  # outputs are in place
+
+An error inside a block says what became of the budget.
 """
 
 from __future__ import annotations
