@@ -192,3 +192,33 @@ def test_what_is_determined_without_a_table_is_one_value_though_it_can_be_a_wron
 def test_a_schema_built_from_values_is_checked_too():
     with pytest.raises(SchemaError, match="contradicts"):
         Synthesizer(epsilon=1).fit(private(), schema={**SCHEMA, "rules": ["a < b", "a >= 2"]})
+
+
+@pytest.mark.parametrize("seed", [1, 9])
+def test_maps_that_are_learnt_from_noise_do_not_contradict_each_other(seed):
+    rng = np.random.default_rng(seed)
+    level = rng.integers(0, 2, 60)
+    frame = pd.DataFrame(
+        {
+            "town": level % 2,
+            "flag": (level + 1) % 2,
+            "level": level,
+            "size": rng.integers(0, 3, 60),
+        }
+    ).astype(str)
+    rules = ["town determines flag", "flag determines town", "level determines town",
+             "level determines flag"]  # fmt: skip
+    schema = {
+        "version": 1,
+        "columns": [
+            {"name": n, "type": "categorical", "values": sorted(set(frame[n]))} for n in frame
+        ],
+        "rules": [{"rule": rule} for rule in rules],
+    }
+    model = Synthesizer(epsilon=0.05, delta=1e-6, insecure_seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = model.fit(frame, schema=schema).sample(100, seed=1)
+    for rule in rules:
+        left, right = rule.split(" determines ")
+        assert made.groupby(left)[right].nunique().max() == 1, rule

@@ -109,7 +109,11 @@ def independent_target(zero: Zero, singles: Sequence[Array]) -> Target:
 
 
 def learnt_values(
-    model: ReferenceModel, lefts: Sequence[int], right: int, without: int | None = None
+    model: ReferenceModel,
+    lefts: Sequence[int],
+    right: int,
+    without: int | None = None,
+    possible: Mask | None = None,
 ) -> NDArray[np.int64]:
     """Estimate the values of an attribute that others determine, from noisy marginals.
 
@@ -122,6 +126,8 @@ def learnt_values(
         lefts: the determining attributes.
         right: the determined one.
         without: a value that is not determined.
+        possible: which values each cell of the determining attributes can have: shape (cells,
+            values); a cell without any can have all.
 
     Returns:
         The value for each cell of the determining attributes, shaped like these.
@@ -147,7 +153,10 @@ def learnt_values(
             if found[cell] >= 0:
                 excess[found[cell]] -= count
             cost = alone * (2 * count * excess + count**2) - 2 * trusted * count * whole[cell]
-            found[cell] = offered[cost[offered].argmin()]
+            left = offered
+            if possible is not None and possible[cell][offered].any():
+                left = offered[possible[cell][offered]]
+            found[cell] = left[cost[left].argmin()]
             excess[found[cell]] += count
         if (found == before).all():
             break

@@ -41,8 +41,9 @@ from adaptive_qs.table.text import Formulas
 from adaptive_qs.table.write import escaped_names, find_escapes
 from adaptive_qs.workload.workload import Workload
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # few schemas have rules
     from adaptive_qs.table.columns.base import Drawer
+    from adaptive_qs.table.conditions import Determination, Mask
 
 COUNTED = 4
 """Standard deviations that make a number of rows: noise alone reaches them once in 30,000 runs."""
@@ -386,13 +387,13 @@ class Release(Bundle):
         if ruleset is None:
             return ()
         domain, model = self.workload.domain, self.model()
-        cells = [*ruleset.cells]
-        for rule, determination in ruleset.determinations:
-            if not rule.table:
-                *lefts, right = map(domain.names.index, determination.columns())
-                missing = self.schema.columns[right].missing_code
-                values = learnt_values(model, lefts, right, missing)
-                cells.append(ruleset.learnt(determination, values, rule.text))
+
+        def learn(determination: Determination, possible: Mask | None) -> NDArray[np.integer]:
+            *lefts, right = map(domain.names.index, determination.columns())
+            missing = self.schema.columns[right].missing_code
+            return learnt_values(model, lefts, right, missing, possible)
+
+        cells = ruleset.with_learnt(learn)
         return tuple(Zero(domain.clique(c.names), c.allowed) for c in cells)
 
     @property

@@ -8,7 +8,7 @@ the values of its column inside its bins.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -36,6 +36,8 @@ MOST_COLUMNS = 4
 """Most columns that one rule can name, computed ones replaced by their sources."""
 MOST_CELLS = 2**22
 """Most cells of all these columns together."""
+MOST_CHECKED = 2**12
+"""Most cells of determining columns whose maps are compared with other rules."""
 MOST_TRIED = 10_000
 """Most partial rows that are tried to find out whether the rules allow any row."""
 
@@ -248,6 +250,57 @@ class Ruleset:
             shape = [-1 if k == axis else 1 for k in range(allowed.ndim)]
             allowed = allowed | unknown.reshape(shape)
         return self._in_order(meaning.columns(), allowed, text)
+
+    def with_learnt(
+        self, learn: Callable[[Determination, Mask | None], NDArray[np.integer]]
+    ) -> list[AllowedCells]:
+        """Return the cells of all rules, also of maps without a table.
+
+        A map that leaves no row for some cell of its determining columns, because of other rules,
+        is learnt again among the values that these leave.
+
+        Args:
+            learn: Returns the values of a map, among those of a mask if there is one: shape
+                (cells of the determining columns, codes).
+        """
+        cells = [*self.cells]
+        for rule, meaning in self.determinations:
+            if rule.table:
+                continue
+            found = self.learnt(meaning, learn(meaning, None), rule.text)
+            linked = any(set(c.names) & set(found.names) for c in cells)
+            if linked and self._leaves_no_row(meaning, cells, found):
+                *lefts, right = meaning.columns()
+                codes = range(self.columns[right].size)
+                left = [[self._has_row(cells, {**cell, right: code}) for code in codes]
+                        for cell in self._list_cells(lefts)]  # fmt: skip
+                found = self.learnt(meaning, learn(meaning, np.array(left)), rule.text)
+            cells.append(found)
+        return cells
+
+    def _leaves_no_row(
+        self, meaning: Determination, cells: list[AllowedCells], found: AllowedCells
+    ) -> bool:
+        lefts = meaning.columns()[:-1]
+        if math.prod(self.columns[name].size for name in lefts) > MOST_CHECKED:
+            return False
+        return any(
+            not self._has_row([*cells, found], cell) and self._has_row(cells, cell)
+            for cell in self._list_cells(lefts)
+        )
+
+    def _list_cells(self, names: Sequence[str]) -> Iterator[dict[str, int]]:
+        for codes in np.ndindex(*(self.columns[name].size for name in names)):
+            yield dict(zip(names, codes))
+
+    def _has_row(self, cells: Sequence[AllowedCells], row: Mapping[str, int]) -> bool:
+        """Return whether some row with these codes is in the cells of all rules."""
+        given = [
+            AllowedCells((name,), np.arange(self.columns[name].size) == code, "")
+            for name, code in row.items()
+        ]
+        sizes = {name: column.size for name, column in self.columns.items()}
+        return find_row([*cells, *given], sizes) is not None
 
     def _in_order(self, names: tuple[str, ...], allowed: Mask, text: str) -> AllowedCells:
         order = sorted(range(len(names)), key=lambda k: list(self.columns).index(names[k]))
