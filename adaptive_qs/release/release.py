@@ -263,18 +263,18 @@ class Release(Bundle):
         fitted = self._fitted(self.num_rows, seed, workers, progress, kept=named)
         expected = num_rows or 2**14  # their number is not known yet
         try:
-            wanted = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
+            selected_boxes = select_boxes(domain, fitted, wish.kinds, expected, self.zeros)
         except NoRowsError as error:
             raise InputError(
                 f"the release has no rows with {wish.names[error.kind]}: ask for others"
             ) from None
-        share, total = min(sum(wanted.shares), 1.0), max(self._total[0], 1.0)
+        share, total = min(sum(selected_boxes.shares), 1.0), max(self._total[0], 1.0)
         count = max(round(self.num_rows * share), 1) if num_rows is None else num_rows
-        parts = wanted.draw(
+        parts = selected_boxes.draw(
             count, self._synthesis.refine_passes, plan_workers(workers),
             progress and partial(progress, "draw"),
         )  # fmt: skip
-        warnings = wish.warnings(wanted.shares, total)
+        warnings = wish.warnings(selected_boxes.shares, total)
         checked = CheckedPages(parts, self.check(selected=named), seed)
         return Drawing(
             schema, count, checked, seed, self.manifest.stamp, drawers, wish.where, share, warnings

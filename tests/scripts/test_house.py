@@ -8,7 +8,7 @@ from scripts.speed import house
 
 CEILINGS = {
     "modules": 164,
-    "lines": 51_900,
+    "lines": 51_950,
     "most lines": 500,
     "files executed by synthesize": 91,
     "files executed by answer": 75,
@@ -17,7 +17,7 @@ CEILINGS = {
     "files that name a type of column, at least": 2,
     "files that name a type of column, at most": 5,
     "import circles": 0,
-    "phrases to replace": 62,
+    "phrases to replace": 59,
     "lines of pages": 5_144,
 }
 SLACK = {
