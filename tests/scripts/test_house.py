@@ -18,7 +18,7 @@ CEILINGS = {
     "files that name a type of column, at most": 5,
     "import circles": 0,
     "phrases to replace": 59,
-    "lines of pages": 5_144,
+    "lines of pages": 5_145,
 }
 SLACK = {
     "modules": 3,
