@@ -283,7 +283,7 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Return whether an error, or one behind it, says that memory cannot be reserved."""
+    """Return whether an error or one of its causes reports that memory ran out."""
     while error is not None:
         if "failed to map segment" in str(error) or getattr(error, "errno", None) == errno.ENOMEM:
             return True

@@ -419,7 +419,7 @@ def check_rows(num_rows: int) -> int:
 
 
 def chosen_seed(seed: int | None) -> int:
-    """Return the given seed of a sampling, or one from the operating system.
+    """Return the given sampling seed, or draw one from the operating system.
 
     Raises:
         InputError: it is negative or no integer.

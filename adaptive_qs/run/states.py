@@ -288,7 +288,7 @@ class ReadRun(Generic[W]):
         self._spools.close()
 
     def _code(self, table: ReadTable[W], clock: PhaseClock) -> None:
-        """Code a table of which everything is learnt; its source may be read again for it."""
+        """Code a table once all its bins and values are known; this can read its source again."""
         name, steps = self.checked.options.engine, clock.steps("read")
         opened = open_engine(name, table.source, table.schema, table.how, steps)
         table.counter = MarginalCounter(self._rows.enter_context(opened))

@@ -90,7 +90,7 @@ class CodedTable:
     def from_parts(
         cls, domain: Domain, parts: Iterable[NDArray[np.integer[Any]]], num_rows: int
     ) -> Self:
-        """Return the table of ``num_rows`` rows that come in parts of shape (some, attributes).
+        """Build a table from parts with ``num_rows`` rows in total, each (rows, attributes).
 
         Raises:
             DataError: If the parts are not ``num_rows`` rows of codes of the domain.

@@ -109,7 +109,7 @@ def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 class _Parts(zipfile.ZipFile):
-    """The parts of a workbook: none declares entities, and parsed ones are small or come in rows.
+    """The parts of a workbook, checked for size and for XML entities before they are parsed.
 
     Attributes:
         unread: Bytes of a sheet that were read since its last row.

@@ -219,7 +219,7 @@ class PersonIndex:
 
     @classmethod
     def from_cells(cls, name: str, cells: Cells, label: str, table: str | None = None) -> Self:
-        """Build the index from cells that identify persons, or the rows of a table.
+        """Build the index from the cells of a column of identifiers.
 
         Raises:
             DataError: If a cell is empty, or not exactly one identifier.
@@ -277,7 +277,7 @@ def _summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowSelection:
-    """How often each row of a person with more or fewer than K rows is kept (private).
+    """The number of copies of each row that count; private.
 
     Attributes:
         most: K.

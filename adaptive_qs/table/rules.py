@@ -260,7 +260,7 @@ class Ruleset:
         is learnt again among the values that these leave.
 
         Args:
-            learn: Returns the values of a map, among those of a mask if there is one: shape
+            learn: Returns the values of a map, restricted to a mask if there is one: shape
                 (cells of the determining columns, codes).
         """
         cells = [*self.cells]

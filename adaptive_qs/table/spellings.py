@@ -82,9 +82,9 @@ class Span:
 
 
 def read_moments(distinct: pa.Array, way: str | None) -> NDArray[np.int64] | None:
-    """Return seconds since 1970 in one format, by their own clock and in UTC, shape (2, cells).
+    """Return seconds since 1970 in local time and in UTC, shape (2, cells).
 
-    None if a cell cannot be read.
+    All cells have one format. Return None if a cell cannot be read.
     """
     typed = pa.types.is_timestamp(distinct.type)
     if typed and way is not None:

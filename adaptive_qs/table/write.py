@@ -367,7 +367,7 @@ def _sealing(path: str | Path, sealed: Sealed, replace_file: bool) -> Iterator[B
 
 @dataclass(frozen=True)
 class Kind:
-    """The library of a private table, and containers of columns for which the caller chose one.
+    """The data frame library of a table, and the containers that the caller chose for columns.
 
     Containers are categories, and nullable or Arrow types of pandas.
     """
