@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Rows, add_counts, count_rows
-from adaptive_qs.domain import Clique
+from adaptive_qs.domain import Clique, Domain, subsets
 from adaptive_qs.generate.blocks import BlockMoves
 from adaptive_qs.generate.loglinear import CarriedAttributes, LogLinearModel
 from adaptive_qs.generate.structure import (
@@ -408,6 +408,38 @@ def fill_rows(
     carried.fill(rows)
     settle(rows, zeros, counts, seed)
     rows[:, given] = kept
+
+
+def shrink_to_measured(
+    domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
+) -> None:
+    """Average the chains' mean marginals with the noisy ones by their precisions, in place.
+
+    A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
+    least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
+    are not held, which would lose most of the gain. Cells of one group of codes, and of one cell of
+    a combination inside a watched marginal, move together; small combinations come first.
+    """
+    holding: dict[Clique, list[int]] = {}
+    for k, clique in enumerate(watched):
+        for inside in subsets(clique):
+            if len(inside) > 1 or inside == clique:
+                holding.setdefault(inside, []).append(k)
+    for target in sorted(targets, key=lambda target: len(target.clique)):
+        columns = domain.columns(target.clique)
+        for k in holding.get(columns, ()):
+            mean = means[k]
+            beyond = tuple(axis for axis, i in enumerate(watched[k]) if i not in columns)
+            known = domain.summed(mean.sum(axis=beyond), columns, target.clique)
+            variance = np.maximum(known, 0.5)
+            change = variance / (variance + target.noise_std**2) * (target.counts - known)
+            if watched[k] == target.clique:
+                mean += change
+                continue
+            floored = mean + np.float32(1e-6)
+            whole = domain.summed(floored.sum(axis=beyond), columns, target.clique)
+            part = domain.repeated(change / whole, target.clique, columns)
+            mean += floored * np.expand_dims(part, beyond)
 
 
 def write_tree(model: LogLinearModel, tree: Sequence[Node], damping: float) -> None:

@@ -24,14 +24,20 @@ from numpy.typing import NDArray
 
 from adaptive_qs.cliques import Rows, count_rows, outermost_cliques
 from adaptive_qs.domain import Clique, Domain
-from adaptive_qs.generate.chains import Array, Chains, begin_chains, fill_rows, fit_weights
+from adaptive_qs.generate.chains import (
+    Array,
+    Chains,
+    begin_chains,
+    fill_rows,
+    fit_weights,
+    shrink_to_measured,
+)
 from adaptive_qs.generate.rows import (
     PAGE_CODES,
     MarginalTracker,
     SynthesisSettings,
     choose_fit_rows,
     draw_pages,
-    shrink_to_measured,
     watch_list,
 )
 from adaptive_qs.generate.structure import CoarseDomain

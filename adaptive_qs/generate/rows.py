@@ -34,13 +34,15 @@ from adaptive_qs.generate.chains import (
     FitSettings,
     begin_chains,
     fit_weights,
+    shrink_to_measured,
 )
 from adaptive_qs.generate.exact import ExactChains, can_fit, fit_exactly
 from adaptive_qs.generate.structure import (
     CoarseDomain,
+    cliques_of_fit,
     find_components,
 )
-from adaptive_qs.generate.targets import Target, denoise_model, make_target, single_targets
+from adaptive_qs.generate.targets import denoise_model, make_target, single_targets
 from adaptive_qs.generate.zeros import (
     Guard,
     Zeros,
@@ -83,7 +85,7 @@ class SynthesisSettings:
 def synthesize_rows(
     residuals: ReferenceModel,
     measured: Iterable[Clique],
-    workload: Sequence[Clique],
+    workload: Sequence[Clique] | Mapping[Clique, float],
     num_rows: int,
     seed: int,
     settings: SynthesisSettings | None = None,
@@ -93,8 +95,7 @@ def synthesize_rows(
 ) -> Iterator[Rows]:
     """Yield rows whose marginals match the noisy ones.
 
-    Only maximal measured cliques carry weights. Arguments are those of :func:`fit_model`;
-    ``progress`` also gets the phase.
+    Arguments are those of :func:`fit_model`; ``progress`` also gets the phase.
 
     Yields:
         Pages of codes, shape (rows, attributes).
@@ -139,7 +140,7 @@ class Fitted:
 def fit_model(
     residuals: ReferenceModel,
     measured: Iterable[Clique],
-    workload: Sequence[Clique],
+    workload: Sequence[Clique] | Mapping[Clique, float],
     num_rows: int,
     seed: int,
     settings: SynthesisSettings,
@@ -154,7 +155,8 @@ def fit_model(
     Args:
         residuals: the noisy estimates.
         measured: cliques that were measured.
-        workload: cliques in which the table should be best.
+        workload: cliques in which the table should be best, and how much they matter, if some do
+            more than others.
         num_rows: rows to draw, at least 1.
         seed: the same seed and inputs give the same model, for any number of workers.
         settings: limits on time and memory.
@@ -164,35 +166,37 @@ def fit_model(
         zeros: cells without probability.
         kept: attributes whose codes are kept apart, even if no marginal distinguishes them.
     """
-    domain = residuals.domain
-    rng = np.random.default_rng(seed)
-    cliques = [c for c in outermost_cliques(domain, measured) if len(c) > 1]
+    domain, rng = residuals.domain, np.random.default_rng(seed)
+    joint = tuple(dict.fromkeys(c for c in measured if len(c) > 1))
+    cliques = cliques_of_fit(domain, joint, workload)
+    outer = outermost_cliques(domain, joint)
     combined = tuple(dict.fromkeys(map(domain.columns, cliques)))
     singles = [clear_forbidden(target, zeros, domain) for target in single_targets(residuals)]
     apart = {*kept, *(i for zero in zeros for i in zero.clique)}
-    coarse = CoarseDomain(domain, cliques, [single.counts for single in singles], apart)
+    coarse = CoarseDomain(domain, [*cliques, *joint], [single.counts for single in singles], apart)
     size = choose_fit_rows(coarse.domain, combined, settings)
     denoised = denoise_model(residuals, singles)
-    watched = watch_list(domain, workload, combined, size, settings)
+    watched = watch_list(domain, [*workload], [*map(domain.columns, outer)], size, settings)
     listed = tuple(dict.fromkeys([*watched, *requested]))
-    if can_fit(domain, cliques, settings.exact_cells):
+    if can_fit(domain, outer, settings.exact_cells):
         ruled = ruled_model(denoised, zeros)
-        fit = fit_exactly(ruled, cliques, [t.counts for t in singles], progress, zeros)
+        fit = fit_exactly(ruled, outer, [t.counts for t in singles], progress, zeros)
         if fit.gap <= 3.0:  # with hardly any noise, or many rows in zeros, chains come nearer
             exact = ExactChains(fit, min(size, num_rows), rng, workers)
             return Fitted(exact, dict(zip(listed, exact.marginals(listed))), watched)
 
     factor = size / max(residuals.total, 1.0)
-    targets = [
-        coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
-        for c in cliques
-    ]
+    every = {
+        c: coarse.target(make_target(denoised, c, allowed_cells(zeros, domain, c)).scaled(factor))
+        for c in dict.fromkeys([*cliques, *joint])
+    }
+    targets = [every[c] for c in cliques]
     singles = [coarse.target(single.scaled(factor)) for single in singles]
     rows = np.empty((size, len(domain)), dtype=np.int32)
     chains = begin_chains(targets, singles, coarse, zeros, rows, seed, settings.fit, rng, workers)
     targets += singles
     means = fit_weights(chains, targets, listed, settings.fit, workers, progress)
-    shrink_to_measured(coarse.domain, means, listed, targets)
+    shrink_to_measured(coarse.domain, means, listed, [*every.values(), *singles])
     codes = [coarse.marginal_of_codes(mean, clique) for mean, clique in zip(means, listed)]
     return Fitted(chains, dict(zip(listed, codes)), watched)
 
@@ -207,31 +211,6 @@ def choose_fit_rows(domain: Domain, cliques: Sequence[Clique], settings: Synthes
     steps = sum(domain.sizes) + sum(around)
     affordable = settings.most_steps // (steps * settings.fit.sweeps)
     return max(min(settings.fit_rows, affordable), settings.least_rows)
-
-
-def shrink_to_measured(
-    domain: Domain, means: Sequence[Array], watched: Sequence[Clique], targets: Sequence[Target]
-) -> None:
-    """Average the chains' mean marginals with the noisy ones by their precisions, in place.
-
-    A cell's mean over the chains is taken to have the variance of a sample of as many rows, with at
-    least half a row in each cell: over several sweeps this is on the safe side. Sums of marginals
-    are not held, which would lose most of the gain. Groups of codes move together.
-    """
-    place = {clique: k for k, clique in enumerate(watched)}
-    for target in targets:
-        columns = domain.columns(target.clique)
-        if columns in place:
-            mean = means[place[columns]]
-            known = domain.summed(mean, columns, target.clique)
-            variance = np.maximum(known, 0.5)
-            change = variance / (variance + target.noise_std**2) * (target.counts - known)
-            if columns == target.clique:
-                mean += change
-            else:
-                floored = mean + np.float32(1e-6)
-                whole = domain.summed(floored, columns, target.clique)
-                mean += floored * domain.repeated(change / whole, target.clique, columns)
 
 
 def watch_list(

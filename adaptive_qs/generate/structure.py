@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,8 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from adaptive_qs.cliques import Array, Integers, Rows
-from adaptive_qs.domain import Attribute, Clique, Domain
+from adaptive_qs.cliques import Array, Integers, Rows, outermost_cliques
+from adaptive_qs.domain import Attribute, Clique, Domain, subsets
 from adaptive_qs.generate.loglinear import MOST_SWEPT, CarriedAttributes
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.zeros import Pairs, Zero, Zeros, allowed_cells
@@ -112,6 +113,26 @@ class _GroupShares:
         at = np.searchsorted(self._up_to, chosen + rng.random(chosen.size), side="right")
         first = self._last[chosen] - self.groups.sizes[chosen] + 1
         return self._order[np.clip(at, first, self._last[chosen])].astype(np.int32)
+
+
+def cliques_of_fit(
+    domain: Domain, measured: Sequence[Clique], workload: Sequence[Clique] | Mapping[Clique, float]
+) -> tuple[Clique, ...]:
+    """Return the cliques that carry weights in the fit of chains, the largest first.
+
+    These are the outermost measured ones. One whose pairs are all in parts that the workload weighs
+    more gives way to these: what it adds to them is noisier than they are, and where many overlap,
+    weights that move together overshoot.
+    """
+    weights = workload if isinstance(workload, Mapping) else dict.fromkeys(workload, 1.0)
+    found: list[Clique] = []
+    for clique in measured:
+        least = weights.get(domain.columns(clique), 0.0)
+        parts = [part for part in subsets(clique) if 1 < len(part) < len(clique)]
+        heavy = [part for part in parts if weights.get(domain.columns(part), 0.0) > least]
+        held = {pair for part in heavy for pair in combinations(part, 2)}
+        found += heavy if len(held) == math.comb(len(clique), 2) and heavy else [clique]
+    return outermost_cliques(domain, found)
 
 
 def find_carried(

@@ -7,8 +7,8 @@ so that it may be fixed before the next choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_qs.arguments import check_choice
 from adaptive_qs.cliques import Array, downward_closure, maximal_cliques
-from adaptive_qs.domain import Clique, Domain, subsets
+from adaptive_qs.domain import Clique, Domain
 from adaptive_qs.loop import LEVELS
 from adaptive_qs.loop.candidates import (
     FALL,
@@ -25,12 +25,13 @@ from adaptive_qs.loop.candidates import (
     Candidates,
     Flags,
     Gains,
+    JointPlan,
     measurable_cliques,
     with_levels,
 )
 from adaptive_qs.loop.estimates import CELLS_ALONE, Estimates, Strategies, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
-from adaptive_qs.loop.planner import ConditionalPlanner
+from adaptive_qs.loop.planner import ConditionalPlanner, TogetherPlan
 from adaptive_qs.privacy.accounting import choice_cost
 from adaptive_qs.privacy.events import UNITS_PER_RHO
 from adaptive_qs.residual import ReferenceModel
@@ -233,7 +234,8 @@ class LoopBudget:
     def __init__(self, rho: float, settings: LoopSettings) -> None:
         self.rho, self.settings = rho, settings
         self.left, self.initial = rho, 0.0
-        self._price = self._allowance = self._rounding = 0.0
+        self._price = self._allowance = self._rounding = self._last_rounding = 0.0
+        self._least_weight = 0.0
 
     @property
     def spent_share(self) -> float:
@@ -262,41 +264,60 @@ class LoopBudget:
         """Subtract the cost of measurements that no selection preceded."""
         self.left -= rho * (1 + SAFETY) + measurements / UNITS_PER_RHO
 
-    def begin_rounds(self, rounding: float) -> None:
+    def begin_rounds(self, rounding: float, last: float) -> None:
         """Grant all selections their allowance.
 
         Args:
             rounding: ρ by which the ledger may round up the charges of a round.
+            last: the same, of all that is measured together at the end.
         """
-        self._rounding = rounding
+        self._rounding, self._last_rounding = rounding, last
         self._allowance = self.left * self.settings.selecting_share
 
-    def affords(self, candidates: Candidates) -> bool:
-        """Return whether a round is possible."""
-        enough = self.left > SAFETY * self.rho + 2 * self._rounding
-        return bool(enough and candidates.limit.open.any())
+    def plan(self, candidates: Candidates, total: float) -> RoundPlan | None:
+        """Return the next round, at the highest price up to now at which anything is worth it.
 
-    def plan(self, candidates: Candidates, total: float) -> RoundPlan:
-        """Return the next round at the highest price up to now at which anything is worth it.
-
-        Where nothing ever is, whatever fits is offered with all there is.
+        Where nothing ever is, whatever fits is offered with all there is. There is none once to
+        measure what is known pays as much (:meth:`closing`).
         """
-        spare, fits = self.left - self._rounding, candidates.limit.open
-        errors = candidates.errors
-        self._price = self._price or errors.opening_price(total)
+        spare, fits = self.left - self._rounding, candidates.open
+        if spare <= SAFETY * self.rho + self._rounding or not fits.any():
+            return None
+        errors, (_, known) = candidates.errors, self._plan_closing(candidates)
+        self._price = max(self._price or errors.opening_price(total), known)
         gains = errors.gains(self._price, spare, total)
         for _ in range(MOST_FALLS):
+            if self._price < known:
+                return None
+            fits = candidates.open & (candidates.weights >= self._least_weight)
             if (gains.worth & fits).any():
                 break
             self._price /= FALL
+            self._least_weight = 0.0
             gains = errors.gains(self._price, spare, total)
         else:
             everything = np.full(fits.size, spare)
             gains = replace(gains, budget=everything, worth=np.ones_like(fits))
-        typical = float(np.median(gains.budget[gains.worth & fits]))
+        some = gains.budget[gains.worth & fits]
+        typical = float((some * some).sum() / some.sum())  # as a unit of ρ meets them
         share = self.settings.selecting_share
         selecting = selection_rho(self._price, typical, spare, self._allowance, share)
         return RoundPlan(gains, gains.offered(math.sqrt(8 * selecting), fits), selecting)
+
+    def closing(self, candidates: Candidates) -> JointPlan:
+        """Return how all that is left is spent on what was measured, together.
+
+        No choice is needed for it, and what marginals share is measured once. It comes as soon as
+        the last unit of ρ spent so takes away as much error as the price: from then on, what is on
+        offer would have to take away more than that to be worth it.
+        """
+        return self._plan_closing(candidates)[0]
+
+    def _plan_closing(self, candidates: Candidates) -> tuple[JointPlan, float]:
+        spare = (self.left - self._last_rounding) / (1 + SAFETY)
+        if spare <= SAFETY * self.rho or not candidates.known.any():
+            return JointPlan(), 0.0
+        return candidates.plan_known(spare)
 
     def spend(self, plan: RoundPlan, row: int, candidates: Candidates) -> RoundBudget:
         """Spend on a choice and on measuring it.
@@ -314,7 +335,7 @@ class LoopBudget:
             self._allowance = self.left * self.settings.selecting_share
         return spent
 
-    def anneal(self, moved: float, expected: float) -> None:
+    def anneal(self, moved: float, expected: float, weight: float) -> None:
         """Lower the price if a round brought only noise.
 
         This stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with
@@ -323,9 +344,10 @@ class LoopBudget:
         Args:
             moved: L1 distance between the chosen marginal's new and old estimate (rows).
             expected: L1 error expected of the new estimate (rows).
+            weight: of the marginal.
         """
         if moved <= expected:
-            self._price /= FALL
+            self._least_weight = FALL * weight
 
 
 # To choose pays where few combinations of columns matter, or where noise would bury most of them.
@@ -359,25 +381,9 @@ MOST_TOGETHER = 20_000
 """More combinations are never measured together: to plan it would take longer than to choose."""
 
 
-@dataclass(frozen=True)
-class Opening:
-    """Marginals that are measured together.
-
-    Attributes:
-        precisions: by marginal, the new precision (1 / rows²) of each residual in it that is in
-            none before.
-        expected: by marginal, the L1 error (rows) expected of its new estimate.
-        all_spent: whether that takes all of the budget.
-    """
-
-    precisions: Mapping[Clique, Mapping[Clique, float]] = field(default_factory=dict)
-    expected: Mapping[Clique, float] = field(default_factory=dict)
-    all_spent: bool = False
-
-
 def plan_opening(
     estimates: Estimates, workload: Workload, rho: float, settings: LoopSettings
-) -> Opening:
+) -> JointPlan:
     """Return what a loop measures together before the first choice; it may be nothing.
 
     Args:
@@ -387,7 +393,7 @@ def plan_opening(
         settings: of the loop. Where marginals over groups of codes pay for pairs, nothing is
             measured together.
     """
-    opening = Opening()
+    opening = JointPlan()
     if not settings.opening or settings.reference != "product" or rho <= 0:
         return opening
     candidates, model = measurable_cliques(workload), estimates.model
@@ -434,7 +440,7 @@ class _Together:
         costs = [cost(residual) for residual in self._closure]
         self._planner = ConditionalPlanner(model.domain, self._closure, cliques, costs)
         self._held = np.array([model.precision(residual) for residual in self._closure])
-        self.error = self._mean(self._planned(1.0)[1])
+        self.error = self._mean(self._planned(1.0).errors)
 
     @cached_property
     def _curves(self) -> ErrorCurves:
@@ -455,8 +461,8 @@ class _Together:
         """Return the weighted mean of errors (rows), as a share of the rows."""
         return float(np.average(errors, weights=self._weights)) / self._total
 
-    def _planned(self, share: float) -> tuple[Array, Array]:
-        """Return new precisions, and the errors (rows) expected, with a share of the budget."""
+    def _planned(self, share: float) -> TogetherPlan:
+        """Return how they are measured with a share of the budget."""
         rho = share * self._rho - len(self._closure) / UNITS_PER_RHO  # charges are rounded up
         budget = 2 * max(rho, 0.0) / (1 + SAFETY)
         return self._planner.plan_together(self._errors, self._held, budget, self._weights)
@@ -475,14 +481,11 @@ class _Together:
         forecasts = PARTS * measured + (1 - PARTS) * left + (1 - PARTS) ** 2 * distance
         return float(forecasts.min())
 
-    def opening(self, share: float) -> Opening:
+    def opening(self, share: float) -> JointPlan:
         """Return their measurements, with a share of the budget."""
-        new, errors = self._planned(share)
-        left = {tau: x for tau, x in zip(self._closure, new.tolist()) if x > 0}
-        precisions, expected = {}, {}
-        for clique, error in zip(self._cliques, errors.tolist()):
-            if clique in left:  # else it was beyond measuring
-                inside = (tau for tau in subsets(clique) if tau in left)
-                precisions[clique] = {tau: left.pop(tau) for tau in list(inside)}
-                expected[clique] = error
-        return Opening(precisions, expected, share == 1)
+        plan = self._planned(share)
+        new = dict(zip(self._closure, plan.precisions.tolist()))
+        errors = zip(self._cliques, plan.errors.tolist())
+        measured = {clique: error for clique, error in errors if new[clique] > 0}
+        domain = self._planner.domain
+        return JointPlan.of(domain, [*measured], [*measured.values()], new, share == 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -288,6 +288,48 @@ class CellLimit:
                 self.open = self._taken | (self._cells <= self._left)
 
 
+@dataclass(frozen=True)
+class JointPlan:
+    """Marginals that are measured together.
+
+    Attributes:
+        precisions: by marginal, the new precision (1 / rows²) of each residual in it that is in
+            none before.
+        expected: by marginal, the L1 error (rows) expected of its new estimate.
+        all_spent: whether that takes all of the budget.
+    """
+
+    precisions: Mapping[Clique, Mapping[Clique, float]] = field(default_factory=dict)
+    expected: Mapping[Clique, float] = field(default_factory=dict)
+    all_spent: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        domain: Domain,
+        cliques: Sequence[Clique],
+        errors: Sequence[float],
+        new: Mapping[Clique, float],
+        all_spent: bool = True,
+    ) -> JointPlan:
+        """Divide new precisions of residuals among marginals, the largest first.
+
+        Args:
+            domain: the attributes, with their levels.
+            cliques: the marginals.
+            errors: L1 error (rows) expected of each.
+            new: precision (1 / rows²) of each residual; 0 where it is not measured.
+            all_spent: whether that takes all of the budget.
+        """
+        left, precisions = {tau: x for tau, x in new.items() if x > 0}, {}
+        order = sorted(zip(cliques, errors), key=lambda one: -len(one[0]))
+        for clique, _ in order:
+            if inside := [tau for tau in domain.below(clique) if tau in left]:
+                precisions[clique] = {tau: left.pop(tau) for tau in inside}
+        expected = {clique: error for clique, error in order if clique in precisions}
+        return cls(precisions, expected, all_spent)
+
+
 class CandidateSet:
     """The marginals that may be measured, at their levels, and their residuals.
 
@@ -302,6 +344,7 @@ class CandidateSet:
         closure: their residuals, the empty one included.
         position: of each residual in the closure.
         weights: of the cliques, the largest 1.
+        cost: as given.
         index: finds the cliques that contain residuals.
         planner: plans their measurements.
     """
@@ -314,7 +357,8 @@ class CandidateSet:
         weights = workload.priorities([domain.columns(clique) for clique in self.cliques])
         self.weights: Array = weights / weights.max()
         self.index = ResidualIndex(domain, self.cliques)
-        costs = [cost(residual) for residual in self.closure]
+        self.cost = cost
+        costs = [*map(cost, self.closure)]
         self.planner = ConditionalPlanner(domain, self.closure, self.cliques, costs)
 
 
@@ -340,11 +384,12 @@ class Candidates:
         rho: float,
         most_cells: int,
     ) -> None:
-        self.cliques, self._set = every.cliques, every
+        self.cliques, self.weights, self._set = every.cliques, every.weights, every
         self.limit = CellLimit(every.domain, every.cliques, most_cells)
         self.errors = ErrorTable(every.planner, every.weights, rho)
         self.outdated = np.ones(len(every.cliques), dtype=bool)
         self._precision = np.array([precisions.get(tau, 0.0) for tau in every.closure])
+        self._own = np.array([every.position[clique] for clique in every.cliques])
 
     @property
     def most_residuals(self) -> int:
@@ -353,7 +398,35 @@ class Candidates:
 
     def refresh(self, errors: Errors) -> None:
         """Compute the expected errors of outdated candidates."""
+        self._curves = errors
         self.errors.refresh(errors, self._precision, self.outdated)
+
+    @property
+    def known(self) -> Flags:
+        """Which of them were measured, themselves or inside another one."""
+        return np.asarray(self._precision[self._own] > 0)
+
+    @property
+    def open(self) -> Flags:
+        """Which of them fit, and are not known."""
+        return self.limit.open & ~self.known
+
+    def plan_known(self, rho: float) -> tuple[JointPlan, float]:
+        """Return how to measure all that are known once more, together.
+
+        Args:
+            rho: for all of it.
+
+        Returns:
+            The plan, and how many weighted rows a unit of ρ would take away beyond it.
+        """
+        every, rows = self._set, np.flatnonzero(self.known)
+        plan = every.planner.plan_together(
+            self._curves, self._precision, 2 * rho, every.weights, rows
+        )
+        known = [self.cliques[row] for row in rows.tolist()]
+        new = dict(zip(every.closure, plan.precisions.tolist()))
+        return JointPlan.of(every.domain, known, plan.errors.tolist(), new), 2 * plan.gain
 
     def allocate(self, clique: Clique, rho: float) -> dict[Clique, float]:
         """Return the new precision (1 / rows²) of each residual that is worth measuring (CRP)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -20,17 +20,16 @@ from adaptive_qs.loop.budget import (
     TOTAL_SHARE,
     LoopBudget,
     LoopSettings,
-    Opening,
     RoundPlan,
     assumed_shares,
     initial_share,
     one_way_plan,
     plan_opening,
 )
-from adaptive_qs.loop.candidates import CandidateSet, measurable_cliques, with_levels
+from adaptive_qs.loop.candidates import CandidateSet, JointPlan, measurable_cliques, with_levels
 from adaptive_qs.loop.estimates import Estimates, measurement_cost
 from adaptive_qs.loop.expected import DEPENDENCE, CellSizeHistogram, ErrorCurves, mean_error
-from adaptive_qs.loop.loop import choose_rounds
+from adaptive_qs.loop.loop import Measured, Precisions, choose_rounds
 from adaptive_qs.loop.planner import Errors
 from adaptive_qs.pages.words import at_resolution, counted, join_first
 from adaptive_qs.residual import ReferenceModel, ResidualEstimate
@@ -228,7 +227,7 @@ class LoopForecast:
         missed = [self._combined - self._connected(start, seed) for seed in range(runs)]
         return frozenset(i for i in self._combined if 2 * sum(i in some for some in missed) > runs)
 
-    def _opening(self, rows: int) -> Opening:
+    def _opening(self, rows: int) -> JointPlan:
         domain = self.workload.domain
         first, initial = _initial_precisions(self.workload, self.rho, rows)
         estimates = {
@@ -251,7 +250,8 @@ class LoopForecast:
         budget = LoopBudget(self.rho, self.settings)
         budget.left = start.left
         rounds = choose_rounds(_AssumedWorld(start, seed), start.choices.every, budget)
-        return (past.clique for past in islice(rounds, MOST_ROUNDS))
+        chosen = takewhile(lambda past: past.budget.selecting, rounds)
+        return (past.clique for past in islice(chosen, MOST_ROUNDS))
 
 
 class _AssumedWorld:
@@ -279,15 +279,15 @@ class _AssumedWorld:
         self._chosen = row, float(plan.gains.expected[row])
         return row, 0
 
-    def measure(
-        self, clique: Clique, precisions: Mapping[Clique, float]
-    ) -> tuple[dict[Clique, float], float]:
-        row, expected = self._chosen
+    def measure(self, precisions: Precisions) -> list[Measured]:
+        if len(precisions) > 1:  # the last measurements, of what is known
+            return [Measured({}, 0.0)] * len(precisions)
+        (clique,), (row, expected) = precisions, self._chosen
         moved = float(self._errors[row])
         for other, unseen in self._start.choices.unseen_after(clique):
             most = expected + unseen * DEPENDENCE * self._start.rows
             self._errors[other] = min(self._errors[other], most)
-        return {}, moved
+        return [Measured({}, moved)]
 
 
 class _Choices:

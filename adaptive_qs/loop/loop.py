@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from adaptive_qs.domain import Clique
 from adaptive_qs.loop.budget import (
     LoopBudget,
     LoopSettings,
-    Opening,
     RoundBudget,
     RoundPlan,
     plan_opening,
@@ -22,6 +22,7 @@ from adaptive_qs.loop.candidates import (
     Candidates,
     CandidateSet,
     Flags,
+    JointPlan,
     measurable_cliques,
     with_levels,
 )
@@ -113,7 +114,8 @@ def run_loop(
     if measurable_cliques(workload):
         # Marginals that are measured together, where choosing would cost more than it gains.
         opening = plan_opening(estimates, workload, budget.left, budget.settings)
-        for past in measure_opening(table, mechanisms, estimates, opening, budget):
+        measure = partial(measure_marginals, table, mechanisms, estimates)
+        for past in measure_together(measure, opening, estimates.cost, budget):
             rounds.append(past)
             on_round(past, budget.spent_share)
         if not opening.all_spent:
@@ -126,6 +128,22 @@ def run_loop(
                 on_round(past, budget.spent_share)
             estimates = selecting.with_reference(estimates.model.reference)
     return LoopResult(estimates.model, tuple(rounds), budget.initial, strategies)
+
+
+Precisions = Mapping[Clique, Mapping[Clique, float]]
+"""By marginal, new precisions (1 / rows²) of residuals in it."""
+
+
+class Measured(NamedTuple):
+    """What measuring residuals of a marginal gave.
+
+    Attributes:
+        variances: noise variance of each residual (rows²).
+        moved: L1 distance between the marginal's new and old estimate (rows).
+    """
+
+    variances: dict[Clique, float]
+    moved: float
 
 
 class World(Protocol):
@@ -148,16 +166,14 @@ class World(Protocol):
     def select(self, plan: RoundPlan) -> tuple[int, int]:
         """Choose a candidate on offer; return its position, and how many were scored again."""
 
-    def measure(
-        self, clique: Clique, precisions: Mapping[Clique, float]
-    ) -> tuple[dict[Clique, float], float]:
-        """Measure residuals; return their noise variances, and by how much the clique moved."""
+    def measure(self, precisions: Precisions) -> list[Measured]:
+        """Measure residuals of marginals; return what that gave for each marginal."""
 
 
 def choose_rounds(
     world: World, every: CandidateSet, budget: LoopBudget, opened: Iterable[Clique] = ()
 ) -> Iterator[Round]:
-    """Select, measure and reconstruct while there is budget (lines 8 to 19).
+    """Select, measure and reconstruct while that pays (lines 8 to 19); then measure all once more.
 
     Everything that is offered, and at what, is public before the choice.
 
@@ -170,18 +186,20 @@ def choose_rounds(
     most_cells = budget.settings.measured_cells
     candidates = Candidates(every, world.precisions, budget.left, most_cells)
     candidates.limit.take(*opened)
-    budget.begin_rounds(world.rounding(candidates.most_residuals))
-    while budget.affords(candidates):  # line 8
-        candidates.refresh(world.expect(candidates.outdated))
-        plan = budget.plan(candidates, world.total)
+    last = world.rounding(len(every.closure))
+    budget.begin_rounds(world.rounding(candidates.most_residuals), last)
+    candidates.refresh(world.expect(candidates.outdated))
+    while plan := budget.plan(candidates, world.total):  # line 8
         row, rescored = world.select(plan)  # line 10
         spent = budget.spend(plan, row, candidates)
         clique, expected = candidates.cliques[row], float(plan.gains.expected[row])
         precisions = candidates.allocate(clique, spent.measuring)  # line 12
-        variances, moved = world.measure(clique, precisions)  # lines 13 to 17
+        ((variances, moved),) = world.measure({clique: precisions})  # lines 13 to 17
         candidates.add(precisions)
-        budget.anneal(moved, expected)  # line 19
+        budget.anneal(moved, expected, every.weights[row])  # line 19
         yield Round(clique, variances, spent, moved, expected, rescored)
+        candidates.refresh(world.expect(candidates.outdated))
+    yield from measure_together(world.measure, budget.closing(candidates), every.cost, budget)
 
 
 class _PrivateWorld:
@@ -228,12 +246,8 @@ class _PrivateWorld:
         chosen = self._mechanisms.select(scores, plan.epsilon)
         return int(np.flatnonzero(plan.offered)[chosen]), rescored
 
-    def measure(
-        self, clique: Clique, precisions: Mapping[Clique, float]
-    ) -> tuple[dict[Clique, float], float]:
-        estimates, before = self._estimates, self._estimates.model.marginal(clique)
-        variances = measure_residuals(self._table, self._mechanisms, estimates, precisions)
-        return variances, estimates.moved(clique, before)
+    def measure(self, precisions: Precisions) -> list[Measured]:
+        return measure_marginals(self._table, self._mechanisms, self._estimates, precisions)
 
 
 def measure_residuals(
@@ -277,22 +291,38 @@ def for_selection(
     return estimates.with_reference(compared_with(model.reference, error), domain)
 
 
-def measure_opening(
-    table: PrivateTable,
-    mechanisms: Mechanisms,
-    estimates: Estimates,
-    opening: Opening,
+def measure_marginals(
+    table: PrivateTable, mechanisms: Mechanisms, estimates: Estimates, precisions: Precisions
+) -> list[Measured]:
+    """Measure residuals of marginals in one transaction; return what that gave for each of them."""
+    before = estimates.with_reference(estimates.model.reference).model
+    every = {tau: x for inside in precisions.values() for tau, x in inside.items()}
+    variances = measure_residuals(table, mechanisms, estimates, every)
+    return [
+        Measured({tau: variances[tau] for tau in inside},
+                 estimates.moved(clique, before.marginal(clique)))
+        for clique, inside in precisions.items()
+    ]  # fmt: skip
+
+
+def measure_together(
+    measure: Callable[[Precisions], list[Measured]],
+    plan: JointPlan,
+    cost: Callable[[Clique], float],
     budget: LoopBudget,
 ) -> Iterator[Round]:
-    """Measure all marginals of an opening together, and yield a round without a choice for each."""
-    if not opening.precisions:
+    """Measure all marginals of a plan, and yield a round without a choice for each of them.
+
+    Args:
+        measure: as :meth:`World.measure`.
+        plan: what to measure.
+        cost: p_τ of each residual.
+        budget: pays for it.
+    """
+    if not plan.precisions:
         return
-    before = estimates.with_reference(estimates.model.reference).model
-    precisions = {tau: x for inside in opening.precisions.values() for tau, x in inside.items()}
-    variances = measure_residuals(table, mechanisms, estimates, precisions)
-    for clique, inside in opening.precisions.items():
-        spent = math.fsum(estimates.cost(tau) * x / 2 for tau, x in inside.items())
-        moved = estimates.moved(clique, before.marginal(clique))
-        measured, expected = {tau: variances[tau] for tau in inside}, opening.expected[clique]
-        budget.pay(spent, len(measured))
-        yield Round(clique, measured, RoundBudget(0.0, spent), moved, expected, 0)
+    found = measure(plan.precisions)
+    for (clique, inside), (variances, moved) in zip(plan.precisions.items(), found):
+        spent = math.fsum(cost(tau) * x / 2 for tau, x in inside.items())
+        budget.pay(spent, len(inside))
+        yield Round(clique, variances, RoundBudget(0.0, spent), moved, plan.expected[clique], 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -75,6 +76,20 @@ NEGLIGIBLE_SHARE = 1e-3
 more than eight residuals, so that some residual always gets more than that."""
 
 
+class TogetherPlan(NamedTuple):
+    """How to measure candidates together.
+
+    Attributes:
+        precisions: x_τ of each residual of the closure (1 / rows²).
+        errors: expected of each of the candidates (rows).
+        gain: by how much a little more budget would lower their weighted error (rows for a unit).
+    """
+
+    precisions: Array
+    errors: Array
+    gain: float
+
+
 class ConditionalPlanner:
     """Planner of measurements of many candidate cliques together.
 
@@ -92,7 +107,7 @@ class ConditionalPlanner:
         candidates: Sequence[Clique],
         cost: Sequence[float],
     ) -> None:
-        self._domain = domain
+        self.domain = domain
         self._row = {clique: row for row, clique in enumerate(candidates)}
         self._cost = np.asarray(cost, dtype=np.float64)
         self._groups: list[_Group] = []
@@ -139,9 +154,14 @@ class ConditionalPlanner:
         return expected
 
     def plan_together(
-        self, errors: Errors, precision: Array, budget: float, priorities: Array
-    ) -> tuple[Array, Array]:
-        """Measure all candidates together: residuals that several of them share are measured once.
+        self,
+        errors: Errors,
+        precision: Array,
+        budget: float,
+        priorities: Array,
+        rows: NDArray[np.int64] | None = None,
+    ) -> TogetherPlan:
+        """Measure candidates together: residuals that several of them share are measured once.
 
         Minimises Σ w_γ E_γ(σ_γ²), the weighted error expected of the candidates, where a variance
         is Σ v_τ / (x_τ + a_τ) over the residuals inside. The error of a projected marginal is about
@@ -155,22 +175,21 @@ class ConditionalPlanner:
             precision: λ_τ held for each residual of the closure (1 / rows²).
             budget: Σ p_τ x_τ available, 2ρ.
             priorities: w_γ of the candidates.
-
-        Returns:
-            x_τ of each residual of the closure (1 / rows²), and the error (rows) expected of each
-            candidate.
+            rows: positions of the candidates to measure, ascending; by default all.
         """
-        inside = self._variance_weights()
-        rows = np.arange(len(self._row))
-        cells = np.array([float(self._domain.size(clique)) for clique in self._row])
-        weight = inside.T @ (priorities * cells)  # the tangent where all have the same noise
-        best, least, found = np.zeros(0), np.zeros(0), math.inf
+        rows = np.arange(len(self._row)) if rows is None else rows
+        inside = self._variance_weights[rows]
+        columns = np.unique(inside.indices)
+        inside = inside[:, columns]
+        known, cost, priorities = precision[columns], self._cost[columns], priorities[rows]
+        weight = inside.T @ (priorities * self._cells[rows])  # where all have the same noise
+        best, least, found, gain = np.zeros(columns.size), np.zeros(0), math.inf, 0.0
         for _ in range(JOINT_STEPS):
             if not weight.any():
                 break
-            new = allocate_precision(weight, self._cost, precision, np.float64(budget))
+            new = allocate_precision(weight, cost, known, np.float64(budget))
             with np.errstate(divide="ignore"):
-                variance = inside @ (1 / (precision + new))
+                variance = inside @ (1 / (known + new))
             expected = errors(np.sqrt(variance), rows)
             total = float(priorities @ expected)
             if total >= found * (1 - JOINT_TOLERANCE):
@@ -179,7 +198,11 @@ class ConditionalPlanner:
             beyond = errors(np.sqrt(variance * (1 + SLOPE_STEP)), rows)
             slope = np.maximum((beyond - expected) / (SLOPE_STEP * variance), 0.0)
             weight = inside.T @ (priorities * slope)
-        return best, least
+            fall = np.divide(new, (known + new) ** 2, out=np.zeros(new.size), where=new > 0)
+            gain = float(weight @ fall) / budget
+        precisions = np.zeros(precision.size)
+        precisions[columns] = best
+        return TogetherPlan(precisions, least, gain)
 
     def noise_held(self, precision: Array) -> Array:
         """Return the noise in a cell (standard deviation, rows) from the known residuals.
@@ -190,8 +213,13 @@ class ConditionalPlanner:
             precision: λ_τ held for each residual of the closure (1 / rows²).
         """
         variance = np.divide(1.0, precision, out=np.zeros(precision.size), where=precision > 0)
-        return np.asarray(np.sqrt(self._variance_weights() @ variance))
+        return np.asarray(np.sqrt(self._variance_weights @ variance))
 
+    @cached_property
+    def _cells(self) -> Array:
+        return np.array([float(self.domain.size(clique)) for clique in self._row])
+
+    @cached_property
     def _variance_weights(self) -> csr_matrix:
         """Return v_τ of each residual in the variance of each candidate, shape (c, residuals)."""
         rows = [np.repeat(group.rows, group.residuals.shape[1]) for group in self._groups]
@@ -216,7 +244,7 @@ class ConditionalPlanner:
         kept = (new > 0) & ((cost * new > least) | (known == 0))
         new = np.where(kept, new, 0.0)
         new *= budget / (cost * new).sum()
-        return {tau: float(x) for tau, x in zip(self._domain.below(clique), new) if x > 0}
+        return {tau: float(x) for tau, x in zip(self.domain.below(clique), new) if x > 0}
 
 
 class _Group(NamedTuple):

@@ -335,7 +335,7 @@ class Release(Bundle):
         kept: Iterable[int] = (),
     ) -> Fitted:
         return fit_model(
-            self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
+            self.model(), self._measured_cliques, self.workload.weights, num_rows, seed,
             self._synthesis, plan_workers(workers), progress and partial(progress, "fit"),
             requested, self.zeros, kept,
         )  # fmt: skip
@@ -404,7 +404,7 @@ class Release(Bundle):
         self, num_rows: int, seed: int, workers: int, progress: PhaseProgress | None
     ) -> Iterator[Rows]:
         yield from synthesize_rows(
-            self.model(), self._measured_cliques, self.workload.cliques, num_rows, seed,
+            self.model(), self._measured_cliques, self.workload.weights, num_rows, seed,
             self._synthesis, plan_workers(workers), progress, self.zeros,
         )  # fmt: skip
 

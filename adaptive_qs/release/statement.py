@@ -280,7 +280,7 @@ class RoundRecord(BaseModel):
     noise_variances: Annotated[tuple[tuple[Names, Sizes, Positive], ...], FailFast()]
     """The attributes, groups and noise variance (rows²) of each measured residual."""
     rho_selecting: NonNegative
-    """The cost of the choice; 0 for a marginal that was measured before the first choice."""
+    """The cost of the choice; 0 for a marginal that was measured together with others."""
     rho_measuring: Positive
     moved: Finite
     """L1 distance between the estimates of the marginal after and before (rows)."""

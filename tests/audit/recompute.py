@@ -148,18 +148,26 @@ class Released:
         }
 
     def courses(self):
-        """The charges of each round that was not chosen, the last ones before the first selection;
-        then those after each selection, up to the next one."""
-        events = self.transcript["events"]
+        """The charges of each round: of those before the first choice, the last ones before the
+        first selection; of a chosen one, those after its selection, up to the next one; of those
+        after the last choice, the last ones of all."""
+        events, rounds = self.transcript["events"], self.record["rounds"]
         starts = [k for k, event in enumerate(events) if event["mechanism"] == "exponential"]
-        opened = [past for past in self.record["rounds"] if not past["rho_selecting"]]
-        assert opened == self.record["rounds"][: len(opened)]
-        end = min([*starts, len(events)])
-        begin = end - sum(len(past["noise_variances"]) for past in opened)
-        for past in opened:
-            yield events[begin : (begin := begin + len(past["noise_variances"]))]
-        for start, end in zip(starts, [*starts[1:], len(events)]):
+        chosen = [k for k, past in enumerate(rounds) if past["rho_selecting"]]
+        first, last = (chosen[0], chosen[-1] + 1) if chosen else (0, 0)
+        assert chosen == [*range(first, last)]
+
+        def without_choice(some, end):
+            """Charges of rounds, the last of which ends there."""
+            begin = end - sum(len(past["noise_variances"]) for past in some)
+            for past in some:
+                yield events[begin : (begin := begin + len(past["noise_variances"]))]
+
+        closed = [*without_choice(rounds[last:], len(events))]
+        yield from without_choice(rounds[:first], min([*starts, len(events)]))
+        for start, end in zip(starts, [*starts[1:], len(events) - sum(map(len, closed))]):
             yield events[start + 1 : end]
+        yield from closed
 
     def residual(self, event):
         """Attributes of the residual that a charge is about, each with how many codes or groups it

@@ -9,9 +9,9 @@ import pytest
 
 from adaptive_qs.cliques import count_rows, outermost_cliques
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import write_tree
+from adaptive_qs.generate.chains import shrink_to_measured, write_tree
 from adaptive_qs.generate.loglinear import LogLinearModel
-from adaptive_qs.generate.rows import SynthesisSettings, shrink_to_measured, synthesize_rows
+from adaptive_qs.generate.rows import SynthesisSettings, synthesize_rows
 from adaptive_qs.generate.structure import CoarseDomain
 from adaptive_qs.generate.targets import Target, make_target
 from adaptive_qs.generate.tree import dependence_tree, mutual_information

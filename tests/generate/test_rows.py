@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from adaptive_qs.cliques import count_rows, downward_closure
 from adaptive_qs.domain import Domain
-from adaptive_qs.generate.chains import Chains, FitSettings, WeightUpdater, fit_weights
+from adaptive_qs.generate.chains import (
+    Chains,
+    FitSettings,
+    WeightUpdater,
+    fit_weights,
+    shrink_to_measured,
+)
 from adaptive_qs.generate.loglinear import LogLinearModel
 from adaptive_qs.generate.rows import (
     MarginalTracker,
@@ -21,11 +27,10 @@ from adaptive_qs.generate.rows import (
     SynthesisSettings,
     choose_fit_rows,
     draw_pages,
-    shrink_to_measured,
     synthesize_rows,
     watch_list,
 )
-from adaptive_qs.generate.structure import CoarseDomain
+from adaptive_qs.generate.structure import CoarseDomain, cliques_of_fit
 from adaptive_qs.generate.targets import Target
 from adaptive_qs.generate.tree import TreeMoves, dependence_tree
 from adaptive_qs.residual import ReferenceModel, uniform_reference
@@ -305,6 +310,36 @@ def test_means_and_targets_are_weighted_by_their_precisions(noise_std):
     wanted = (of_mean * mean + of_target * target.counts) / (of_mean + of_target)
     np.testing.assert_allclose(means[1], wanted, rtol=1e-5, atol=1e-5)
     assert (means[0] == 1).all()
+
+
+@pytest.mark.parametrize("noise_std", [0.0, 2.0, 1e9])
+def test_watched_marginals_follow_pairs_inside_them_and_then_their_own_targets(
+    noise_std,
+):
+    """Cells of one cell of a pair move together, by the pair's weighted mean."""
+    domain = domain_of(2, 3, 2)
+    mean = np.random.default_rng(0).uniform(1, 9, (2, 3, 2)).astype(np.float32)
+    pair = Target((0, 2), np.array([[30.0, 12.0], [4.0, 0.0]]), noise_std)
+    before = mean.sum(axis=1)
+    weight = before / (before + noise_std**2)
+    wanted = mean * ((1 - weight) + weight * pair.counts / before)[:, None]
+    found = mean.copy()
+    shrink_to_measured(domain, [found], [(0, 1, 2)], [pair])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    both = mean.copy()
+    own = Target((0, 1, 2), np.full((2, 3, 2), 5.0), 3.0)
+    shrink_to_measured(domain, [both], [(0, 1, 2)], [own, pair])
+    shrink_to_measured(domain, [found], [(0, 1, 2)], [own])
+    np.testing.assert_array_equal(both, found)
+
+
+def test_a_combination_gives_way_to_parts_that_weigh_more_where_they_hold_all_its_pairs():
+    domain, triple, pairs = domain_of(2, 3, 2, 2), (0, 1, 2), list(combinations(range(3), 2))
+    measured = [triple, (0, 1), (2, 3)]
+    light = dict.fromkeys(pairs, 1.0) | {triple: 0.1, (2, 3): 1.0}
+    assert set(cliques_of_fit(domain, measured, light)) == {*pairs, (2, 3)}
+    for weights in (light | {triple: 1.0}, {**light, (0, 1): 0.1}, {triple: 0.1}, [triple, *pairs]):
+        assert cliques_of_fit(domain, measured, weights) == (triple, (2, 3))
 
 
 @pytest.mark.parametrize("cells", [2**26, 3999, 599, 250, 10])

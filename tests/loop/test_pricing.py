@@ -11,7 +11,7 @@ import pytest
 
 from adaptive_qs.cliques import downward_closure
 from adaptive_qs.loop.budget import MOST_SELECTING, SAFETY, LoopBudget, LoopSettings, selection_rho
-from adaptive_qs.loop.candidates import RARELY, UNKNOWN, CellLimit, ErrorTable
+from adaptive_qs.loop.candidates import FALL, RARELY, UNKNOWN, CellLimit, ErrorTable, JointPlan
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
 from adaptive_qs.loop.planner import ConditionalPlanner
@@ -49,9 +49,13 @@ class Schedule:
 
     def __init__(self, prices, share=0.1, rounding=0.0):
         self.budget = LoopBudget(RHO, LoopSettings(selecting_share=share))
-        self.budget.begin_rounds(rounding)
+        self.budget.begin_rounds(rounding, rounding)
         limit = CellLimit(DOMAIN, CANDIDATES, 10**6)
-        self.candidates = SimpleNamespace(limit=limit, errors=prices, cliques=CANDIDATES)
+        self.candidates = SimpleNamespace(
+            limit=limit, errors=prices, cliques=CANDIDATES, open=limit.open, weights=WEIGHTS,
+            known=limit.open, plan_known=lambda rho: (JointPlan(), self.gain),
+        )  # fmt: skip
+        self.gain = 0.0
         self.anneal = self.budget.anneal
 
     @property
@@ -162,7 +166,8 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
         if schedule.left <= 1e-6 * RHO + 2 * rounding:
             break
         left = schedule.left
-        choice = schedule.choice(TOTAL)
+        if not (choice := schedule.choice(TOTAL)):
+            break
         assert choice.selecting <= share * left
         clique = CANDIDATES[rng.choice(np.flatnonzero(choice.offered))]
         budget = schedule.take(clique, choice)
@@ -172,7 +177,7 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
         for tau, x in PLANNER.allocate(clique, precision, 2 * budget.measuring).items():
             precision[CLOSURE.index(tau)] += x
         prices.refresh(errors, precision, EVERY)
-        schedule.anneal(0.0 if noise else 1.0, 0.5)
+        schedule.anneal(0.0 if noise else 1.0, 0.5, 1.0)
     assert RHO * (1 - 3e-6) - 2 * rounding <= spent <= RHO * (1 + 1e-12)
     assert selecting <= share * RHO
 
@@ -180,11 +185,43 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
 def test_noise_lowers_the_price_and_more_than_noise_leaves_it():
     schedule = Schedule(price_list())
     first = schedule.choice(TOTAL).gains
-    schedule.anneal(5.1, 5.0)
+    schedule.anneal(5.1, 5.0, 1.0)
     np.testing.assert_array_equal(schedule.choice(TOTAL).gains.budget, first.budget)
     for _ in range(6):
-        schedule.anneal(5.0, 5.0)
+        schedule.anneal(5.0, 5.0, 1.0)
     assert (schedule.choice(TOTAL).gains.budget > first.budget).any()
+
+
+def test_noise_of_a_light_candidate_leaves_the_price_of_much_heavier_ones():
+    """It leaves those on offer that weigh at least FALL times as much, and they cost the same."""
+    schedule = Schedule(price_list())
+    for _ in range(6):
+        schedule.anneal(5.0, 5.0, WEIGHTS[-1])
+        before = schedule.choice(TOTAL)  # all are on offer again, at the next price
+    price = schedule.budget._price
+    schedule.anneal(5.0, 5.0, WEIGHTS[0])
+    after = schedule.choice(TOTAL)
+    assert schedule.budget._price == price
+    np.testing.assert_array_equal(after.gains.budget, before.gains.budget)
+    heavy = FALL * WEIGHTS[0] <= WEIGHTS
+    assert (before.gains.worth & ~heavy).any()
+    np.testing.assert_array_equal(after.offered, before.offered & heavy)
+    schedule.anneal(5.0, 5.0, WEIGHTS[-1])
+    assert schedule.choice(TOTAL).offered[~heavy].any()
+    assert schedule.budget._price == price / FALL
+
+
+def test_rounds_end_once_to_know_better_what_is_known_pays_as_much():
+    """A gain above the price raises it; only after it fell below the gain there is no round."""
+    schedule = Schedule(price_list())
+    schedule.choice(TOTAL)
+    schedule.gain = 1.5 * schedule.budget._price
+    assert schedule.choice(TOTAL).offered.any()
+    assert schedule.budget._price == schedule.gain
+    schedule.anneal(5.1, 5.0, 1.0)
+    assert schedule.choice(TOTAL)
+    schedule.anneal(5.0, 5.0, 1.0)
+    assert schedule.choice(TOTAL) is None
 
 
 def test_where_nothing_is_worth_it_the_rest_is_spent_at_once():
