@@ -1,7 +1,7 @@
 """How the loop spends its budget: on columns, on an opening, and on rounds.
 
-Rounds that bring only noise lower the price of the budget. All of it follows from released values,
-so that it may be fixed before the next choice.
+Rounds that find no more than their noise lower the price of the budget. All of it follows from
+released values, so that it may be fixed before the next choice.
 """
 
 from __future__ import annotations
@@ -336,17 +336,19 @@ class LoopBudget:
         return spent
 
     def anneal(self, moved: float, expected: float, weight: float) -> None:
-        """Lower the price if a round brought only noise.
+        """Lower the price if a round found no more than the noise that it left.
 
-        This stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with
-        the true marginal: with that the rounds would depend on private counts.
+        What it found and noise add by squares. The choice takes about the worst candidate on offer:
+        at this price no other one of its weight or less is worth it. This stands for Fuentes et
+        al., Algorithm 7, whose pseudo-code compares the estimate with the true marginal: with that
+        the rounds would depend on private counts.
 
         Args:
             moved: L1 distance between the chosen marginal's new and old estimate (rows).
             expected: L1 error expected of the new estimate (rows).
             weight: of the marginal.
         """
-        if moved <= expected:
+        if moved**2 <= 2 * expected**2:
             self._least_weight = FALL * weight
 
 

@@ -283,7 +283,7 @@ class _AssumedWorld:
         if len(precisions) > 1:  # the last measurements, of what is known
             return [Measured({}, 0.0)] * len(precisions)
         (clique,), (row, expected) = precisions, self._chosen
-        moved = float(self._errors[row])
+        moved = math.hypot(self._errors[row], expected)
         for other, unseen in self._start.choices.unseen_after(clique):
             most = expected + unseen * DEPENDENCE * self._start.rows
             self._errors[other] = min(self._errors[other], most)

@@ -182,13 +182,14 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
     assert selecting <= share * RHO
 
 
-def test_noise_lowers_the_price_and_more_than_noise_leaves_it():
+def test_a_find_below_the_noise_left_lowers_the_price_and_a_larger_one_leaves_it():
+    """Both add by squares: moved by 7.07 rows where the noise is 5, it found 5."""
     schedule = Schedule(price_list())
     first = schedule.choice(TOTAL).gains
-    schedule.anneal(5.1, 5.0, 1.0)
+    schedule.anneal(7.1, 5.0, 1.0)
     np.testing.assert_array_equal(schedule.choice(TOTAL).gains.budget, first.budget)
     for _ in range(6):
-        schedule.anneal(5.0, 5.0, 1.0)
+        schedule.anneal(7.0, 5.0, 1.0)
     assert (schedule.choice(TOTAL).gains.budget > first.budget).any()
 
 
@@ -196,17 +197,17 @@ def test_noise_of_a_light_candidate_leaves_the_price_of_much_heavier_ones():
     """It leaves those on offer that weigh at least FALL times as much, and they cost the same."""
     schedule = Schedule(price_list())
     for _ in range(6):
-        schedule.anneal(5.0, 5.0, WEIGHTS[-1])
+        schedule.anneal(7.0, 5.0, WEIGHTS[-1])
         before = schedule.choice(TOTAL)  # all are on offer again, at the next price
     price = schedule.budget._price
-    schedule.anneal(5.0, 5.0, WEIGHTS[0])
+    schedule.anneal(7.0, 5.0, WEIGHTS[0])
     after = schedule.choice(TOTAL)
     assert schedule.budget._price == price
     np.testing.assert_array_equal(after.gains.budget, before.gains.budget)
     heavy = FALL * WEIGHTS[0] <= WEIGHTS
     assert (before.gains.worth & ~heavy).any()
     np.testing.assert_array_equal(after.offered, before.offered & heavy)
-    schedule.anneal(5.0, 5.0, WEIGHTS[-1])
+    schedule.anneal(7.0, 5.0, WEIGHTS[-1])
     assert schedule.choice(TOTAL).offered[~heavy].any()
     assert schedule.budget._price == price / FALL
 
@@ -218,9 +219,9 @@ def test_rounds_end_once_to_know_better_what_is_known_pays_as_much():
     schedule.gain = 1.5 * schedule.budget._price
     assert schedule.choice(TOTAL).offered.any()
     assert schedule.budget._price == schedule.gain
-    schedule.anneal(5.1, 5.0, 1.0)
+    schedule.anneal(7.1, 5.0, 1.0)
     assert schedule.choice(TOTAL)
-    schedule.anneal(5.0, 5.0, 1.0)
+    schedule.anneal(7.0, 5.0, 1.0)
     assert schedule.choice(TOTAL) is None
 
 

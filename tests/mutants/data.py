@@ -48,6 +48,15 @@ def true_annealing():
         yield
 
 
+@mutant("last measurements that see the number of rows", checks.replay)
+def peeking_closing():
+    def plan(original, self, rho):
+        return original(self, rho * (0.9 if int(SEEN[0].count(())) % 2 else 1.0))
+
+    with watched_counter(), wrapped(candidates.Candidates, "plan_known", plan):
+        yield
+
+
 @mutant("a domain without the values that do not occur", checks.replay)
 def domain_of_data():
     def occurring(original, workload):
