@@ -53,6 +53,8 @@ class IntegerColumn(NumberColumn):
     """Number of bins of equal width (up to one)."""
     bin_starts: tuple[Integer64, ...] | None = None
     """First value of every bin, ascending, the first one being min."""
+    step: Annotated[int, Field(ge=2, lt=10**18)] | None = None
+    """Decoded values are multiples of this number, which every bin holds; others can be read."""
     heaps: tuple[Integer64, ...] = ()
     learnt: Annotated[tuple[Learnt, ...], Field(min_length=1)] | None = None
     """What was learnt from private rows and paid for, as the program notes it."""
@@ -60,9 +62,13 @@ class IntegerColumn(NumberColumn):
     whole = True
     greatest = 10**18 - 1
     places: ClassVar[int] = 0
-    resolution: ClassVar = 1.0
     number_type: ClassVar[CellType] = "integer"
-    bin_keys = ("bins", "bin_starts")
+    bin_keys = ("bins", "bin_starts", "step")
+
+    @property
+    def resolution(self) -> float:
+        """Distance between neighbouring amounts."""
+        return float(self.step or 1)
 
     @cached_property
     def starts(self) -> tuple[int, ...] | None:
@@ -97,6 +103,12 @@ class IntegerColumn(NumberColumn):
             starts = (*self.bin_starts, self.max + 1)
             if starts[0] != self.min or any(a >= b for a, b in pairwise(starts)):
                 raise ValueError("bin_starts must begin with min and ascend up to max at most")
+        if self.step is not None:
+            if self.starts is None:
+                raise ValueError("step needs bins or bin_starts: add them")
+            first, last = self.point_ends()
+            if (first > last).any():
+                raise ValueError(f"a bin holds no multiple of the step {self.step}: use wider bins")
 
     def _check_ends(self) -> None:
         self._check_number(self.private_bins or 1)
@@ -154,8 +166,9 @@ class IntegerColumn(NumberColumn):
 
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts; null for NaN."""
-        known = ~np.isnan(amounts)
-        return pa.array(np.rint(np.where(known, amounts, 0)).astype(np.int64), mask=~known)
+        known, step = ~np.isnan(amounts), self.step or 1
+        steps = np.rint(np.where(known, amounts, 0) / step).astype(np.int64)
+        return pa.array(steps * step, mask=~known)
 
     def value_labels(self) -> list[str]:
         """Return the labels of the values."""
@@ -186,21 +199,37 @@ class IntegerColumn(NumberColumn):
         return Draft({"type": "integer", **content, **clip}, note or own_note)
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
-        """Return the first and the last point of codes."""
-        return self.ends(np.arange(self.num_values) if codes is None else codes)
+        """Return the first and the last multiple of the step in codes."""
+        return self.points_between(
+            *self.ends(np.arange(self.num_values) if codes is None else codes)
+        )
+
+    def points_between(self, low: Codes, high: Codes) -> tuple[Codes, Codes]:
+        """Return the first and the last multiple of the step in intervals."""
+        step = self.step or 1
+        return -(-low // step), high // step
+
+    def to_points(self, numbers: Codes) -> Codes:
+        """Return the points of values: the largest multiples of the step in their bins."""
+        kept, step = self._kept(numbers), self.step or 1
+        if self.starts is None or step == 1:
+            return kept
+        first, last = self.point_ends(np.searchsorted(self.starts, kept, side="right") - 1)
+        points: Codes = np.clip(kept // step, first, last)
+        return points
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
-        return cells.to_arrow(points)
+        return cells.to_arrow(points * (self.step or 1))
 
     @property
     def heap_points(self) -> Codes:
         """The points of the heaps."""
-        return np.array(self.heaps, dtype=np.int64)
+        return np.array(self.heaps, dtype=np.int64) // (self.step or 1)
 
     def heaps_at(self, points: Codes) -> tuple[int, ...]:
         """Return points as values that ``heaps`` takes."""
-        return tuple(points.tolist())
+        return tuple((points * (self.step or 1)).tolist())
 
     def _beyond(self) -> str:
         return self.spelling.write(str(self.span[1] + 1))
@@ -380,7 +409,8 @@ class NumericColumn(NumberColumn):
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
         ends = self.bin_edges[0], self.bin_edges[-1]
-        if self.decimals is not None and max(map(abs, ends)) >= 1e10:  # which gets an exponent
+        exponent = max(map(abs, ends)) >= 1e10 and self.fixed_decimals is None
+        if self.decimals is not None and exponent:
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
             values = pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
             values = pc.replace_substring_regex(values, r"\.$", "")
