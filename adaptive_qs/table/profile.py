@@ -183,9 +183,10 @@ class Profile:
     def written(self) -> dict[str, int]:
         """The key of a schema for numbers that are all written with equally many decimals."""
         (length, *others) = self.lengths or {0}
-        told = not others and 0 < length <= 9 and not self.exponents
-        ended = any(text.endswith("0") for text in self.texts)
-        return {"fixed_decimals": length} if told and ended and self.from_text else {}
+        padded = self.from_text and any(text.endswith("0") for text in self.texts)
+        if others or not 0 < length <= 9 or self.exponents or not padded:
+            return {}
+        return {"fixed_decimals": length}
 
     def set_sentinel_aside(self) -> None:
         """Take a likely missing marker out of the numbers, if no cell is missing otherwise.
@@ -280,13 +281,20 @@ class Profile:
         )
         return points[kept], weights[kept], {"outside": "clip"}, note
 
-    def draft_integers(self, points: Floats, weights: Floats) -> tuple[dict[str, Any], str]:
-        """Return the range and bins of integers as keys of a schema, and a note."""
+    def draft_integers(self, name: str, exact: int) -> tuple[dict[str, Any] | None, str]:
+        """Return the range and bins of integers below ``exact``, or why they are identifiers."""
+        points, weights, clip, note = self.trimmed()
         low, high = int(points[0]), int(points[-1])
+        if max(abs(low), abs(high)) >= exact:
+            return None, "an identifier: integers of more than 15 digits"
+        years = low >= bins.YEARS[0] and high <= bins.YEARS[1]
+        if not years and (reason := self.explain_identifier(name)):
+            return None, reason
         most, codes = bins.bins_for(self.filled), bins.codes_for(self.filled)
+        content: dict[str, Any] = {"min": low, "max": high, **clip}
         if high - low < codes:
-            return {"min": low, "max": high, **self.written}, ""
-        note, step = "", bins.common_step(points, weights)
+            return content | self.written, note
+        step = bins.common_step(points, weights)
         starts = None
         if step == 1:
             starts = bins.year_starts(points, weights) or bins.round_starts(points, weights, most)
@@ -296,16 +304,17 @@ class Profile:
         if starts is None:
             edges = bins.propose_edges(points, weights, bins.Grid(0, step), most, codes)
             starts = [*(int(edge) for edge in edges[:-1]), int(np.floor(edges[-1])) + 1]
-            note = self.note_span(points)
-        content: dict[str, Any] = {"min": starts[0], "max": starts[-1] - 1}
+            note = note or self.note_span(points)
+        content |= {"min": starts[0], "max": starts[-1] - 1}
         if len(starts) - 1 < starts[-1] - starts[0]:
             content["bin_starts"] = starts[:-1]
             content |= bins.private_heaps(points, weights, starts, step)
             content |= {"step": step} if step > 1 else {}
         return content | self.written, note
 
-    def draft_numbers(self, points: Floats, weights: Floats) -> dict[str, Any] | None:
-        """Return the bins of numbers as keys of a schema; None if they are too large to bin."""
+    def draft_numbers(self) -> tuple[dict[str, Any] | None, str]:
+        """Return the bins of numbers, or that they are too large to bin."""
+        points, weights, clip, note = self.trimmed()
         low, high = float(points[0]), float(points[-1])
         places, largest = self.decimals, max(abs(low), abs(high))
         exact = places <= 9 and largest * 10**places < 10**15  # which a double tells apart
@@ -316,14 +325,15 @@ class Profile:
         edges = bins.propose_edges(points, weights, grid, *most)
         ascending = len(edges) > 1 and all(a < b for a, b in pairwise(edges))
         if not (ascending and -np.inf < edges[0] <= low and high <= edges[-1] < np.inf):
-            return None
-        content: dict[str, Any] = {"edges": edges}
+            return None, "numbers too large to bin: write the column by hand"
+        content: dict[str, Any] = {"edges": edges, **clip}
         if grid.decimals is not None:
             content["decimals"] = grid.decimals
             content |= bins.private_heaps(points, weights, edges)
         if grid.multiple > 1:
             content["step"] = grid.step
-        return content | (self.written if grid.decimals is not None else {})
+        content |= self.written if grid.decimals is not None else {}
+        return content, note or self.note_span(points)
 
     @staticmethod
     def note_span(points: NDArray[np.float64]) -> str:

@@ -18,7 +18,6 @@ from adaptive_qs.table.columns.base import (
     CellType,
     Draft,
     bin_label,
-    binning,
     cells,
     np,
     pa,
@@ -106,8 +105,7 @@ class IntegerColumn(NumberColumn):
         if self.step is not None:
             if self.starts is None:
                 raise ValueError("step needs bins or bin_starts: add them")
-            first, last = self.point_ends()
-            if (first > last).any():
+            if np.subtract(*self.point_ends()).max() > 0:
                 raise ValueError(f"a bin holds no multiple of the step {self.step}: use wider bins")
 
     def _check_ends(self) -> None:
@@ -167,8 +165,8 @@ class IntegerColumn(NumberColumn):
     def from_amounts(self, amounts: NDArray[np.float64]) -> pa.Array:
         """Return values for amounts; null for NaN."""
         known, step = ~np.isnan(amounts), self.step or 1
-        steps = np.rint(np.where(known, amounts, 0) / step).astype(np.int64)
-        return pa.array(steps * step, mask=~known)
+        steps = np.rint(np.where(known, amounts, 0) / step) * step
+        return pa.array(steps.astype(np.int64), mask=~known)
 
     def value_labels(self) -> list[str]:
         """Return the labels of the values."""
@@ -185,24 +183,15 @@ class IntegerColumn(NumberColumn):
         """Return a draft if all cells are integers and neither labels nor identifiers."""
         if not (profile.numeric and profile.integers):
             return None
-        if labels := CategoricalColumn.draft(name, profile):
+        if (labels := CategoricalColumn.draft(name, profile)) is not None:
             return labels
-
-        points, weights, clip, note = profile.trimmed()
-        low, high = int(points[0]), int(points[-1])
-        if max(abs(low), abs(high)) >= MAX_EXACT:
-            return Draft(None, "an identifier: integers of more than 15 digits")
-        years = low >= binning.YEARS[0] and high <= binning.YEARS[1]
-        if not years and (reason := profile.explain_identifier(name)):
-            return Draft(None, reason)
-        content, own_note = profile.draft_integers(points, weights)
-        return Draft({"type": "integer", **content, **clip}, note or own_note)
+        content, note = profile.draft_integers(name, MAX_EXACT)
+        return Draft(content and {"type": "integer", **content}, note)
 
     def point_ends(self, codes: Codes | None = None) -> tuple[Codes, Codes]:
         """Return the first and the last multiple of the step in codes."""
-        return self.points_between(
-            *self.ends(np.arange(self.num_values) if codes is None else codes)
-        )
+        codes = np.arange(self.num_values) if codes is None else codes
+        return self.points_between(*self.ends(codes))
 
     def points_between(self, low: Codes, high: Codes) -> tuple[Codes, Codes]:
         """Return the first and the last multiple of the step in intervals."""
@@ -215,8 +204,7 @@ class IntegerColumn(NumberColumn):
         if self.starts is None or step == 1:
             return kept
         first, last = self.point_ends(np.searchsorted(self.starts, kept, side="right") - 1)
-        points: Codes = np.clip(kept // step, first, last)
-        return points
+        return np.asarray(np.clip(kept // step, first, last))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
@@ -225,7 +213,7 @@ class IntegerColumn(NumberColumn):
     @property
     def heap_points(self) -> Codes:
         """The points of the heaps."""
-        return np.array(self.heaps, dtype=np.int64) // (self.step or 1)
+        return self.to_points(np.array(self.heaps, dtype=np.int64))
 
     def heaps_at(self, points: Codes) -> tuple[int, ...]:
         """Return points as values that ``heaps`` takes."""
@@ -310,12 +298,13 @@ class NumericColumn(NumberColumn):
         return self.private_bins or len(self.bin_edges) - 1
 
     def _check_ends(self) -> None:
+        if self.decimals is None:
+            return
         ends = [end for end in (self.min, self.max) if end is not None]
-        if self.decimals is not None:
-            for end in ends:
-                if end != round(end, self.decimals):
-                    raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
-            self._check_digits(ends)
+        for end in ends:
+            if end != round(end, self.decimals):
+                raise ValueError(f"{end} has more than {self.decimals} decimals: round it")
+        self._check_digits(ends)
 
     def _check_digits(self, ends: Iterable[float]) -> None:
         if max(map(abs, ends), default=0) * 10 ** (self.decimals or 0) >= 2**53:
@@ -335,21 +324,19 @@ class NumericColumn(NumberColumn):
         edges = self.bin_edges
         if len(edges) < 2 or any(a >= b for a, b in pairwise(edges)):
             raise ValueError("the edges of the bins must be two or more and ascend")
-        if self.step is not None:
-            self._check_step(self.step)
+        if self.step is not None and self.decimals is None:
+            raise ValueError("step is given without decimals: give the decimals of the step")
+        if self.step is not None and Decimal(repr(self.step)).scaleb(self.decimals or 0) % 1:
+            raise ValueError(
+                f"step {self.step:.9g} has more than {self.decimals} decimals: give more"
+            )
         if self.decimals is not None and self.grid is not None:
             self._check_digits(self.span)
-            if any(first > last for first, last in zip(*self.grid)):
-                numbers = f"number with {self.decimals} decimals"
-                if self.step is not None:
-                    numbers = f"multiple of the step {self.step:.9g}"
+            if np.subtract(*np.array(self.grid)).max() > 0:
+                numbers = (
+                    "number with these decimals" if self.step is None else "multiple of the step"
+                )
                 raise ValueError(f"a bin holds no {numbers}: use wider bins")
-
-    def _check_step(self, step: float) -> None:
-        if self.decimals is None:
-            raise ValueError("step is given without decimals: give the decimals of the step")
-        if Decimal(repr(step)).scaleb(self.decimals) % 1:
-            raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")
 
     @property
     def summary(self) -> str:
@@ -388,8 +375,7 @@ class NumericColumn(NumberColumn):
     def ends(self, codes: Codes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the first and last number of every code, on the grid if there is one."""
         if self.grid is not None and self.decimals is not None:
-            first, last = np.array(self.grid)[:, codes] / 10**self.decimals
-            return first, last
+            return tuple(np.array(self.grid)[:, codes] / 10**self.decimals)
         edges = np.array(self.bin_edges)
         return edges[codes], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])[codes]
 
@@ -408,8 +394,7 @@ class NumericColumn(NumberColumn):
 
     def csv_texts(self, values: pa.Array) -> pa.Array:
         """Return values as CSV has them."""
-        ends = self.bin_edges[0], self.bin_edges[-1]
-        exponent = max(map(abs, ends)) >= 1e10 and self.fixed_decimals is None
+        exponent = max(map(abs, self.span)) >= 1e10 and self.fixed_decimals is None
         if self.decimals is not None and exponent:
             texts = values.cast(pa.decimal128(38, self.decimals)).cast(pa.string())
             values = pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
@@ -440,11 +425,8 @@ class NumericColumn(NumberColumn):
         """Return a draft if all cells are numbers, and some are no integers."""
         if not profile.numeric or profile.integers:
             return None
-        points, weights, clip, note = profile.trimmed()
-        content = profile.draft_numbers(points, weights)
-        if content is None:
-            return Draft(None, "numbers too large to bin: write the column by hand")
-        return Draft({"type": "numeric", **content, **clip}, note or profile.note_span(points))
+        content, note = profile.draft_numbers()
+        return Draft(content and {"type": "numeric", **content}, note)
 
     @property
     def has_points(self) -> bool:
@@ -466,8 +448,7 @@ class NumericColumn(NumberColumn):
         codes = np.searchsorted(edges[:-1], kept, side="right") - 1
         first, last = self.point_ends()
         steps = np.rint(kept * 10 ** (self.decimals or 0) / self.units).astype(np.int64)
-        points: Codes = np.clip(steps, first[codes], last[codes])
-        return points
+        return np.asarray(np.clip(steps, first[codes], last[codes]))
 
     def points_between(self, low: NDArray[Any], high: NDArray[Any]) -> tuple[Codes, Codes]:
         """Return the first and the last point of intervals."""
@@ -476,8 +457,7 @@ class NumericColumn(NumberColumn):
 
     def _number(self, points: Codes) -> NDArray[np.float64]:
         """Return the numbers at points of the grid."""
-        numbers: NDArray[np.float64] = points * self.units / 10 ** (self.decimals or 0)
-        return numbers
+        return np.asarray(points * self.units / 10 ** (self.decimals or 0))
 
     def weigh_between(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.float64]:
         """Return how likely values of a bin are in such intervals, up to a factor."""
@@ -498,8 +478,7 @@ class NumericColumn(NumberColumn):
             return super().positions(points)
         edges, (codes, parts) = np.array(self.bin_edges), np.divmod(points, PARTS)
         low, high = edges[codes], edges[np.minimum(codes + 1, edges.size - 1)]
-        positions: NDArray[np.float64] = low + (high - low) * (parts / PARTS)
-        return positions
+        return np.asarray(low + (high - low) * (parts / PARTS))
 
     def values_at(self, points: Codes, rng: np.random.Generator) -> pa.Array:
         """Return the values at points."""
