@@ -333,9 +333,7 @@ class NumericColumn(NumberColumn):
         if self.decimals is not None and self.grid is not None:
             self._check_digits(self.span)
             if np.subtract(*np.array(self.grid)).max() > 0:
-                numbers = (
-                    "number with these decimals" if self.step is None else "multiple of the step"
-                )
+                numbers = "multiple of the step" if self.step else "number with these decimals"
                 raise ValueError(f"a bin holds no {numbers}: use wider bins")
 
     @property
