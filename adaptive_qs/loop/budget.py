@@ -335,26 +335,20 @@ class LoopBudget:
             self._allowance = self.left * self.settings.selecting_share
         return spent
 
-    def anneal(self, plan: RoundPlan, row: int, moved: float, weight: float) -> None:
-        """Lower the price if what a round found is not worth it.
+    def anneal(self, moved: float, expected: float, weight: float) -> None:
+        """Lower the price if a round found no more than the noise that it left.
 
-        What it found and noise add up by squares. It is worth it if that is more than the noise
-        left and the price paid: else, as the choice takes about the worst candidate on offer, none
-        of its weight or less is. Of k candidates the exponential mechanism misses the worst by
-        about (2/ε) ln k. Where that is more than was paid, the noise alone is the bar.
-
-        This stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with
-        the true marginal: with that the rounds would depend on private counts.
+        What it found and noise add by squares. The choice takes about the worst candidate on offer:
+        at this price no other one of its weight or less is worth it. This stands for Fuentes et
+        al., Algorithm 7, whose pseudo-code compares the estimate with the true marginal: with that
+        the rounds would depend on private counts.
 
         Args:
-            plan: of the round.
-            row: position of the candidate that was chosen.
-            moved: L1 distance between its new and old estimate (rows).
-            weight: of it.
+            moved: L1 distance between the chosen marginal's new and old estimate (rows).
+            expected: L1 error expected of the new estimate (rows).
+            weight: of the marginal.
         """
-        expected, paid = float(plan.gains.expected[row]), float(plan.gains.paid[row])
-        missed = 2 / plan.epsilon * math.log(plan.offered.sum()) / weight
-        if math.sqrt(max(moved**2 - expected**2, 0.0)) <= expected + max(paid - missed, 0.0):
+        if moved**2 <= 2 * expected**2:
             self._least_weight = FALL * weight
 
 

@@ -56,22 +56,14 @@ class Schedule:
             known=limit.open, plan_known=lambda rho: (JointPlan(), self.gain),
         )  # fmt: skip
         self.gain = 0.0
+        self.anneal = self.budget.anneal
 
     @property
     def left(self):
         return self.budget.left
 
     def choice(self, total):
-        self.last = self.budget.plan(self.candidates, total)
-        return self.last
-
-    def anneal(self, part, row=-1):
-        """Report that the last round found this part of what it has to find to be worth it."""
-        gains, epsilon, weight = self.last.gains, self.last.epsilon, WEIGHTS[row]
-        missed = 2 / epsilon * math.log(np.count_nonzero(self.last.offered)) / weight
-        least = gains.expected[row] + max(gains.paid[row] - missed, 0.0)
-        moved = math.hypot(part * least, gains.expected[row])
-        self.budget.anneal(self.last, row, moved, weight)
+        return self.budget.plan(self.candidates, total)
 
     def take(self, clique, choice):
         return self.budget.spend(choice, CANDIDATES.index(clique), self.candidates)
@@ -185,38 +177,37 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
         for tau, x in PLANNER.allocate(clique, precision, 2 * budget.measuring).items():
             precision[CLOSURE.index(tau)] += x
         prices.refresh(errors, precision, EVERY)
-        schedule.anneal(0.0 if noise else 2.0)
+        schedule.anneal(0.0 if noise else 1.0, 0.5, 1.0)
     assert RHO * (1 - 3e-6) - 2 * rounding <= spent <= RHO * (1 + 1e-12)
     assert selecting <= share * RHO
 
 
-def test_what_is_not_worth_it_lowers_the_price_and_more_leaves_it():
+def test_a_find_below_the_noise_left_lowers_the_price_and_a_larger_one_leaves_it():
+    """Both add by squares: moved by 7.07 rows where the noise is 5, it found 5."""
     schedule = Schedule(price_list())
     first = schedule.choice(TOTAL).gains
-    schedule.anneal(1.001)
+    schedule.anneal(7.1, 5.0, 1.0)
     np.testing.assert_array_equal(schedule.choice(TOTAL).gains.budget, first.budget)
     for _ in range(6):
-        schedule.choice(TOTAL)
-        schedule.anneal(0.999)
+        schedule.anneal(7.0, 5.0, 1.0)
     assert (schedule.choice(TOTAL).gains.budget > first.budget).any()
 
 
 def test_noise_of_a_light_candidate_leaves_the_price_of_much_heavier_ones():
     """It leaves those on offer that weigh at least FALL times as much, and they cost the same."""
     schedule = Schedule(price_list())
-    schedule.choice(TOTAL)
     for _ in range(6):
-        schedule.anneal(0.999)
+        schedule.anneal(7.0, 5.0, WEIGHTS[-1])
         before = schedule.choice(TOTAL)  # all are on offer again, at the next price
     price = schedule.budget._price
-    schedule.anneal(0.999, 0)
+    schedule.anneal(7.0, 5.0, WEIGHTS[0])
     after = schedule.choice(TOTAL)
     assert schedule.budget._price == price
     np.testing.assert_array_equal(after.gains.budget, before.gains.budget)
     heavy = FALL * WEIGHTS[0] <= WEIGHTS
     assert (before.gains.worth & ~heavy).any()
     np.testing.assert_array_equal(after.offered, before.offered & heavy)
-    schedule.anneal(0.999)
+    schedule.anneal(7.0, 5.0, WEIGHTS[-1])
     assert schedule.choice(TOTAL).offered[~heavy].any()
     assert schedule.budget._price == price / FALL
 
@@ -228,9 +219,9 @@ def test_rounds_end_once_to_know_better_what_is_known_pays_as_much():
     schedule.gain = 1.5 * schedule.budget._price
     assert schedule.choice(TOTAL).offered.any()
     assert schedule.budget._price == schedule.gain
-    schedule.anneal(1.001)
+    schedule.anneal(7.1, 5.0, 1.0)
     assert schedule.choice(TOTAL)
-    schedule.anneal(0.999)
+    schedule.anneal(7.0, 5.0, 1.0)
     assert schedule.choice(TOTAL) is None
 
 
