@@ -1,7 +1,7 @@
 """How the loop spends its budget: on columns, on an opening, and on rounds.
 
-Rounds that find no more than their noise lower the price of the budget. All of it follows from
-released values, so that it may be fixed before the next choice.
+Rounds that bring too little lower the price of the budget. All of it follows from released values,
+so that it may be fixed before the next choice.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class LoopBudget:
         self.rho, self.settings = rho, settings
         self.left, self.initial = rho, 0.0
         self._price = self._allowance = self._rounding = self._last_rounding = 0.0
-        self._least_weight = 0.0
+        self._least_weight = self._known = 0.0
 
     @property
     def spent_share(self) -> float:
@@ -284,6 +284,7 @@ class LoopBudget:
         if spare <= SAFETY * self.rho + self._rounding or not fits.any():
             return None
         errors, (_, known) = candidates.errors, self._plan_closing(candidates)
+        self._known = known
         self._price = max(self._price or errors.opening_price(total), known)
         gains = errors.gains(self._price, spare, total)
         for _ in range(MOST_FALLS):
@@ -335,20 +336,25 @@ class LoopBudget:
             self._allowance = self.left * self.settings.selecting_share
         return spent
 
-    def anneal(self, moved: float, expected: float, weight: float) -> None:
-        """Lower the price if a round found no more than the noise that it left.
+    def anneal(self, spent: RoundBudget, moved: float, expected: float, weight: float) -> None:
+        """Lower the price if a round gained less than its ρ would for what is known.
 
-        What it found and noise add by squares. The choice takes about the worst candidate on offer:
-        at this price no other one of its weight or less is worth it. This stands for Fuentes et
-        al., Algorithm 7, whose pseudo-code compares the estimate with the true marginal: with that
-        the rounds would depend on private counts.
+        What it found and noise add by squares, to what the estimate moved. Weighted by their
+        precisions, both leave an error of found · expected / moved. The choice takes about the
+        worst candidate on offer, so that others of its weight or less would gain no more. Before
+        anything else is known, a round that moved by no more than noise lowers the price. This
+        stands for Fuentes et al., Algorithm 7, whose pseudo-code compares the estimate with the
+        true marginal: with that the rounds would depend on private counts.
 
         Args:
+            spent: on the round.
             moved: L1 distance between the chosen marginal's new and old estimate (rows).
             expected: L1 error expected of the new estimate (rows).
             weight: of the marginal.
         """
-        if moved**2 <= 2 * expected**2:
+        found = math.sqrt(max(moved**2 - expected**2, 0.0))
+        gained = weight * found * (1 - expected / moved) if found else 0.0
+        if gained <= self._known * spent.measuring:
             self._least_weight = FALL * weight
 
 

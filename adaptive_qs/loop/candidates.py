@@ -128,7 +128,7 @@ OPENING_SHARE = 0.25
 """Part of the budget that all offers together take at the first price: a later round adds to an
 earlier one, but what was spent for nothing is gone."""
 FALL = 2.0
-"""By what the price is divided after a round that found no more than its noise."""
+"""By what the price is divided after a round that brought too little."""
 MOST_FALLS = 100
 """So often a price is lowered in search of something worth it."""
 _AT_ONCE = 4096

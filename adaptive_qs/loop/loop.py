@@ -196,7 +196,7 @@ def choose_rounds(
         precisions = candidates.allocate(clique, spent.measuring)  # line 12
         ((variances, moved),) = world.measure({clique: precisions})  # lines 13 to 17
         candidates.add(precisions)
-        budget.anneal(moved, expected, every.weights[row])  # line 19
+        budget.anneal(spent, moved, expected, every.weights[row])  # line 19
         yield Round(clique, variances, spent, moved, expected, rescored)
         candidates.refresh(world.expect(candidates.outdated))
     yield from measure_together(world.measure, budget.closing(candidates), every.cost, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import combinations, pairwise, product
 from types import SimpleNamespace
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from adaptive_qs.cliques import downward_closure
-from adaptive_qs.loop.budget import MOST_SELECTING, SAFETY, LoopBudget, LoopSettings, selection_rho
+from adaptive_qs.loop.budget import (
+    MOST_SELECTING,
+    SAFETY,
+    LoopBudget,
+    LoopSettings,
+    RoundBudget,
+    selection_rho,
+)
 from adaptive_qs.loop.candidates import FALL, RARELY, UNKNOWN, CellLimit, ErrorTable, JointPlan
 from adaptive_qs.loop.estimates import measurement_cost
 from adaptive_qs.loop.loop import run_loop
@@ -56,7 +64,7 @@ class Schedule:
             known=limit.open, plan_known=lambda rho: (JointPlan(), self.gain),
         )  # fmt: skip
         self.gain = 0.0
-        self.anneal = self.budget.anneal
+        self.anneal = partial(self.budget.anneal, RoundBudget(0.0, 1e-4))
 
     @property
     def left(self):
@@ -182,32 +190,36 @@ def test_all_is_spent_and_choices_keep_to_their_share(share, rounding, noise):
     assert selecting <= share * RHO
 
 
-def test_a_find_below_the_noise_left_lowers_the_price_and_a_larger_one_leaves_it():
-    """Both add by squares: moved by 7.07 rows where the noise is 5, it found 5."""
+@pytest.mark.parametrize("known", [0.0, 30.0])
+def test_a_round_that_gains_less_than_what_is_known_would_lowers_the_price(known):
+    """Moved by 5 rows where noise is 3, it found 4 and leaves 2.4: a gain of 1.6 for 0.05 of ρ."""
     schedule = Schedule(price_list())
+    schedule.gain = known
     first = schedule.choice(TOTAL).gains
-    schedule.anneal(7.1, 5.0, 1.0)
-    np.testing.assert_array_equal(schedule.choice(TOTAL).gains.budget, first.budget)
-    for _ in range(6):
-        schedule.anneal(7.0, 5.0, 1.0)
-    assert (schedule.choice(TOTAL).gains.budget > first.budget).any()
+    for moved, rho, falls in ((3.01, 1e-9, False), (3.0, 1e-9, True), (5.0, 0.05, False),
+                              (5.0, 0.06, known > 0)):  # fmt: skip
+        before = schedule.budget._price
+        schedule.budget.anneal(RoundBudget(0.0, rho), moved, 3.0, 1.0)
+        plan = schedule.choice(TOTAL)
+        assert schedule.budget._price == before / (FALL if falls else 1)
+    assert (plan.gains.budget > first.budget).any()
 
 
 def test_noise_of_a_light_candidate_leaves_the_price_of_much_heavier_ones():
     """It leaves those on offer that weigh at least FALL times as much, and they cost the same."""
     schedule = Schedule(price_list())
     for _ in range(6):
-        schedule.anneal(7.0, 5.0, WEIGHTS[-1])
+        schedule.anneal(5.0, 5.0, WEIGHTS[-1])
         before = schedule.choice(TOTAL)  # all are on offer again, at the next price
     price = schedule.budget._price
-    schedule.anneal(7.0, 5.0, WEIGHTS[0])
+    schedule.anneal(5.0, 5.0, WEIGHTS[0])
     after = schedule.choice(TOTAL)
     assert schedule.budget._price == price
     np.testing.assert_array_equal(after.gains.budget, before.gains.budget)
     heavy = FALL * WEIGHTS[0] <= WEIGHTS
     assert (before.gains.worth & ~heavy).any()
     np.testing.assert_array_equal(after.offered, before.offered & heavy)
-    schedule.anneal(7.0, 5.0, WEIGHTS[-1])
+    schedule.anneal(5.0, 5.0, WEIGHTS[-1])
     assert schedule.choice(TOTAL).offered[~heavy].any()
     assert schedule.budget._price == price / FALL
 
@@ -219,9 +231,9 @@ def test_rounds_end_once_to_know_better_what_is_known_pays_as_much():
     schedule.gain = 1.5 * schedule.budget._price
     assert schedule.choice(TOTAL).offered.any()
     assert schedule.budget._price == schedule.gain
-    schedule.anneal(7.1, 5.0, 1.0)
+    schedule.anneal(9.0, 5.0, 1.0)
     assert schedule.choice(TOTAL)
-    schedule.anneal(7.0, 5.0, 1.0)
+    schedule.anneal(5.0, 5.0, 1.0)
     assert schedule.choice(TOTAL) is None
 
 
