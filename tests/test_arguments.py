@@ -99,12 +99,12 @@ def test_a_table_in_the_place_of_a_parameter_is_not_shown():
 
 @pytest.mark.parametrize("bad", [True, "3", 3.0, np.float64(3), 0, np.int64(-1)])
 def test_rows_and_seeds_of_a_sample_are_whole_numbers(fitted, bad):
-    with pytest.raises(InputError, match=r"number of rows is .*: give a positive integer"):
+    with pytest.raises(InputError, match=r"number of rows is .*. Use a positive integer"):
         fitted.sample(bad)
-    with pytest.raises(InputError, match=r"workers is .*: give a positive integer"):
+    with pytest.raises(InputError, match=r"workers is .*. Use a positive integer"):
         fitted.release_.sample(3, workers=bad)
     if bad != 0 or isinstance(bad, bool):
-        with pytest.raises(InputError, match=r"seed is .*: give a non-negative integer"):
+        with pytest.raises(InputError, match=r"seed is .*. Use a non-negative integer"):
             fitted.sample(3, seed=bad)
 
 
@@ -127,7 +127,7 @@ def test_a_confidence_is_a_number_between_0_and_1(bad):
 
 def test_sizes_and_weights_that_are_no_numbers_are_refused():
     for bad in (True, "3", 2.5, 0):
-        with pytest.raises(InputError, match=r"size .*: give a positive integer"):
+        with pytest.raises(InputError, match=r"size .*. Use a positive integer"):
             Domain.from_sizes({"a": bad})
         with pytest.raises(InputError, match="schema"):
             Schema.parse({"a": bad})

@@ -339,7 +339,7 @@ def asks_for(*attributes, **more):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rho": None}, "neither epsilon nor rho"),
+        ({"rho": None}, "No privacy budget is set"),
         ({"neighbours": "none"}, "neighbours is 'none'"),
         (asks_for(["age", "sex"]), "no marginal of homes"),
         (asks_for(["region"], ["km"]), "no marginal of persons"),
@@ -379,7 +379,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent(monkeypatch
         ({"persons": persons.assign(age=[7, *persons["age"][1:]])}, "column 'age'"),
         ({"homes": homes.assign(region="w")}, "column 'region'"),
         ({"trips": trips.assign(km=9)}, "column 'km'"),
-        ({"trips": trips[:0]}, "trips: no rows"),
+        ({"trips": trips[:0]}, "trips has no rows"),
     ):
         with pytest.raises(InputError, match=words):
             fitted({**TABLES, **changed})

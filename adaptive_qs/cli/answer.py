@@ -121,7 +121,7 @@ def show_limits(plan: BatchPlan, options: MechanismOptions) -> None:
     else:
         io.warn(
             f"strategies in integers leave the squared error within {share} of the least, no "
-            "closer: declare coarser bins or ask for fewer ways"
+            "closer: declare coarser bins or request fewer ways"
         )
 
 

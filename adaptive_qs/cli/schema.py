@@ -21,7 +21,7 @@ from adaptive_qs.cli.options import (
     locate_table,
 )
 from adaptive_qs.errors import InputError
-from adaptive_qs.pages.words import join_first
+from adaptive_qs.pages.words import counted, join_first
 from adaptive_qs.run.options import OUTPUT, Option
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def init(
         return
     schema.dump(out, force=True)  # checked before
     following = shlex.join([io.PROGRAM, "schema", "check", str(out)])
-    io.note(f"{out} has {len(schema.columns)} columns. Next: {following}")
+    io.note(f"{out} has {counted(len(schema.columns), 'column')}. Next: {following}")
     emit_checklist(schema.columns, str(out), rules)
 
 
@@ -134,7 +134,8 @@ def _emit_checked(schema: Schema, path: Path, table: str = "") -> None:
     for advice in check_schema(schema):
         io.warn(f"{table}{advice}")
     codes = sum(column.size for column in schema.columns)
-    io.emit(f"{path} is valid: {table}{len(schema.columns)} columns, {codes:,} codes in total")
+    columns = counted(len(schema.columns), "column")
+    io.emit(f"{path} is valid: {table}{columns}, {codes:,} codes in total")
     if left := left_as_proposed(schema):
         emit_checklist(left, str(path))
 

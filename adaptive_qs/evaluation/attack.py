@@ -67,7 +67,7 @@ def check_control(true: CodedTable, control: CodedTable, seed: int) -> str | Non
     complete = bool(np.isin(held_out, keys).all())
     if (alarm and complete) or np.array_equal(np.sort(keys), np.sort(held_out)):
         raise DataError(
-            "every control row is a row of the true table: give rows that were held out of it"
+            "every control row is a row of the true table. Use rows that were held out of it."
         )
     if alarm:
         return (

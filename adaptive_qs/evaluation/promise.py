@@ -108,7 +108,7 @@ def find_promise(
         if found.manifest.schema_fingerprint != schema.fingerprint:
             raise InputError(
                 f"{source if given else release}: was made with another schema: name the release "
-                "that the synthetic table comes from, and give it as --schema, too"
+                "that the synthetic table comes from, and use it as --schema, too"
             )
     elif sidecar is None or not exists(sidecar):
         return Promised()
@@ -143,9 +143,9 @@ def advantage_bound(promise: Promise) -> float | None:
     if promise.epsilon is not None:
         epsilon, delta = promise.epsilon, promise.delta or 0.0
         if not 0 <= epsilon < math.inf:
-            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
+            raise InputError(f"epsilon is {epsilon!r}. Use a finite number of 0 or more.")
         if not 0 <= delta <= 1:
-            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
+            raise InputError(f"delta is {delta!r}. Use a number from 0 to 1.")
         group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
         bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
     return min(bounds) if len(bounds) > 1 else None
@@ -158,7 +158,7 @@ def replacement_distance(rho: float) -> float:
         InputError: rho is negative or not finite.
     """
     if not 0 <= rho < math.inf:
-        raise InputError(f"rho is {rho!r}: give a finite number of 0 or more")
+        raise InputError(f"rho is {rho!r}. Use a finite number of 0 or more.")
     if rho == 0:
         return 0.0
     divergence = 4 * rho
@@ -244,7 +244,7 @@ class ReleaseCheck(Check):
         )
         step = "Draw the table with another seed, or check the rules of the schema."
         uses = {"single columns" if len(c.columns) == 1 else "pairs of columns" for c in facts}
-        caps: dict[str, Grade] = dict.fromkeys((*uses, "the workload"), "fair")
+        caps: dict[str, Grade] = dict.fromkeys((*uses, "the requested counts"), "fair")
         columns = (
             checks.Column("cell"),
             *(checks.number(h, significant) for h in ("measured", "drawn", "standard errors")),

@@ -157,7 +157,7 @@ def _check_coded(
     if source.domain != schema.domain():
         raise DataError("the coded table has other attributes than the schema: encode it again")
     if source.num_rows == 0:
-        raise DataError("table: no rows: give a table with at least one")
+        raise DataError("the table has no rows. It needs at least one.")
     if check_rows is not None:
         check_rows(source.num_rows)
     return source
@@ -273,7 +273,7 @@ def read_rows(
         if progress is not None:
             progress(chunk.done, chunk.total)
     if not rows:
-        raise DataError(f"{source.label}: no rows: give a table with at least one")
+        raise DataError(f"{source.label} has no rows. It needs at least one.")
 
 
 def encode_chunk(column: ColumnBase, values: Cells, label: str) -> list[NDArray[Any]]:

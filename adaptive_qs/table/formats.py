@@ -216,7 +216,7 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
     if whole or len(start) < BLOCK_BYTES:
         header = next(csv.reader(io.StringIO(decoded, newline=""), delimiter=delimiter), None)
         if header is None:
-            raise DataError(f"{text.path}: is empty: give a CSV file with a header line")
+            raise DataError(f"{text.path} is empty. Use a CSV file with a header line.")
     if header is None:
         raise _explain_header(text.path)
     bare = re.sub('"[^"]*"', "", decoded).lstrip("\r\n").splitlines()[:1]
@@ -228,7 +228,7 @@ def _read_header(text: CheckedText, delimiter: str) -> tuple[tuple[str, ...], st
 def _explain_header(path: Path, error: Exception | None = None) -> DataError:
     if isinstance(error, OSError):
         return unreadable(path, error)
-    return DataError(f"{path}: the header line cannot be read: give UTF-8 text with separators")
+    return DataError(f"{path}: the header line cannot be read. Use UTF-8 text with separators.")
 
 
 def _parse_blocks(

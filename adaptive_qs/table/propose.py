@@ -99,7 +99,7 @@ def propose(table: Any) -> Proposal:
         label, delimiter = source.label, source.other_delimiter
     profiles = _read_profiles(table, delimiter)
     if not any(profile.rows for profile in profiles.values()):
-        raise DataError(f"{label}: no rows: give a table with at least one")
+        raise DataError(f"{label} has no rows. It needs at least one.")
     drafts = {name: draft_column(name, profile) for name, profile in profiles.items()}
     for name in (n for n, profile in profiles.items() if profile.identifies_persons(n)):
         whose = (

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from adaptive_qs.arguments import Registry, check_path
 from adaptive_qs.errors import DataError, InputError, reason
+from adaptive_qs.pages.words import counted
 from adaptive_qs.table.archive import open_archive
 from adaptive_qs.table.cells import (
     MixedCells,
@@ -175,7 +176,7 @@ def open_file(
     """
     path, name = inside(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise DataError(f"{path}: is no regular file: give a file, or - for standard input")
+        raise DataError(f"{path} is not a regular file. Use a file, or - for standard input.")
     first = redacted(partial(_read_start, path), partial(unreadable, path))
     _refuse_kind(path, first)
     kind = _find_kind(path, first)
@@ -183,13 +184,13 @@ def open_file(
     if kind not in ("CSV", "Parquet"):
         opened = reader.open(path, name)
     elif name is not None:
-        raise DataError(f"{path}: holds no several tables: leave out ::{name}")
+        raise DataError(f"{path}: does not hold several tables: remove ::{name}")
     elif not first.startswith(PARQUET_MAGIC) and is_written_only(path):
-        raise DataError(f"{path}: tables in this format are only written: give CSV or Parquet")
+        raise DataError(f"{path}: tables in this format are only written. Use CSV or Parquet.")
     elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
-            f"{path}: is no readable file of the kind that its name says: save it again, or export "
-            "the table as CSV"
+            f"{path} is not a readable {path.suffix} file. Save it again, or export the table as "
+            "CSV."
         )
     else:
         opened = reader.open(path, delimiter if kind == "CSV" else groups)
@@ -217,7 +218,7 @@ def _find_kind(path: Path, first: bytes) -> str:
 def _refuse_kind(path: Path, first: bytes) -> None:
     """Raise DataError if a file that begins so holds no table that can be read."""
     if not first:
-        raise DataError(f"{path}: is empty: give a CSV file with a header line, or Parquet")
+        raise DataError(f"{path} is empty. Use a CSV file with a header line, or Parquet.")
     if first.startswith(_ZIP_MAGIC) and _is_release(path):
         raise DataError(
             f"{path}: is a release bundle, not a table: draw one from it by "
@@ -285,7 +286,7 @@ def table_files(path: str | Path) -> list[Path]:
     found = [file for file in found if not file.name.startswith(".")]
     if any(map(os.path.isdir, found)):
         raise DataError(
-            f"{path}: has folders in it: give a pattern for their files, such as 'DIR/*/*.parquet'"
+            f"{path} has folders in it. Use a pattern for their files, such as 'DIR/*/*.parquet'."
         )
     files = [file for file in found if file.name.lower().endswith(ONE_TABLE)]
     if not files:
@@ -300,12 +301,12 @@ def _check_once(path: Path, files: Sequence[Path]) -> None:
     plain = {file.with_name(file.name[:-3]) for file in files if file.suffix.lower() == ".gz"}
     for file in files:
         if file in plain:
-            raise DataError(f"{path}: has {file.name} and {file.name}.gz: leave one out")
+            raise DataError(f"{path}: has {file.name} and {file.name}.gz: remove one")
         with contextlib.suppress(OSError):  # what reads it explains them
             found = file.stat()
             other = names.setdefault((found.st_dev, found.st_ino), file)
             if other is not file:
-                raise DataError(f"{path}: {other.name} and {file.name} are one file: leave one out")
+                raise DataError(f"{path}: {other.name} and {file.name} are one file: remove one")
 
 
 @contextmanager
@@ -425,8 +426,8 @@ def check_names(source: Source, requested: Collection[str], ignored: Collection[
     if 2 * matching < len(requested):
         check_separator(source)
         raise DataError(
-            f"{source.label}: has {matching} of the {len(requested)} columns of the schema: check "
-            "that it is the right table, with a header line, and the right schema"
+            f"{source.label} has {matching} of the {counted(len(requested), 'column')} of the "
+            "schema. Check that it is the right table, with a header line, and the right schema."
         )
     for name in requested:
         if name not in source.names:
@@ -452,7 +453,7 @@ def check_alike(source: Source) -> None:
     for file, names in source.files.items():
         if sorted(names) != sorted(source.names):
             raise DataError(
-                f"{file}: does not have the columns of {next(iter(source.files))}: give files of "
+                f"{file} does not have the columns of {next(iter(source.files))}. Use files of "
                 'one table. For a set, propose a schema for each table, and join them by "tables".'
             )
 

@@ -86,7 +86,7 @@ class Schema(BaseModel):
                 raise ValueError(f"column {name!r} is listed twice: keep one")
             seen.add(name)
         if self.file is not None and not re.fullmatch(r"[^/\\:.][^/\\:]*", self.file):
-            raise ValueError(f"file {self.file!r} is no name of a file: give one without a folder")
+            raise ValueError(f"file {self.file!r} is not a file name. Use one without a folder.")
         if self.person in seen:
             raise ValueError(
                 f'column {self.person!r} is the person column. Remove it from "columns" and '
@@ -247,8 +247,8 @@ class Schema(BaseModel):
             }
         if describes_set(content):
             raise SchemaError(
-                f"{source}: describes a set of tables, and this takes one table: give a schema "
-                'with "columns"'
+                f"{source} describes a set of tables, and this takes one table. Use a schema "
+                'with "columns".'
             )
         try:
             text = json.dumps(content, default=to_json_value)
@@ -363,7 +363,7 @@ def resolve_about(given: Mapping[str, str] | str | Path) -> tuple[Mapping[str, s
             return given, "about"
         case str() | Path():
             return read_about(given), str(given)
-    raise InputError(f"about is {shown(given)}: give a mapping or the path of a file")
+    raise InputError(f"about is {shown(given)}. Use a mapping or the path of a file.")
 
 
 def read_about(path: str | Path) -> dict[str, str]:
@@ -376,19 +376,19 @@ def read_about(path: str | Path) -> dict[str, str]:
         InputError: If the file cannot be read, or is a table, whose rows would be published.
     """
     if is_table_file(path):
-        raise InputError(f"{path}: is a table: give JSON or Markdown that describes it")
+        raise InputError(f"{path} is a table. Use JSON or Markdown that describes it.")
     check_name(file := Path(path))
     if file.suffix.lower() == ".json":
         content = read_json(file, InputError)
         if not isinstance(content, dict):
-            raise InputError(f"{path}: is no JSON object: give {', '.join(get_args(AboutKey))}")
+            raise InputError(f"{path} is not a JSON object of {', '.join(get_args(AboutKey))}.")
         return content
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise InputError(f"{path}: {reason(error)}: check the path") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is no UTF-8 text: give JSON or Markdown") from None
+        raise InputError(f"{path} is not UTF-8 text. Use JSON or Markdown.") from None
     found: dict[str, str] = {}
     rest = []
     for line in lines:

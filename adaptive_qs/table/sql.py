@@ -179,7 +179,7 @@ def _opened(query: Query) -> Iterator[tuple[Any, Any]]:
             ask = partial(redacted_call, what=query.label, database=connection)
             statements = ask(lambda: connection.extract_statements(query.sql))
             if [statement.type.name for statement in statements] != ["SELECT"]:
-                raise InputError(f"{query.label} is not one SELECT: give one")
+                raise InputError(f"{query.label} is not a single SELECT statement. Use one.")
             yield ask(lambda: connection.sql(query.sql)), connection
 
 
@@ -320,7 +320,7 @@ def open_duckdb(path: Path, name: str | None = None) -> Iterator[Source]:
     _at_rest(path, ".wal")
     listed = list_tables(path)
     refused = {
-        title: "view, whose rows can depend on each other: give "
+        title: "view, whose rows can depend on each other. Use "
         + shlex.join(["--sql", f"SELECT * FROM {_identifier(title)}", "--database", str(path)])
         for title in listed
         if not listed[title]

@@ -165,7 +165,7 @@ def test_everything_that_is_promised_is_used():
     "given", [{"rho": -1.0}, {"rho": math.nan}, {"epsilon": -1.0}, {"epsilon": 1.0, "delta": 2.0}]
 )
 def test_what_is_no_promise_is_refused(given):
-    with pytest.raises(InputError, match="give a"):
+    with pytest.raises(InputError, match="Use a"):
         advantage_bound(promise(**given))
 
 

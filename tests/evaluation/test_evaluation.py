@@ -167,7 +167,7 @@ REFUSED = {
     "coded": ((read_table(TRUE, PARSED), MADE, {"a": 2}), {}, "^the true coded table has other"),
     "no table": ((TRUE, 7, SCHEMA), {}, "^the synthetic table is not an eager pandas"),
     "no file": (("none.csv", MADE, SCHEMA), {}, "^none.csv: "),
-    "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table: no rows"),
+    "no rows": ((TRUE.iloc[:0], MADE, SCHEMA), {}, "^the true table has no rows"),
     "column": ((TRUE.drop(columns="age"), MADE, SCHEMA), {}, "^the true table: column 'age'"),
     "workload": ((*TABLES, 7), {}, "ways is 7"),
     "frame as workload": ((*TABLES, TRUE), {}, "workload is a DataFrame"),

@@ -128,7 +128,7 @@ def test_bad_input_is_refused_in_one_line():
         measure_utility(TRUE, GOOD, QUICK, held_out=population(1, 1))
     numbers = {"repeats": (0, 1_000), "max_rows": (5,), "seed": (-1, 2**32 - 4)}
     for name, value in ((name, value) for name, values in numbers.items() for value in values):
-        with pytest.raises(InputError, match="give"):
+        with pytest.raises(InputError, match="Use"):
             ModelSettings(**{name: value})
 
 

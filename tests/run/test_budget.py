@@ -123,7 +123,7 @@ def test_rho_is_half_the_cost():
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        ({}, "neither epsilon, rho nor cost was given: give exactly one"),
+        ({}, "No privacy budget is set. Use exactly one"),
         ({"epsilon": 1, "cost": 1}, "epsilon and cost were given"),
         ({"rho": 1, "cost": 1}, "rho and cost were given"),
         ({"epsilon": 0}, "epsilon is 0"),

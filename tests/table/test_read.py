@@ -344,7 +344,7 @@ def test_a_file_and_its_compressed_form_in_one_folder_are_refused(tmp_path):
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_bytes(rows)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(rows))
-    refusal(lambda: read_table(tmp_path, AB), "has a.csv and a.csv.gz: leave one out")
+    refusal(lambda: read_table(tmp_path, AB), "has a.csv and a.csv.gz: remove one")
     (tmp_path / "a.csv").unlink()
     assert read_table(tmp_path, AB).num_rows == 60
 

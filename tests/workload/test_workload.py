@@ -75,10 +75,10 @@ def test_a_degree_the_domain_does_not_have_is_refused(ways):
     [
         ({}, "empty"),
         ({(): 1.0}, "without attributes"),
-        ({(0,): 0.0}, "weight 0.0: give a number from 1e-12"),
-        ({(0,): -1.0}, "weight -1.0: give a number from 1e-12"),
-        ({(0,): math.nan}, "weight nan: give a number"),
-        ({(0,): math.inf}, r"weight inf: give a number from 1e-12 to 1e\+12"),
+        ({(0,): 0.0}, "weight 0.0. Use a number from 1e-12"),
+        ({(0,): -1.0}, "weight -1.0. Use a number from 1e-12"),
+        ({(0,): math.nan}, "weight nan. Use a number"),
+        ({(0,): math.inf}, r"weight inf. Use a number from 1e-12 to 1e\+12"),
     ],
 )
 def test_a_workload_without_meaning_is_refused(weight_of, message):

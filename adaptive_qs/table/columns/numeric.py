@@ -85,7 +85,7 @@ class IntegerColumn(NumberColumn):
 
     def _check_bins(self) -> None:
         if self.min is None or self.max is None:
-            raise ValueError("min or max is missing: give both, or private_bins to learn them")
+            raise ValueError("min or max is missing. Declare both, or private_bins.")
         if self.min > self.max:
             raise ValueError(
                 f"min {self.min} is greater than max {self.max}. Swap or correct them."
@@ -300,7 +300,7 @@ class NumericColumn(NumberColumn):
     def _check_bins(self) -> None:
         by_count = (self.min, self.max, self.bins)
         if self.edges is None and None in by_count:
-            raise ValueError("give either edges, or min and max and bins")
+            raise ValueError("declare either edges, or min and max and bins")
         if self.edges is not None and by_count != (None, None, None):
             raise ValueError("both edges and min, max or bins are given: keep one")
         edges = self.bin_edges
@@ -318,9 +318,9 @@ class NumericColumn(NumberColumn):
 
     def _check_step(self, step: float) -> None:
         if self.decimals is None:
-            raise ValueError("step is given without decimals: give the decimals of the step")
+            raise ValueError("step is declared without decimals. Declare the decimals of the step.")
         if Decimal(repr(step)).scaleb(self.decimals) % 1:
-            raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals: give more")
+            raise ValueError(f"step {step:.9g} has more than {self.decimals} decimals. Raise them.")
 
     @property
     def summary(self) -> str:

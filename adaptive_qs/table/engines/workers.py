@@ -139,7 +139,7 @@ def _safely(task: Callable[..., T]) -> Callable[..., T | Refusal]:
         except AdaptiveQsError as error:
             return Refusal(error.with_traceback(None))
         except MemoryError:
-            return Refusal(ResourceExceeded("a worker is out of memory: give workers more"))
+            return Refusal(ResourceExceeded("a worker is out of memory. Give it more memory."))
         except Exception as error:  # noqa: BLE001  (its message may quote private values)
             own = [
                 f for f in traceback.extract_tb(error.__traceback__) if "adaptive_qs" in f.filename
@@ -269,8 +269,8 @@ def _check_file(part: FilePart) -> None:
         ) from None
     if not same:
         raise DataError(
-            f"{part.path}: changed while it was read, or is another file for a worker: give all "
-            "machines the same file, with the time of its last change, and repeat the command"
+            f"{part.path} changed while it was read, or is another file for a worker. Put the "
+            "same file on all machines, with the same time of change, and repeat the command."
         )
 
 
