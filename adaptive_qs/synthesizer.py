@@ -63,7 +63,7 @@ class Synthesizer(Estimator, SynthesizeOptions):
 
         Args:
             table: a pandas, polars or pyarrow table, the path of a CSV or Parquet file, of a folder
-                or a pattern of such files, a relation of DuckDB, or a :class:`CodedTable`. Of a
+                or a pattern of such files, or a :class:`CodedTable`. Of a
                 set: a mapping of names to such tables, or the path of a folder or database with
                 all of them.
             y: not used; present by convention.

@@ -16,13 +16,10 @@ from adaptive_qs.cli.options import (
     TABLE_HELP,
     ForceOptions,
     JsonOptions,
-    QueryOptions,
     SchemaOptions,
     WorkloadOptions,
     check_distinct,
     check_file,
-    locate_file,
-    locate_table,
     with_sidecar,
     workload_spec,
 )  # fmt: skip
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from adaptive_qs.evaluation.evaluation import Evaluation
     from adaptive_qs.evaluation.keys import SetEvaluation
     from adaptive_qs.machine import PhaseClock
-    from adaptive_qs.table.sql import Query
 
 
 def _html_path(name: str, path: Path) -> Path:
@@ -49,8 +45,7 @@ SAME_NAMES = "weigh", "target", "repeats", "seed", "max_memory"
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryOptions,
-              SchemaOptions):  # fmt: skip
+class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, SchemaOptions):
     """The options of `evaluate`."""
 
     rule: Annotated[list[str] | None, Option(
@@ -78,12 +73,10 @@ class Options(JsonOptions, ForceOptions, WorkloadOptions, MachineOptions, QueryO
 
 def evaluate(
     true: Annotated[
-        Path | None,
-        typer.Argument(metavar="[TRUE]", help=f"The private table: {TABLE_HELP}"),
+        Path | None, typer.Argument(metavar="TRUE", help=f"The private table: {TABLE_HELP}")
     ] = None,
     synthetic: Annotated[
-        Path | None,
-        typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}"),
+        Path | None, typer.Argument(metavar="SYNTHETIC", help=f"The synthetic one: {TABLE_HELP}")
     ] = None,
     *,
     options: Options,
@@ -103,8 +96,10 @@ def evaluate(
     if describes_set(read_content(options.schema, options.max_memory)):
         _evaluate_set(true, synthetic, options)
         return
-    private, synthetic = _tables(true, synthetic, options.sql, options.database)
-    _check_files(private, synthetic, options)
+    if true is None or synthetic is None:
+        missing = "TRUE" if true is None else "SYNTHETIC"
+        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
+    _check_files(true, synthetic, options)
 
     from adaptive_qs.evaluation.evaluation import evaluation_page, titled_findings
     from adaptive_qs.machine import PhaseClock
@@ -112,13 +107,13 @@ def evaluate(
     pages: dict[Path, str] = {}
     with io.progress_bars() as bars:
         clock = PhaseClock(bars)
-        result = _compare(private, synthetic, options, clock)
+        result = _compare(true, synthetic, options, clock)
         clock.start("verdict")
         verdict = result.verdict
         _ = verdict.overall
         if options.report is not None:
             clock.start("write")
-            names = io.shown(Path(locate_file(private).name)), io.shown(Path(synthetic.name))
+            names = io.shown(Path(true.name)), io.shown(Path(synthetic.name))
             pages[options.report] = evaluation_page(result, names)
         seconds = _write_pages(pages, options, clock)
     if _is_json(result, seconds, options):
@@ -169,26 +164,24 @@ def _close(more: Sequence[io.Row], seconds: Mapping[str, float], options: Option
     io.emit_rows("Done.", [*more, *report, *io.taken_rows(seconds)])
 
 
-def _check_files(private: Path | Query, synthetic: Path, options: Options) -> None:
+def _check_files(private: Path, synthetic: Path, options: Options) -> None:
     """Refuse files that cannot be read or written as requested, before anything is read."""
     schema, control, report = options.schema, options.control, options.report
     workload_spec(options.workload, options.ways)
     io.check_read_once([private, synthetic, control])
     if report is not None:
-        inputs = [locate_file(private), *with_sidecar(synthetic), schema, control, options.release]
+        inputs = [private, *with_sidecar(synthetic), schema, control, options.release]
         check_distinct([report], [*inputs, options.workload])
         check_file(report, options.force)
     for name, other in (("TRUE", private), ("SYNTHETIC", synthetic)):
         with suppress(OSError):  # a missing file is named when it is read
-            if control is not None and isinstance(other, Path) and control.samefile(other):
+            if control is not None and control.samefile(other):
                 raise InputError(
                     f"--control must hold other rows than {name}. Use rows that were held out."
                 )
 
 
-def _compare(
-    private: Path | Query, synthetic: Path, options: Options, clock: PhaseClock
-) -> Evaluation:
+def _compare(private: Path, synthetic: Path, options: Options, clock: PhaseClock) -> Evaluation:
     """Compare the tables, and name a true table that was released."""
     from adaptive_qs.evaluation.evaluation import evaluate as compare
     from adaptive_qs.machine import plan_workers
@@ -210,20 +203,7 @@ def _compare(
     return result if released is None else replace(result, notes=(*result.notes, released))
 
 
-def _tables(
-    true: Path | None, synthetic: Path | None, sql: str | None, database: Path | None
-) -> tuple[Path | Query, Path]:
-    """Return the private and the synthetic table; with a query, the only argument is the latter."""
-    if sql is not None and synthetic is None:
-        true, synthetic = None, true
-    private = locate_table(true, sql, database, "TRUE")
-    if private is None or synthetic is None:
-        missing = "SYNTHETIC" if sql is not None or private is not None else "TRUE"
-        raise InputError(f"no {missing} was given: name the private table, then the synthetic one")
-    return private, synthetic
-
-
-def _describe_released(true: Path | Query, synthetic: Path, release: Path | None) -> str | None:
+def _describe_released(true: Path, synthetic: Path, release: Path | None) -> str | None:
     """Return a limitation if a privacy statement lies next to the true table.
 
     Raises:
@@ -231,7 +211,7 @@ def _describe_released(true: Path | Query, synthetic: Path, release: Path | None
     """
     from adaptive_qs.release.bundle import manifest_path
 
-    if not isinstance(true, Path) or not exists(statement := manifest_path(true)):
+    if not exists(statement := manifest_path(true)):
         return None
     if release is None and not exists(manifest_path(synthetic)):
         raise InputError(
@@ -247,7 +227,7 @@ def _describe_released(true: Path | Query, synthetic: Path, release: Path | None
 # Sets of tables.
 
 ONE_TABLE = (
-    "sql", "database", "workload", "ways", "rule", "weigh", "target", "control", "release",
+    "workload", "ways", "rule", "weigh", "target", "control", "release",
 )  # fmt: skip
 """Options that sets of tables have no use for."""
 

@@ -271,7 +271,7 @@ def marginals_sentence(facts: WorkloadDistance, scale: WorkloadScale, evaluation
     """Return how close the workload's marginals are, and on which scale."""
     subject = f"The {counted(len(facts.per_clique), 'requested marginal').removeprefix('1 ')}"
     if evaluation.queries is not None:
-        subject = subject.replace("requested", "underlying")
+        subject = subject.replace("requested ", "") + " of the requested columns"
     differ = "differs" if len(facts.per_clique) == 1 else "differ"
     text = (
         f"{subject} {differ} by {significant(facts.mean_l1)} on average: "

@@ -376,8 +376,8 @@ class QueriesCheck(Check):
             f"The {counted(whole.queries, 'requested query', 'requested queries')} "
             f"{'is' if whole.queries == 1 else 'are'} off by {share(whole.rmse)} of the rows "
             f"({significant(whole.rmse * rows)} of {rows:,}; root mean square"
-            f"{', weighted' * whole.weighted}), other rows of the "
-            f"same population by about {share(whole.fresh)}"
+            f"{', weighted' * whole.weighted}), other rows of the same "
+            f"population by about {share(whole.fresh)}"
         )
         if whole.joint:
             text += f", independent columns by {share(whole.independent)}"

@@ -103,8 +103,7 @@ class ReleaseSet:
         for table, release in zip(measured, self.tables.values()):
             if release.schema.fingerprint != table.schema.fingerprint:
                 raise ValueError(f"the columns of {table.name} are not those of the schema")
-            same = release.manifest.protects.query == first.protects.query
-            if not same or any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
+            if any(getattr(release.manifest, n) != getattr(first, n) for n in _SAME):
                 raise ValueError("the promises of the tables differ")
             related = release.manifest.protects.related
             if not self.schema.is_set:
@@ -137,7 +136,7 @@ class ReleaseSet:
         below = sorted(self.schema.measured()[1:], key=lambda each: each.name)
         rows = [f"{each.rows_per_unit:,} of {each.name}" for each in below]
         protects = self.manifest.protects
-        return f"{protects.protected}, at most {' and '.join(rows)}{protects.queried}"
+        return f"{protects.protected}, at most {' and '.join(rows)}"
 
     @property
     def events(self) -> tuple[Event, ...]:
