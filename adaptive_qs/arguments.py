@@ -69,7 +69,7 @@ def check_path(name: str, value: Any, refusal: type[InputError] = InputError) ->
         len(n.encode("utf-8", "surrogatepass")) > _MOST_NAME for n in names
     )
     if long or _is_content(text):
-        raise refusal(f"{name} is a text of {len(text):,} characters. Use a path.")
+        raise refusal(f"{name} is a text of {len(text):,} characters, not a path.")
 
 
 def _is_content(text: str) -> bool:

@@ -112,7 +112,7 @@ def test_rows_and_seeds_of_a_sample_are_whole_numbers(fitted, bad):
 @pytest.mark.parametrize("bad", [True, "0.5", np.bool_(False)])
 def test_what_is_no_number_is_refused_by_plan_and_answer(name, bad):
     given = {name: bad} if name in ("cost", "epsilon") else {"rho": 1, name: bad}
-    words = f"{name.replace('_', '-')} is .*: give"
+    words = rf"{name.replace('_', '-')} is .*\. Use"
     for ask in (adaptive_qs.plan, lambda *a, **k: adaptive_qs.answer(FRAME, *a, **k)):
         with pytest.raises(InputError, match=words):
             ask(SCHEMA, **given)
@@ -137,9 +137,9 @@ def test_sizes_and_weights_that_are_no_numbers_are_refused():
 
 
 def test_messages_show_numbers_of_numpy_as_numbers():
-    with pytest.raises(InputError, match=r"^epsilon is -1\.0: "):
+    with pytest.raises(InputError, match=r"^epsilon is -1\.0\. "):
         Synthesizer(epsilon=np.float64(-1)).fit(FRAME, schema=SCHEMA)
-    with pytest.raises(InputError, match=r"^workers is 0: "):
+    with pytest.raises(InputError, match=r"^workers is 0\. "):
         Synthesizer(rho=1, workers=np.int64(0)).fit(FRAME, schema=SCHEMA)
 
 

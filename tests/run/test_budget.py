@@ -124,8 +124,8 @@ def test_rho_is_half_the_cost():
     ("given_", "message"),
     [
         ({}, "No privacy budget is set. Use exactly one"),
-        ({"epsilon": 1, "cost": 1}, "epsilon and cost were given"),
-        ({"rho": 1, "cost": 1}, "rho and cost were given"),
+        ({"epsilon": 1, "cost": 1}, "epsilon and cost are set"),
+        ({"rho": 1, "cost": 1}, "rho and cost are set"),
         ({"epsilon": 0}, "epsilon is 0"),
         ({"epsilon": -1.0}, "epsilon is -1.0"),
         ({"epsilon": math.nan}, "epsilon is nan"),

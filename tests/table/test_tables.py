@@ -129,7 +129,7 @@ HEAPS = {"name": "r", "type": "integer", "min": 0, "max": 99, "bins": 9, "privat
         (lambda c: c["tables"].update({"SQLite_x": HOMES}), "'SQLite_x' cannot be the name of a t"),
         (lambda c: c["tables"].update({"Homes": HOMES}), "two tables have the same names"),
         (set_table("trips", file="Persons"), "two tables have the same files"),
-        (set_table("trips", file="../trips.csv"), "is no name of a file"),
+        (set_table("trips", file="../trips.csv"), "is not a file name"),
         (set_table("trips", columns=[]), "schema: trips: columns: must not be empty"),
         (lambda c: c["tables"].update(trips=3), "tables.trips: must be an object"),
         (lambda c: c.update(keys=3), "keys: must be a list"),
@@ -175,7 +175,7 @@ def test_tables_are_found_by_their_names(tmp_path):
     ]  # fmt: skip
     with pytest.raises(DataError, match="nowhere: no such folder or database"):
         locate_tables(tmp_path / "nowhere", schema)
-    with pytest.raises(DataError, match=r"other.csv: is one table, and the schema describes 3"):
+    with pytest.raises(DataError, match=r"other.csv is one table, and the schema describes 3"):
         locate_tables(tmp_path / "other.csv", schema)
     (tmp_path / "homes.csv").touch()
     with pytest.raises(DataError, match=r"has homes.csv and homes.parquet: remove one"):

@@ -268,7 +268,7 @@ def test_a_plan_forecasts_what_synthesize_looks_at_where_answers_are_refused(
     assert main(["plan", *words, "--public-rows", "300"]) == 0
     out = capsys.readouterr().out
     assert "were dropped" in " ".join(out.split())
-    assert "would measure the number of rows" in out
+    assert "measured with a standard error" in out
     assert main(["plan", *words, "--mechanism", "identity"]) == 4
     capsys.readouterr()
     assert main(["plan", *words, "--queries", "prefix"]) == 4  # synthesize needs all of these

@@ -109,7 +109,7 @@ def test_weights_too_far_apart_are_refused():
 def test_bad_weights_are_refused(weight):
     with pytest.raises(WorkloadError, match=r"from 1e-12 to 1e\+12") as caught:
         part([1.0, weight])
-    assert f"weight {weight!r}: give" in str(caught.value)
+    assert f"weight {weight!r}. Use" in str(caught.value)
 
 
 def test_the_ends_of_the_range_are_weights_and_an_empty_workload_is_none():
