@@ -213,7 +213,7 @@ class ReleaseCheck(Check):
         from adaptive_qs.release.release import Release  # slow to import
 
         release, sampling = comparison.promised.release, comparison.promised.sampling
-        if isinstance(release, Release) and not sampling.keys() & {"where", "balance", "root_rows"}:
+        if isinstance(release, Release) and not sampling.keys() & {"where", "root_rows"}:
             check = release.check()
             pages = CheckedPages((), check, seed=0)
             rows = np.column_stack(comparison.pair.synthetic.columns)
