@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from adaptive_qs.evaluation import checks
 from adaptive_qs.evaluation.checks import Check, Comparison, Finding, Grade, Word
 from adaptive_qs.generate.check import CheckedPages
 from adaptive_qs.pages.words import significant
-from adaptive_qs.privacy.accounting import compute_delta
 from adaptive_qs.release.bundle import Bundle, manifest_path, read_sidecar
 from adaptive_qs.release.drawing import Contradiction, contradictions
 from adaptive_qs.release.statement import Manifest, Statement
@@ -126,66 +124,6 @@ def find_promise(
             )
     sampling = content.get("sampling")
     return Promised(found, source, sampling if isinstance(sampling, dict) else {})
-
-
-# The advantage that a privacy promise leaves to any membership attack; docs/proofs.md, section 10.
-
-
-def advantage_bound(promise: Promise) -> float | None:
-    """Return the largest expected advantage that the promise leaves; None without ρ and ε.
-
-    Raises:
-        InputError: ρ, ε or δ is negative, not finite, or no probability.
-    """
-    bounds = [1.0]
-    if promise.rho is not None:
-        bounds.append(replacement_distance(promise.rho))
-    if promise.epsilon is not None:
-        epsilon, delta = promise.epsilon, promise.delta or 0.0
-        if not 0 <= epsilon < math.inf:
-            raise InputError(f"epsilon is {epsilon!r}: give a finite number of 0 or more")
-        if not 0 <= delta <= 1:
-            raise InputError(f"delta is {delta!r}: give a number from 0 to 1")
-        group_delta = min(1.0, (1 + math.exp(min(epsilon, 700.0))) * delta)
-        bounds += [pair_distance(2 * epsilon, group_delta), 2 * pair_distance(epsilon, delta)]
-    return min(bounds) if len(bounds) > 1 else None
-
-
-def replacement_distance(rho: float) -> float:
-    """Bound the total variation between ρ-zCDP releases of tables in which one row is replaced.
-
-    Raises:
-        InputError: rho is negative or not finite.
-    """
-    if not 0 <= rho < math.inf:
-        raise InputError(f"rho is {rho!r}: give a finite number of 0 or more")
-    if rho == 0:
-        return 0.0
-    divergence = 4 * rho
-    return min(
-        1.0,
-        math.sqrt(divergence / 2),
-        math.sqrt(-math.expm1(-divergence)),
-        _least_on_curve(divergence),
-        2 * _least_on_curve(rho),
-    )
-
-
-def pair_distance(epsilon: float, delta: float) -> float:
-    """Bound the total variation of two distributions that are (ε, δ)-close both ways."""
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta / (1 + math.exp(min(epsilon, 700.0))))
-
-
-def _least_on_curve(rho: float) -> float:
-    """Return the best bound by an (ε, δ) that ρ-zCDP implies."""
-    from scipy.optimize import minimize_scalar
-
-    def distance(log_epsilon: float) -> float:
-        epsilon = math.exp(log_epsilon)
-        return pair_distance(epsilon, compute_delta(rho, epsilon))
-
-    found = minimize_scalar(distance, bounds=(-12.0, 6.0), method="bounded")
-    return float(found.fun)  # every ε gives a valid bound
 
 
 # Whether the table contradicts its release.
