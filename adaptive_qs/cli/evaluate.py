@@ -119,12 +119,11 @@ def evaluate(
     io.show_figures(titled_findings(result))
     if result.limitations:
         io.emit_rows("Limitations", [("-", text) for text in result.limitations])
-    promised = []
-    if (promise := result.comparison.promised.promise) is not None:
-        known = "" if promise.epsilon is None else f"epsilon {promise.epsilon:.6g}"
-        known += "" if promise.delta is None else f", delta {promise.delta:g}"
-        promised.append(("promise", f"{known} ({promise.source})"))
-    _close(promised, seconds, options)
+    promised, rows = result.comparison.promised, list[io.Row]()
+    if (made := promised.promise) is not None:
+        text = f"epsilon {made.epsilon:.6g}, delta {made.delta:g} ({promised.source})"
+        rows.append(("promise", text))
+    _close(rows, seconds, options)
 
 
 # What the results of one table and of a set have in common.

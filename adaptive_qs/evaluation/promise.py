@@ -23,23 +23,12 @@ from adaptive_qs.release.statement import Manifest, Statement
 from adaptive_qs.table.schema import Schema
 
 
-@dataclass(frozen=True)
-class Promise:
-    """The promise of a release: rho of zCDP, or epsilon at delta, and the name of its source."""
-
-    rho: float | None
-    epsilon: float | None
-    delta: float | None
-    source: str
-
-
 @dataclass(frozen=True, eq=False)
 class Promised:
     """The release behind a table, and its promise.
 
-    The promise is that of the budget that was spent, which can be less than the whole. If part of δ
-    was spent on discovering values, only (ε, δ) is given. If the schema was taken from the data,
-    nothing is promised: the promise does not cover what the schema reveals.
+    If the schema was taken from the data, nothing is promised: the promise does not cover what the
+    schema reveals.
 
     Attributes:
         release: the bundle, or the statement next to the table; None if there is neither.
@@ -71,12 +60,9 @@ class Promised:
         return None
 
     @property
-    def promise(self) -> Promise | None:
-        """The promise of the release, if there is one."""
-        if self.limitation is not None or self.statement is None:
-            return None
-        rho = None if self.statement.delta_spent else self.statement.rho_spent
-        return Promise(rho, self.statement.epsilon, self.statement.delta, self.source)
+    def promise(self) -> Statement | None:
+        """The statement of the release, if it promises something."""
+        return None if self.limitation is not None else self.statement
 
 
 def find_promise(

@@ -16,7 +16,7 @@ import pytest
 import adaptive_qs
 from adaptive_qs.domain import Domain
 from adaptive_qs.errors import DataError, InputError
-from adaptive_qs.evaluation.promise import Promise, find_promise
+from adaptive_qs.evaluation.promise import find_promise
 from adaptive_qs.evaluation.tables import BATCH, TablePair, in_batches
 from adaptive_qs.release.bundle import Bundle, manifest_path, write_manifest
 from adaptive_qs.synthesizer import Synthesizer
@@ -133,7 +133,8 @@ def test_a_release_gives_the_promise(tmp_path):
     model.save(tmp_path / "r.zip")
     for release, name in ((model.release_, "the release"), (tmp_path / "r.zip", "r.zip")):
         found = evaluated(release=release)
-        assert found.comparison.promised.promise == Promise(model.rho_spent_, 1.0, 1e-9, name)
+        promised = found.comparison.promised
+        assert (promised.promise.epsilon, promised.source) == (1.0, name)
     found = evaluated()
     assert any("privacy promise is not known" in text for text in found.limitations)
     columns = [*SCHEMA["columns"][:2], {"name": "flag", "type": "boolean", "ordered": True}]
@@ -272,13 +273,13 @@ def test_the_promise_of_a_bundle_and_of_the_statement_beside_a_table_is_what_was
 ):
     manifest, path = Bundle.load(release).manifest, tmp_path / "o.csv"
     found = find_promise(release, path, PROMISED_SCHEMA)
-    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "r.zip")
+    assert (found.promise, found.source) == (manifest, "r.zip")
     assert isinstance(found.release, Bundle)
     assert found.limitation is None
     write_manifest(manifest, path, sampling={"seed": 1, "rows": 5}, charges=[])
     found = find_promise(None, path, PROMISED_SCHEMA)
     assert found.release == manifest
-    assert found.promise == Promise(manifest.rho_spent, 1.0, 1e-6, "o.csv.manifest.json")
+    assert (found.promise.epsilon, found.source) == (1.0, "o.csv.manifest.json")
     manifest_path(path).write_text("no json")  # a bundle goes before it
     assert find_promise(release, path, PROMISED_SCHEMA).promise is not None
     assert find_promise(None, path, PROMISED_SCHEMA).promise is None
@@ -288,7 +289,7 @@ def test_rho_is_not_the_whole_promise_where_values_were_discovered(tmp_path):
     path = saved(tmp_path, schema_of(private_values=3, catch_all="other"))
     assert Bundle.load(path).manifest.delta_spent > 0
     promise = find_promise(path, tmp_path / "o.csv", Bundle.load(path).schema).promise
-    assert (promise.rho, promise.epsilon, promise.delta) == (None, 1.0, 1e-6)
+    assert (promise.epsilon, promise.delta) == (1.0, 1e-6)
 
 
 def test_what_is_no_release_or_of_another_schema_is_not_that_of_the_table(release, tmp_path):
