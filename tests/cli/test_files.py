@@ -344,7 +344,7 @@ def test_schema_init_and_check_read_standard_input(run, pipe):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "standard input: is empty"),
+        (b"", "standard input is empty"),
         (b"job,age\na,1\n", "standard input: column 'day' of the schema is missing"),
         (b"job,age,day\na,c4n4ry,2020-01-01\n", "standard input: column 'age' has a cell"),
         (b"PAR1 and no more", "standard input: is not a readable Parquet file"),

@@ -175,7 +175,7 @@ REFUSED = {
     "repeats": (TABLES, {"repeats": "3"}, "repeats is '3'"),
     "seed": (TABLES, {"seed": True}, "seed is True"),
     "workers": (TABLES, {"workers": 0}, "workers is 0"),
-    "release": (TABLES, {"release": 3}, "release is no release"),
+    "release": (TABLES, {"release": 3}, "release is not a release"),
     "missing release": (TABLES, {"release": "none.zip"}, "^none.zip: "),
 }
 
