@@ -207,7 +207,6 @@ class Database(OutputFormat):
     """A database with one table, or several, which is written by its own library."""
 
     is_text = False
-    readable = True
     holds_sets = True
 
     def write(self, tables: Iterable[pa.Table], texts: Sequence[AsText], file: BinaryIO) -> None:
