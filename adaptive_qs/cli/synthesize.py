@@ -287,7 +287,6 @@ def synthesize(data: PrivateTable = None, *, options: Options) -> None:
 
 
 def _locate_tables(source: Path, schema: TableSet) -> dict[str, Path]:
-    """Return the tables of a set by name, or the only table."""
     if not schema.is_set:
         return {schema.root: source}
     if source == io.STANDARD:

@@ -464,7 +464,6 @@ def _patiently(attempt: Callable[[], Result]) -> Result:
 
 
 def _name(error: sqlite3.Error) -> str:
-    """Return a name such as "SQLITE_BUSY"; "" if the error is not one of the database itself."""
     return getattr(error, "sqlite_errorname", "") or ""
 
 
