@@ -33,7 +33,6 @@ from adaptive_qs.table.files import (
     TAB_SEPARATED,
     inside,
     is_pattern,
-    is_written_only,
 )
 from adaptive_qs.table.text import COMMA
 
@@ -184,9 +183,7 @@ def open_file(
     if kind not in ("CSV", "Parquet"):
         opened = reader.open(path, name)
     elif name is not None:
-        raise DataError(f"{path}: does not hold several tables: remove ::{name}")
-    elif not first.startswith(PARQUET_MAGIC) and is_written_only(path):
-        raise DataError(f"{path}: tables in this format are only written. Use CSV or Parquet.")
+        raise DataError(f"{path}: holds no several tables: leave out ::{name}")
     elif path.suffix.lower() in (".xlsx", ".sqlite", ".duckdb"):
         raise DataError(
             f"{path} is not a readable {path.suffix} file. Save it again, or export the table as "
